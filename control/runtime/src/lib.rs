@@ -1,9 +1,41 @@
 //! The runtime of every process that follows an API server.
-//!
-//! [`transport`] carries the requests of a cluster: HTTP/2 with a bounded number of streams per
-//! connection, deadlines by kind of request, limits on what a server may send, and credentials
-//! that are replaced while watches run.
 
 #![forbid(unsafe_code)]
 
 pub mod transport;
+
+mod admission;
+mod cache;
+mod clusters;
+mod controller;
+mod entry;
+mod event;
+mod execute;
+mod kubeconfig;
+mod lease;
+mod managed_fields;
+mod metrics;
+mod object;
+mod queue;
+mod registration;
+mod rights;
+mod runtime;
+mod status;
+mod watch;
+mod worker;
+
+pub use cache::{Cache, CacheLimits, CacheReader, Change, Objects, RegistrationError};
+pub use controller::{
+    Action, Answer, ClusterChange, Controller, Env, Event, Gate, Outcome, Plan, Queue, Request,
+    WatchChange, Write, key_of,
+};
+pub use entry::{DecodeError, Entry, Kept};
+pub use kubeconfig::{KubeconfigError, RemoteConfig};
+pub use lease::{Leadership, Timing};
+pub use metrics::Metrics;
+pub use object::{Cluster, Key, Ref, Resource};
+pub use registration::{Registration, Scope, Selector};
+pub use rights::{RuleScope, rules};
+pub use runtime::{LeaseSettings, Runtime, Settings};
+pub use status::RuntimeStatus;
+pub use watch::WatchId;

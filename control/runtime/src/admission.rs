@@ -1,0 +1,180 @@
+//! Limits of the requests in flight, with turns between peers.
+//!
+//! A cluster has at most [`CLUSTER_MAX`] requests in flight, one of its resources at most a quarter
+//! of them. A webhook that makes the writes of one resource slow so delays no other resource, and
+//! a peer with many requests no other peer.
+
+use crate::controller::{Queue, Request};
+use crate::object::{Cluster, Resource};
+use std::collections::{BTreeMap, VecDeque};
+
+/// Most requests in flight per cluster. Below the streams of one connection that end (90), so
+/// requests do not open a second connection.
+const CLUSTER_MAX: usize = 64;
+
+/// Most requests in flight per resource of a cluster.
+const RESOURCE_MAX: usize = CLUSTER_MAX / 4;
+
+/// Requests that wait, and the number in flight.
+#[derive(Debug)]
+pub(crate) struct Admission<Id> {
+    lanes: BTreeMap<(Cluster, Resource), Lane<Id>>,
+    in_flight: BTreeMap<Cluster, usize>,
+    waiting: usize,
+}
+
+/// The requests of one resource in one cluster.
+#[derive(Debug)]
+struct Lane<Id> {
+    waiting: BTreeMap<Queue, VecDeque<(Id, Request)>>,
+    turns: VecDeque<Queue>,
+    in_flight: usize,
+}
+
+impl<Id> Default for Admission<Id> {
+    fn default() -> Self {
+        Self {
+            lanes: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            waiting: 0,
+        }
+    }
+}
+
+impl<Id> Admission<Id> {
+    /// Adds a request that may be sent.
+    pub(crate) fn push(&mut self, id: Id, queue: Queue, request: Request) {
+        let object = request.object();
+        let key = (object.cluster.clone(), object.resource.clone());
+        let lane = self.lanes.entry(key).or_insert_with(|| Lane {
+            waiting: BTreeMap::new(),
+            turns: VecDeque::new(),
+            in_flight: 0,
+        });
+        let requests = lane.waiting.entry(queue.clone()).or_default();
+        if requests.is_empty() {
+            lane.turns.push_back(queue);
+        }
+        requests.push_back((id, request));
+        self.waiting += 1;
+    }
+
+    /// Takes the requests that the limits admit now.
+    pub(crate) fn admit(&mut self) -> Vec<(Id, Request)> {
+        let mut admitted = Vec::new();
+        if self.waiting == 0 {
+            return admitted;
+        }
+        for ((cluster, _), lane) in &mut self.lanes {
+            let in_flight = self.in_flight.entry(cluster.clone()).or_default();
+            while *in_flight < CLUSTER_MAX
+                && lane.in_flight < RESOURCE_MAX
+                && let Some(request) = lane.next()
+            {
+                *in_flight += 1;
+                lane.in_flight += 1;
+                self.waiting -= 1;
+                admitted.push(request);
+            }
+        }
+
+        admitted
+    }
+
+    /// Notes that an admitted request has ended.
+    pub(crate) fn ended(&mut self, request: &Request) {
+        let object = request.object();
+        let key = (object.cluster.clone(), object.resource.clone());
+        if let Some(lane) = self.lanes.get_mut(&key) {
+            lane.in_flight = lane.in_flight.saturating_sub(1);
+            if lane.in_flight == 0 && lane.turns.is_empty() {
+                self.lanes.remove(&key);
+            }
+        }
+        if let Some(in_flight) = self.in_flight.get_mut(&object.cluster) {
+            *in_flight = in_flight.saturating_sub(1);
+            if *in_flight == 0 {
+                self.in_flight.remove(&object.cluster);
+            }
+        }
+    }
+
+    /// Returns the number of requests that wait for others to end.
+    pub(crate) fn waiting(&self) -> usize {
+        self.waiting
+    }
+}
+
+impl<Id> Lane<Id> {
+    fn next(&mut self) -> Option<(Id, Request)> {
+        let queue = self.turns.pop_front()?;
+        let requests = self.waiting.get_mut(&queue)?;
+        let request = requests.pop_front()?;
+        if requests.is_empty() {
+            self.waiting.remove(&queue);
+        } else {
+            self.turns.push_back(queue);
+        }
+
+        Some(request)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::{Key, Ref};
+    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+
+    fn read<K: kube::Resource<DynamicType = ()>>(name: &str) -> Request {
+        Request::Read(Ref::of::<K>(&Cluster::Local, &Key::new("a", name)))
+    }
+
+    #[test]
+    fn a_slow_resource_leaves_room_for_the_others() {
+        let mut admission = Admission::default();
+        for number in 0..1_000 {
+            let peer = Queue(format!("peer-{number}"));
+            admission.push(number, peer, read::<Secret>("slow"));
+        }
+        let slow = admission.admit();
+        admission.push(1_000, Queue::default(), read::<ConfigMap>("fast"));
+        let fast = admission.admit();
+
+        assert_eq!(slow.len(), RESOURCE_MAX);
+        assert_eq!(fast.len(), 1);
+        assert_eq!(fast[0].0, 1_000);
+        admission.ended(&slow[0].1);
+        assert_eq!(admission.admit().len(), 1);
+        assert_eq!(admission.waiting(), 1_000 - RESOURCE_MAX - 1);
+    }
+
+    #[test]
+    fn peers_take_turns() {
+        let mut admission = Admission::default();
+        for number in 0..RESOURCE_MAX {
+            admission.push(("first", number), Queue::default(), read::<Secret>("x"));
+        }
+        let running = admission.admit();
+        for number in 0..100 {
+            admission.push(("busy", number), Queue("busy".into()), read::<Secret>("x"));
+        }
+        admission.push(("other", 0), Queue("other".into()), read::<Secret>("x"));
+
+        admission.ended(&running[0].1);
+        admission.ended(&running[1].1);
+
+        let admitted = admission.admit().into_iter().map(|((peer, _), _)| peer);
+        assert_eq!(Vec::from_iter(admitted), ["busy", "other"]);
+    }
+
+    #[test]
+    fn what_has_ended_is_forgotten() {
+        let mut admission = Admission::default();
+        admission.push(0, Queue::default(), read::<Secret>("x"));
+        let admitted = admission.admit();
+        admission.ended(&admitted[0].1);
+
+        assert!(admission.lanes.is_empty() && admission.in_flight.is_empty());
+    }
+}

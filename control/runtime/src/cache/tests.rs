@@ -1,0 +1,244 @@
+use super::*;
+use crate::registration::{Registration, Scope};
+use k8s_openapi::api::core::v1::ConfigMap;
+use serde_json::json;
+
+/// A cache with one watch on the ConfigMaps of the local cluster, indexed by a label.
+struct Fixture {
+    cache: Cache,
+    registration: Registration,
+    id: WatchId,
+}
+
+impl Fixture {
+    fn new() -> Self {
+        let registration = Registration::of(Scope::All, |mut map: ConfigMap| {
+            map.metadata.resource_version = None;
+            map
+        });
+        let registration = registration.index("peer", |map: &ConfigMap| {
+            let label = map.metadata.labels.as_ref().and_then(|it| it.get("peer"));
+            label.into_iter().cloned().collect()
+        });
+        let mut cache = Cache::default();
+        cache.register(&registration).unwrap();
+        cache.add_cluster(Cluster::Local, CacheLimits::LOCAL);
+        let id = registration.watch_id().unwrap();
+        cache.add_watch(id.clone());
+
+        Self {
+            cache,
+            registration,
+            id,
+        }
+    }
+
+    fn entry(&self, name: &str, version: u64, peer: &str) -> Entry {
+        let object = json!({"metadata": {"name": name, "namespace": "a", "uid": format!("uid-{name}"),
+            "resourceVersion": version.to_string(), "labels": {"peer": peer}}});
+        self.registration.form.decode(&object.to_string()).unwrap()
+    }
+
+    fn list(&mut self, names: &[&str]) -> Vec<Changed> {
+        self.cache.begin_list(&self.id);
+        for name in names {
+            let entry = self.entry(name, 1, "milan");
+            self.cache.put_watched(&self.id, entry, true).unwrap();
+        }
+        self.cache.end_list(&self.id)
+    }
+
+    fn apply(&mut self, name: &str, version: u64, peer: &str) -> Option<Changed> {
+        let entry = self.entry(name, version, peer);
+        self.cache.put_watched(&self.id, entry, false).unwrap()
+    }
+
+    fn answer(&mut self, name: &str, version: u64, peer: &str) -> Option<Changed> {
+        let entry = self.entry(name, version, peer);
+        let resource = self.id.resource.clone();
+        (self.cache.put_answer(&Cluster::Local, &resource, entry)).unwrap()
+    }
+
+    fn delete(&mut self, name: &str, version: u64) -> Option<Changed> {
+        let uid = format!("uid-{name}");
+        (self.cache).delete_watched(&self.id, &Key::new("a", name), &uid, Some(version))
+    }
+
+    fn names(&self, peer: &str) -> Vec<String> {
+        let objects = self.cache.objects::<ConfigMap>(&Cluster::Local);
+        let found = objects.indexed("peer", peer);
+        found.map(|(key, _)| key.name.clone()).collect()
+    }
+}
+
+#[test]
+fn objects_that_a_new_list_does_not_contain_were_deleted() {
+    let mut fixture = Fixture::new();
+    assert!(!fixture.cache.is_synced(&fixture.id));
+    assert!(fixture.list(&["x", "y"]).is_empty());
+    assert!(fixture.cache.is_synced(&fixture.id));
+
+    let gone = fixture.list(&["y", "z"]);
+
+    assert_eq!(gone.len(), 1);
+    assert_eq!(gone[0].object.key, Key::new("a", "x"));
+    assert!(gone[0].borrow().is_deletion());
+    assert_eq!(fixture.names("milan"), ["y", "z"]);
+}
+
+#[test]
+fn an_index_follows_the_objects() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+
+    let change = fixture.apply("x", 5, "naples").unwrap();
+
+    let change = change.borrow();
+    assert!(change.old::<ConfigMap>().is_some() && change.new::<ConfigMap>().is_some());
+    assert_eq!(fixture.names("milan"), Vec::<String>::new());
+    assert_eq!(fixture.names("naples"), ["x"]);
+    fixture.delete("x", 6);
+    assert_eq!(fixture.names("naples"), Vec::<String>::new());
+    assert_eq!(fixture.cache.usage(&Cluster::Local), (0, 0));
+}
+
+#[test]
+fn a_change_of_fields_that_are_not_kept_is_no_change() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+
+    assert!(fixture.apply("x", 5, "milan").is_none());
+    assert!(fixture.apply("x", 6, "naples").is_some());
+}
+
+#[test]
+fn a_watch_does_not_undo_an_answer_and_an_answer_does_not_undo_a_watch() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+
+    assert!(fixture.answer("x", 7, "naples").is_some());
+    assert!(fixture.apply("x", 6, "milan").is_none());
+    assert_eq!(fixture.names("naples"), ["x"]);
+    assert!(fixture.apply("x", 9, "turin").is_some());
+    assert!(fixture.answer("x", 8, "naples").is_none());
+    assert_eq!(fixture.names("turin"), ["x"]);
+}
+
+#[test]
+fn a_late_answer_does_not_bring_a_deleted_object_back() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+    assert!(fixture.delete("x", 8).is_some());
+
+    assert!(fixture.answer("x", 7, "milan").is_none());
+    assert!(fixture.answer("x", 9, "milan").is_some());
+}
+
+#[test]
+fn the_deletion_of_an_earlier_object_leaves_one_of_the_same_name() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+
+    let key = Key::new("a", "x");
+    let deleted = (fixture.cache).delete_watched(&fixture.id, &key, "another", Some(9));
+
+    assert!(deleted.is_none());
+    assert_eq!(fixture.names("milan"), ["x"]);
+}
+
+#[test]
+fn an_answer_about_an_object_that_nothing_watches_is_not_kept() {
+    let mut fixture = Fixture::new();
+    fixture.list(&[]);
+    let id = fixture.id.clone();
+    fixture.cache.remove_watch(&id);
+
+    assert!(fixture.answer("x", 7, "milan").is_none());
+    assert_eq!(fixture.cache.usage(&Cluster::Local).0, 0);
+}
+
+#[test]
+fn objects_beyond_the_limits_of_a_cluster_are_rejected() {
+    let mut fixture = Fixture::new();
+    let limits = CacheLimits {
+        objects: 2,
+        bytes: 1_000,
+    };
+    fixture.cache.add_cluster(Cluster::Local, limits);
+    fixture.list(&["x", "y"]);
+
+    let third = fixture.entry("z", 3, "milan");
+    assert_eq!(
+        fixture
+            .cache
+            .put_watched(&fixture.id, third, false)
+            .unwrap_err(),
+        limits
+    );
+    let long = fixture.entry("x", 3, &"long".repeat(250));
+    assert!(fixture.cache.put_watched(&fixture.id, long, false).is_err());
+    assert!(fixture.apply("x", 4, "naples").is_some());
+}
+
+#[test]
+fn a_removed_watch_takes_its_objects_unless_another_one_reports_them() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x", "y"]);
+    let mut named = fixture.id.clone();
+    named.selector.name = Some("x".into());
+    fixture.cache.add_watch(named.clone());
+
+    let all = fixture.id.clone();
+    let removed = fixture.cache.remove_watch(&all);
+    assert_eq!(removed.len(), 1);
+    assert_eq!(removed[0].object.key.name, "y");
+    assert_eq!(fixture.cache.remove_watch(&named).len(), 1);
+}
+
+#[test]
+fn a_removed_cluster_takes_its_objects() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x", "y"]);
+
+    let removed = fixture.cache.remove_cluster(&Cluster::Local);
+
+    assert_eq!(removed.len(), 2);
+    assert_eq!(fixture.cache.usage(&Cluster::Local), (0, 0));
+}
+
+#[test]
+fn two_forms_of_a_resource_are_refused() {
+    #[derive(PartialEq)]
+    struct Name(String);
+    impl Kept for Name {
+        fn resource() -> Resource {
+            Resource::of::<ConfigMap>()
+        }
+    }
+    let mut fixture = Fixture::new();
+    let other = Registration::of(Scope::All, |map: ConfigMap| {
+        Name(map.metadata.name.unwrap_or_default())
+    });
+
+    let error = fixture.cache.register(&other).unwrap_err();
+
+    assert_eq!(error.resource, Resource::of::<ConfigMap>());
+}
+
+#[test]
+fn a_replay_creates_the_objects_of_the_named_resources() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x", "y"]);
+
+    let replayed = fixture
+        .cache
+        .replay(&BTreeSet::from([fixture.id.resource.clone()]));
+
+    assert_eq!(replayed.len(), 2);
+    assert!(
+        replayed
+            .iter()
+            .all(|it| it.old.is_none() && it.new.is_some())
+    );
+    assert!(fixture.cache.replay(&BTreeSet::new()).is_empty());
+}

@@ -1,0 +1,366 @@
+//! The interface of controllers: pure decisions over the cache.
+
+use crate::cache::{Cache, Change};
+use crate::entry::Entry;
+use crate::kubeconfig::RemoteConfig;
+use crate::object::{Cluster, Key, Ref, Resource};
+use crate::registration::Registration;
+use crate::watch::WatchId;
+use k8s_openapi::jiff::Timestamp;
+use kube::core::Status;
+use serde_json::Value;
+use std::fmt;
+use std::time::Duration;
+
+/// Decides what to write when objects change. Controllers have no IO: the runtime calls them with
+/// values, and carries out the plans that they return.
+///
+/// ```text
+/// watch -> Cache -> observe -> work queue -> plan -> requests -> outcome -> done
+///            ^                                                     |
+///            +--------- objects that requests return --------------+
+/// ```
+pub trait Controller: Send + 'static {
+    /// Work item: names what is to be compared with its desired state.
+    type Item: Ord + Clone + fmt::Display + Send;
+
+    /// Name of the controller, for metrics and logs.
+    const NAME: &'static str;
+
+    /// Field manager of its writes. Controllers of different resources may share one.
+    const FIELD_MANAGER: &'static str;
+
+    /// Returns the resources that the controller follows or writes.
+    fn resources(&self) -> Vec<Registration>;
+
+    /// Returns the work items that a change concerns. The change is in the cache already.
+    ///
+    /// At the start, and when this replica becomes the leader, it is called for every object, as if
+    /// the object was created.
+    fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<Self::Item>;
+
+    /// Compares what an item names with its desired state.
+    ///
+    /// A plan that was carried out must be followed by an empty plan.
+    fn plan(&mut self, item: &Self::Item, cache: &Cache, env: &mut Env<'_>) -> Plan<Self::Item>;
+
+    /// Takes the outcome of a request, and returns items to plan, for example with an object that
+    /// was read. Most outcomes are objects, which [`observe`](Self::observe) has received before.
+    fn done(
+        &mut self,
+        item: &Self::Item,
+        request: &Request,
+        outcome: &Outcome,
+        cache: &Cache,
+    ) -> Vec<Self::Item> {
+        let _ = (item, request, outcome, cache);
+        Vec::new()
+    }
+
+    /// Returns the queue of an item. Queues take turns, so a queue with many items does not delay
+    /// the others; usually one per peer.
+    fn queue(item: &Self::Item) -> Queue {
+        let _ = item;
+        Queue::default()
+    }
+
+    /// Returns a name for the kind of an item, for metrics. There must be few.
+    fn item_kind(item: &Self::Item) -> &'static str {
+        let _ = item;
+        "item"
+    }
+}
+
+/// Name of a queue of work items.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Queue(pub String);
+
+/// Values that a plan depends on besides the cache.
+pub struct Env<'a> {
+    /// Time of day.
+    pub now: Timestamp,
+    /// Returns 32 bytes that cannot be guessed.
+    pub random: &'a mut dyn FnMut() -> [u8; 32],
+}
+
+impl fmt::Debug for Env<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Env")
+            .field("now", &self.now)
+            .finish_non_exhaustive()
+    }
+}
+
+/// What to do for a work item.
+#[derive(Clone, Debug)]
+pub struct Plan<I> {
+    /// Writes. Those of different resources are sent concurrently, those of one resource in this
+    /// order; see [`Write::is_last`].
+    pub writes: Vec<Write>,
+    /// Objects to read. [`Controller::done`] receives them.
+    pub reads: Vec<Ref>,
+    /// Watches to add or remove.
+    pub watches: Vec<WatchChange>,
+    /// Clusters to add or remove.
+    pub clusters: Vec<ClusterChange>,
+    /// Events to publish.
+    pub events: Vec<Event>,
+    /// Items to plan after a delay, for example because something expires then.
+    pub requeue: Vec<(Duration, I)>,
+    /// Whether to plan the item again with backoff, because no watch reports when it can proceed.
+    pub is_incomplete: bool,
+}
+
+impl<I> Default for Plan<I> {
+    fn default() -> Self {
+        Self {
+            writes: Vec::new(),
+            reads: Vec::new(),
+            watches: Vec::new(),
+            clusters: Vec::new(),
+            events: Vec::new(),
+            requeue: Vec::new(),
+            is_incomplete: false,
+        }
+    }
+}
+
+/// A change of one object.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Write {
+    /// The object.
+    pub object: Ref,
+    /// Subresource, for example `status`.
+    pub subresource: Option<&'static str>,
+    /// Kind and content of the change.
+    pub action: Action,
+    /// UID that the object must have; required for deletions of objects that are in the cache.
+    pub uid: Option<String>,
+    /// Version that the object must have.
+    pub resource_version: Option<String>,
+    /// Whether only the leader sends it.
+    pub gate: Gate,
+    /// Whether it waits for all writes of the plan before it.
+    pub is_last: bool,
+    /// Why it takes fields from other field managers; `None` if it does not.
+    pub force: Option<&'static str>,
+    /// Time after which the server gives up the write, in whole seconds. A write that claims from a
+    /// shared pool sets it, so that it does not take effect after another replica may have become the
+    /// leader.
+    pub server_timeout: Option<Duration>,
+}
+
+impl Write {
+    /// Creates a write that only the leader sends.
+    pub fn new(object: Ref, action: Action) -> Self {
+        Self {
+            object,
+            subresource: None,
+            action,
+            uid: None,
+            resource_version: None,
+            gate: Gate::Leader,
+            is_last: false,
+            force: None,
+            server_timeout: None,
+        }
+    }
+
+    /// Directs the write at a subresource.
+    #[must_use]
+    pub fn subresource(mut self, subresource: &'static str) -> Self {
+        self.subresource = Some(subresource);
+        self
+    }
+}
+
+/// Kind and content of a change.
+#[derive(Clone, PartialEq)]
+pub enum Action {
+    /// Server-side apply: the object has these fields, and no others of this field manager.
+    Apply(Value),
+    /// Creates the object; an existing one is an outcome of its own.
+    Create(Value),
+    /// Replaces the object.
+    Update(Value),
+    /// Merge patch (RFC 7386), for fields that no Apply of this field manager names.
+    Merge(Value),
+    /// Deletes the object.
+    Delete,
+    /// Posts to a subresource that returns an answer, for example `token`.
+    Post(Value),
+}
+
+impl Action {
+    /// Returns the verb, for metrics and logs.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Apply(_) => "apply",
+            Self::Create(_) => "create",
+            Self::Update(_) => "update",
+            Self::Merge(_) => "patch",
+            Self::Delete => "delete",
+            Self::Post(_) => "post",
+        }
+    }
+}
+
+impl fmt::Debug for Action {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the content, which may be a Secret's.
+        f.write_str(self.verb())
+    }
+}
+
+/// Which replicas send a write.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gate {
+    /// The leader.
+    #[default]
+    Leader,
+    /// Every replica.
+    Always,
+}
+
+/// A request that a plan caused.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Request {
+    /// A change.
+    Write(Write),
+    /// A GET of one object.
+    Read(Ref),
+}
+
+impl Request {
+    /// Returns the object of the request.
+    pub fn object(&self) -> &Ref {
+        match self {
+            Self::Write(write) => &write.object,
+            Self::Read(object) => object,
+        }
+    }
+
+    /// Returns the verb, for metrics and logs.
+    pub fn verb(&self) -> &'static str {
+        match self {
+            Self::Write(write) => write.action.verb(),
+            Self::Read(_) => "get",
+        }
+    }
+}
+
+/// Outcome of a request.
+#[derive(Clone, Debug)]
+pub enum Outcome {
+    /// The object as the server has it now.
+    Stored(Entry),
+    /// The body of a response that is no registered object, for example a token.
+    Answer(Answer),
+    /// The object does not exist, or no longer.
+    Gone,
+    /// An object of this name exists; it was not changed.
+    AlreadyExists,
+    /// Another version, UID or field manager has the object.
+    Conflict(Box<Status>),
+    /// The server refuses the request.
+    Refused(Box<Status>),
+    /// The server did not answer in time. It may have made the change.
+    TimedOut,
+    /// The request failed before a response. The server may have made the change.
+    Failed(String),
+    /// This replica is not the leader, so nothing was sent.
+    NotLeader,
+}
+
+impl Outcome {
+    /// Returns whether the request has reached its aim.
+    pub fn is_success(&self) -> bool {
+        matches!(
+            self,
+            Self::Stored(_) | Self::Answer(_) | Self::Gone | Self::NotLeader
+        )
+    }
+}
+
+/// The body of a response. Not printed, because it may be secret.
+#[derive(Clone, PartialEq)]
+pub struct Answer(pub Value);
+
+impl fmt::Debug for Answer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Answer(..)")
+    }
+}
+
+/// A watch to add or remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WatchChange {
+    /// Add the watch, unless it exists.
+    Add(WatchId),
+    /// Remove the watch, and the objects that no other watch reports.
+    Remove(WatchId),
+}
+
+/// A cluster to add or remove.
+#[derive(Clone, Debug)]
+pub enum ClusterChange {
+    /// Add the cluster, or replace its address and credentials without a new list.
+    Set(Cluster, Box<RemoteConfig>),
+    /// Remove the cluster with its watches and objects.
+    Remove(Cluster),
+}
+
+/// An Event of the Kubernetes API about an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// The object.
+    pub object: Ref,
+    /// Whether it reports a problem.
+    pub is_warning: bool,
+    /// Reason, in CamelCase.
+    pub reason: &'static str,
+    /// Message for users.
+    pub note: String,
+}
+
+/// Returns the key of an object from its metadata.
+pub fn key_of(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Key {
+    Key {
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
+    }
+}
+
+impl<I> Plan<I> {
+    /// Adds a server-side apply of the fields of an object. `fields` needs no `apiVersion`, `kind`
+    /// and name.
+    pub fn apply(&mut self, object: Ref, fields: Value) {
+        let fields = named(&object.resource, &object.key, fields);
+        self.writes.push(Write::new(object, Action::Apply(fields)));
+    }
+
+    /// Adds the deletion of an object with this UID.
+    pub fn delete(&mut self, object: Ref, uid: impl Into<String>) {
+        let mut write = Write::new(object, Action::Delete);
+        write.uid = Some(uid.into());
+        self.writes.push(write);
+    }
+}
+
+/// Adds `apiVersion`, `kind` and name to the fields of an object.
+pub(crate) fn named(resource: &Resource, key: &Key, mut fields: Value) -> Value {
+    if !fields.is_object() {
+        fields = Value::Object(serde_json::Map::new());
+    }
+    fields["apiVersion"] = resource.api_version().into();
+    fields["kind"] = resource.kind.as_ref().into();
+    if !fields["metadata"].is_object() {
+        fields["metadata"] = Value::Object(serde_json::Map::new());
+    }
+    fields["metadata"]["name"] = key.name.as_str().into();
+    if !key.namespace.is_empty() {
+        fields["metadata"]["namespace"] = key.namespace.as_str().into();
+    }
+
+    fields
+}

@@ -1,0 +1,255 @@
+//! Objects as the cache keeps them.
+
+use crate::object::{Key, Resource};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::ApiResource;
+use serde::{Deserialize, Deserializer};
+use serde_json::value::RawValue;
+use std::any::Any;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// What the cache keeps of the objects of one resource.
+///
+/// Kubernetes types that are known at compile time are kept as they are, or with unused fields
+/// cleared. A type of its own keeps less, for example a digest.
+pub trait Kept: Any + PartialEq + Send + Sync {
+    /// Returns the resource of the objects.
+    fn resource() -> Resource;
+}
+
+impl<K> Kept for K
+where
+    K: kube::Resource<DynamicType = ()> + PartialEq + Send + Sync + 'static,
+{
+    fn resource() -> Resource {
+        Resource::of::<K>()
+    }
+}
+
+/// An object in the cache, with the metadata that the runtime itself needs.
+#[derive(Clone)]
+pub struct Entry {
+    /// Name of the object.
+    pub key: Key,
+    /// `metadata.uid`; empty if the server sent none.
+    pub uid: String,
+    /// `metadata.resourceVersion` as a number; `None` if it is not a number.
+    ///
+    /// Versions of one resource are comparable numbers (Kubernetes API concepts, Resource versions).
+    pub version: Option<u64>,
+    /// Length of the object's JSON, in bytes.
+    pub size: usize,
+    /// Field managers that have changed the object by the operation `Update`.
+    pub(crate) updaters: Vec<String>,
+    pub(crate) kept: Arc<dyn Any + Send + Sync>,
+}
+
+impl Entry {
+    /// Returns the object; `None` if `T` is not the type that the registration keeps.
+    pub fn get<T: Kept>(&self) -> Option<&T> {
+        self.kept.downcast_ref()
+    }
+}
+
+impl fmt::Debug for Entry {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Without the object, which may be a Secret.
+        f.debug_struct("Entry")
+            .field("key", &self.key)
+            .field("uid", &self.uid)
+            .field("version", &self.version)
+            .finish_non_exhaustive()
+    }
+}
+
+/// An object that could not be decoded. Its metadata is known.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("failed to decode {resource} {key}: {reason}")]
+pub struct DecodeError {
+    /// Resource that the object was requested from.
+    pub resource: Resource,
+    /// Name of the object.
+    pub key: Key,
+    /// Field and reason, as the decoder reports them.
+    pub reason: String,
+}
+
+/// An object of a response, decoded once. An object that does not match its type is no error of the
+/// response, so that one invalid object does not hide the others.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoded<K> {
+    pub(crate) metadata: ObjectMeta,
+    /// The object without its metadata's managed fields, or why it cannot be decoded.
+    pub(crate) object: Result<K, String>,
+    pub(crate) size: usize,
+}
+
+impl<'de, K> Deserialize<'de> for Decoded<K>
+where
+    K: kube::Resource + serde::de::DeserializeOwned,
+{
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        Self::parse(raw.get()).map_err(serde::de::Error::custom)
+    }
+}
+
+#[derive(Deserialize)]
+struct Head {
+    #[serde(default)]
+    metadata: ObjectMeta,
+}
+
+impl<K: kube::Resource + serde::de::DeserializeOwned> Decoded<K> {
+    /// Decodes an object.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if `text` is not an object with metadata.
+    pub(crate) fn parse(text: &str) -> Result<Self, serde_json::Error> {
+        let size = text.len();
+        match serde_json::from_str::<K>(text) {
+            Ok(mut object) => {
+                let metadata = identity(object.meta_mut());
+                Ok(Self {
+                    metadata,
+                    object: Ok(object),
+                    size,
+                })
+            }
+            Err(error) => {
+                let head: Head = serde_json::from_str(text)?;
+                Ok(Self {
+                    metadata: head.metadata,
+                    object: Err(error.to_string()),
+                    size,
+                })
+            }
+        }
+    }
+}
+
+impl<K> Decoded<K> {
+    pub(crate) fn key(&self) -> Key {
+        let metadata = &self.metadata;
+        Key {
+            namespace: metadata.namespace.clone().unwrap_or_default(),
+            name: metadata.name.clone().unwrap_or_default(),
+        }
+    }
+
+    /// Applies `keep` to the object.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DecodeError`] if the object did not match its type.
+    pub(crate) fn entry<T: Kept>(self, keep: fn(K) -> T) -> Result<Entry, DecodeError> {
+        let key = self.key();
+        let object = self.object.map_err(|reason| DecodeError {
+            resource: T::resource(),
+            key: key.clone(),
+            reason,
+        })?;
+        let metadata = self.metadata;
+
+        Ok(Entry {
+            key,
+            uid: metadata.uid.unwrap_or_default(),
+            version: metadata.resource_version.and_then(|it| it.parse().ok()),
+            size: self.size,
+            updaters: updaters(metadata.managed_fields.as_deref().unwrap_or_default()),
+            kept: Arc::new(keep(object)),
+        })
+    }
+}
+
+/// Moves the managed fields out of an object's metadata, and copies what identifies the object.
+fn identity(metadata: &mut ObjectMeta) -> ObjectMeta {
+    ObjectMeta {
+        name: metadata.name.clone(),
+        namespace: metadata.namespace.clone(),
+        uid: metadata.uid.clone(),
+        resource_version: metadata.resource_version.clone(),
+        managed_fields: metadata.managed_fields.take(),
+        ..ObjectMeta::default()
+    }
+}
+
+fn updaters(
+    fields: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry],
+) -> Vec<String> {
+    let entries = fields
+        .iter()
+        .filter(|entry| entry.operation.as_deref() == Some("Update"));
+    entries.filter_map(|entry| entry.manager.clone()).collect()
+}
+
+impl<K: Clone + fmt::Debug> kube::Resource for Decoded<K> {
+    type DynamicType = ApiResource;
+    type Scope = kube::core::DynamicResourceScope;
+
+    fn kind(dt: &ApiResource) -> Cow<'_, str> {
+        dt.kind.as_str().into()
+    }
+
+    fn group(dt: &ApiResource) -> Cow<'_, str> {
+        dt.group.as_str().into()
+    }
+
+    fn version(dt: &ApiResource) -> Cow<'_, str> {
+        dt.version.as_str().into()
+    }
+
+    fn api_version(dt: &ApiResource) -> Cow<'_, str> {
+        dt.api_version.as_str().into()
+    }
+
+    fn plural(dt: &ApiResource) -> Cow<'_, str> {
+        dt.plural.as_str().into()
+    }
+
+    fn meta(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+
+    fn meta_mut(&mut self) -> &mut ObjectMeta {
+        &mut self.metadata
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::ConfigMap;
+
+    const OBJECT: &str = r#"{"metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "17",
+        "managedFields": [{"manager": "old", "operation": "Update"}, {"manager": "new", "operation": "Apply"}]},
+        "data": {"key": "value"}}"#;
+
+    #[test]
+    fn an_object_is_kept_without_managed_fields() {
+        let decoded: Decoded<ConfigMap> = serde_json::from_str(OBJECT).unwrap();
+        let entry = decoded.entry(|object: ConfigMap| object).unwrap();
+
+        assert_eq!(entry.key, Key::new("b", "a"));
+        assert_eq!((entry.version, entry.uid.as_str()), (Some(17), "u"));
+        assert_eq!(entry.updaters, ["old"]);
+        let object: &ConfigMap = entry.get().unwrap();
+        assert_eq!(object.metadata.managed_fields, None);
+        assert_eq!(object.data.as_ref().unwrap()["key"], "value");
+    }
+
+    #[test]
+    fn an_object_of_another_shape_is_reported_by_name_and_hides_no_other() {
+        let list = format!(r#"[{{"metadata": {{"name": "c"}}, "data": 7}}, {OBJECT}]"#);
+        let mut list: Vec<Decoded<ConfigMap>> = serde_json::from_str(&list).unwrap();
+        let keep = |object: ConfigMap| object;
+
+        assert!(list.pop().unwrap().entry(keep).is_ok());
+        let error = list.pop().unwrap().entry(keep).unwrap_err();
+        assert_eq!(error.key, Key::cluster("c"));
+        assert!(error.to_string().contains("configmaps c"), "{error}");
+    }
+}

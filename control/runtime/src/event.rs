@@ -1,0 +1,178 @@
+//! Publishes Events without delaying the controllers.
+
+use crate::controller::Event;
+use crate::object::{Cluster, Ref};
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::runtime::events::{self, EventType, Recorder, Reporter};
+use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+use tokio::sync::mpsc;
+
+/// Events that wait to be sent. Further ones are dropped: the log has them.
+const WAITING_MAX: usize = 128;
+
+/// Time limit for sending one.
+const TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Longest note that the API accepts, in bytes.
+const NOTE_LEN_MAX: usize = 1024;
+
+/// Events that are remembered, so that an equal one is not published again.
+const REMEMBERED_MAX: usize = 1024;
+
+/// Publishes Events of one process.
+#[derive(Debug)]
+pub(crate) struct Events {
+    sender: mpsc::Sender<(ObjectReference, Event)>,
+    last: Last,
+}
+
+impl Events {
+    /// Starts the task that sends Events about objects of the local cluster.
+    pub(crate) fn start(client: Client, controller: &str, instance: &str) -> Self {
+        let (sender, mut waiting) = mpsc::channel::<(ObjectReference, Event)>(WAITING_MAX);
+        let reporter = Reporter {
+            controller: controller.to_owned(),
+            instance: Some(instance.to_owned()),
+        };
+        let recorder = Recorder::new(client, reporter);
+        tokio::spawn(async move {
+            while let Some((reference, event)) = waiting.recv().await {
+                let body = body(&event);
+                let published = recorder.publish(&body, &reference);
+                match tokio::time::timeout(TIMEOUT, published).await {
+                    Ok(Ok(())) => {}
+                    Ok(Err(error)) => tracing::debug!(%error, "failed to publish an Event"),
+                    Err(_) => tracing::debug!("the API server did not accept an Event in time"),
+                }
+            }
+        });
+
+        Self {
+            sender,
+            last: Last::default(),
+        }
+    }
+
+    /// Logs and publishes an Event, unless it repeats the last one about the object.
+    pub(crate) fn publish(&mut self, event: Event, uid: Option<String>) {
+        if !self.last.is_news(&event) {
+            return;
+        }
+        let (object, reason) = (&event.object, event.reason);
+        if event.is_warning {
+            tracing::warn!(%object, reason, "{}", event.note);
+        } else {
+            tracing::info!(%object, reason, "{}", event.note);
+        }
+        // An Event is about an object of the cluster that stores it.
+        if event.object.cluster != Cluster::Local {
+            return;
+        }
+        let reference = reference(&event.object, uid);
+        if self.sender.try_send((reference, event)).is_err() {
+            tracing::debug!("dropped an Event: too many are waiting");
+        }
+    }
+}
+
+/// The last Event about each object, for a limited number of objects.
+#[derive(Debug, Default)]
+struct Last {
+    events: BTreeMap<Ref, (&'static str, String)>,
+    order: VecDeque<Ref>,
+}
+
+impl Last {
+    /// Returns whether an Event differs from the last one about its object, and remembers it.
+    fn is_news(&mut self, event: &Event) -> bool {
+        let new = (event.reason, event.note.clone());
+        match self.events.insert(event.object.clone(), new.clone()) {
+            Some(old) => old != new,
+            None => {
+                self.order.push_back(event.object.clone());
+                if self.order.len() > REMEMBERED_MAX
+                    && let Some(oldest) = self.order.pop_front()
+                {
+                    self.events.remove(&oldest);
+                }
+                true
+            }
+        }
+    }
+}
+
+fn reference(object: &Ref, uid: Option<String>) -> ObjectReference {
+    let namespace = &object.key.namespace;
+    ObjectReference {
+        api_version: Some(object.resource.api_version()),
+        kind: Some(object.resource.kind.to_string()),
+        name: Some(object.key.name.clone()),
+        namespace: (!namespace.is_empty()).then(|| namespace.clone()),
+        uid,
+        ..ObjectReference::default()
+    }
+}
+
+fn body(event: &Event) -> events::Event {
+    let mut note = event.note.clone();
+    note.truncate(note.floor_char_boundary(NOTE_LEN_MAX));
+    events::Event {
+        type_: if event.is_warning {
+            EventType::Warning
+        } else {
+            EventType::Normal
+        },
+        reason: event.reason.to_owned(),
+        note: Some(note),
+        action: "Reconcile".to_owned(),
+        secondary: None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::object::Key;
+    use k8s_openapi::api::core::v1::Node;
+
+    fn event(name: &str, note: &str) -> Event {
+        Event {
+            object: Ref::of::<Node>(&Cluster::Local, &Key::cluster(name)),
+            is_warning: true,
+            reason: "Broken",
+            note: note.to_owned(),
+        }
+    }
+
+    #[test]
+    fn an_event_is_published_when_it_differs_from_the_last_one() {
+        let mut last = Last::default();
+
+        assert!(last.is_news(&event("rome-1", "one")));
+        assert!(!last.is_news(&event("rome-1", "one")));
+        assert!(last.is_news(&event("rome-2", "one")));
+        assert!(last.is_news(&event("rome-1", "two")));
+        assert!(last.is_news(&event("rome-1", "one")));
+    }
+
+    #[test]
+    fn a_limited_number_of_objects_is_remembered() {
+        let mut last = Last::default();
+        for number in 0..3 * REMEMBERED_MAX {
+            assert!(last.is_news(&event(&number.to_string(), "one")));
+        }
+
+        assert_eq!(last.events.len(), REMEMBERED_MAX);
+        assert_eq!(last.order.len(), REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn a_long_note_is_cut_between_characters() {
+        let note = "é".repeat(NOTE_LEN_MAX);
+        let body = body(&event("rome-1", &note));
+
+        assert!(body.note.unwrap().len() <= NOTE_LEN_MAX);
+    }
+}

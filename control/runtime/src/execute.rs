@@ -1,0 +1,301 @@
+//! Sends one request, and turns the response into an outcome.
+
+use crate::controller::{Action, Answer, Gate, Outcome, Request, Write, named};
+use crate::lease::Leadership;
+use crate::managed_fields;
+use crate::object::Ref;
+use crate::registration::Form;
+use crate::transport::DeadlineError;
+use http::{Method, header};
+use kube::Client;
+use kube::core::Status;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+/// Characters that Kubernetes allows in names; others are encoded.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b':');
+
+/// What a request needs besides its own content.
+#[derive(Clone)]
+pub(crate) struct Context {
+    pub(crate) client: Client,
+    pub(crate) leadership: Leadership,
+    /// Decodes the object that is returned; `None` if nothing registers the resource.
+    pub(crate) form: Option<Arc<dyn Form>>,
+    pub(crate) field_manager: &'static str,
+    /// Earlier field managers whose fields are adopted before this Apply; usually empty.
+    pub(crate) adopted: Vec<&'static str>,
+}
+
+impl Context {
+    /// Sends the request once.
+    pub(crate) async fn execute(&self, request: &Request) -> Outcome {
+        let object = request.object();
+        if let Some(part) = invalid_part(object) {
+            return Outcome::Failed(format!("{part:?} is not a valid name"));
+        }
+        match request {
+            Request::Read(object) => self.read(object).await,
+            Request::Write(write) => self.write(write).await,
+        }
+    }
+
+    async fn read(&self, object: &Ref) -> Outcome {
+        let request = http::Request::get(path(object, None, &[]));
+        let request = request.body(Vec::new()).map_err(|error| error.to_string());
+        match self.send(request).await {
+            Ok(text) => self.stored(&text),
+            Err(outcome) => outcome,
+        }
+    }
+
+    async fn write(&self, write: &Write) -> Outcome {
+        if write.gate == Gate::Leader && !self.leadership.may_write() {
+            return Outcome::NotLeader;
+        }
+        if let Action::Apply(_) = write.action
+            && !self.adopted.is_empty()
+            && let Err(outcome) = self.adopt(write).await
+        {
+            return outcome;
+        }
+        // Again: the adoption has taken time.
+        if write.gate == Gate::Leader && !self.leadership.may_write() {
+            return Outcome::NotLeader;
+        }
+        match self.send(request(write, self.field_manager)).await {
+            Ok(text) if matches!(write.action, Action::Post(_)) => serde_json::from_str(&text)
+                .map_or_else(
+                    |error| Outcome::Failed(format!("the response is not JSON: {error}")),
+                    |value| Outcome::Answer(Answer(value)),
+                ),
+            Ok(text) if write.action == Action::Delete => self.deleted(&text),
+            Ok(text) => self.stored(&text),
+            Err(outcome) => missing(write, outcome),
+        }
+    }
+
+    /// Assigns the fields of earlier field managers to this one.
+    async fn adopt(&self, write: &Write) -> Result<(), Outcome> {
+        let object = &write.object;
+        let get = http::Request::get(path(object, None, &[])).body(Vec::new());
+        let text = match self.send(get.map_err(|error| error.to_string())).await {
+            Ok(text) => text,
+            Err(Outcome::Gone) => return Ok(()),
+            Err(outcome) => return Err(outcome),
+        };
+        let value: Value = serde_json::from_str(&text)
+            .map_err(|error| Outcome::Failed(format!("the response is not JSON: {error}")))?;
+        let subresource = write.subresource.unwrap_or_default();
+        let patch =
+            managed_fields::adoption(&value, self.field_manager, &self.adopted, subresource);
+        let Some(patch) = patch else {
+            return Ok(());
+        };
+        let patch = http::Request::patch(path(object, write.subresource, &[]))
+            .header(header::CONTENT_TYPE, "application/json-patch+json")
+            .body(patch.to_string().into_bytes());
+        self.send(patch.map_err(|error| error.to_string())).await?;
+
+        Ok(())
+    }
+
+    async fn send(
+        &self,
+        request: Result<http::Request<Vec<u8>>, String>,
+    ) -> Result<String, Outcome> {
+        let request = request.map_err(Outcome::Failed)?;
+        self.client.request_text(request).await.map_err(failure)
+    }
+
+    fn stored(&self, text: &str) -> Outcome {
+        let Some(form) = &self.form else {
+            let value = serde_json::from_str(text).unwrap_or_default();
+            return Outcome::Answer(Answer(value));
+        };
+        match form.decode(text) {
+            Ok(entry) => Outcome::Stored(entry),
+            Err(error) => Outcome::Failed(error.to_string()),
+        }
+    }
+
+    /// The response to a deletion is a Status, or the object if finalizers delay the deletion.
+    fn deleted(&self, text: &str) -> Outcome {
+        let is_status = serde_json::from_str::<Head>(text).is_ok_and(|head| head.kind == "Status");
+        if is_status {
+            return Outcome::Gone;
+        }
+        match self.stored(text) {
+            // kube-apiserver returns the deleted object itself for some resources.
+            Outcome::Stored(entry) if !text.contains("\"deletionTimestamp\"") => {
+                drop(entry);
+                Outcome::Gone
+            }
+            outcome => outcome,
+        }
+    }
+}
+
+#[derive(serde::Deserialize)]
+struct Head {
+    #[serde(default)]
+    kind: String,
+}
+
+/// A missing object is the aim of a deletion. The parent of a new object that is missing, its
+/// namespace or resource, is a refusal.
+fn missing(write: &Write, outcome: Outcome) -> Outcome {
+    match (&outcome, &write.action) {
+        (Outcome::Gone, Action::Create(_) | Action::Post(_)) => {
+            Outcome::Failed("the namespace or the resource does not exist".into())
+        }
+        (Outcome::Gone, Action::Apply(_)) if write.subresource.is_none() && write.uid.is_none() => {
+            Outcome::Failed("the namespace or the resource does not exist".into())
+        }
+        (Outcome::Conflict(_), Action::Delete) if write.uid.is_some() => {
+            // Another object has the name now.
+            Outcome::Gone
+        }
+        _ => outcome,
+    }
+}
+
+fn request(write: &Write, field_manager: &str) -> Result<http::Request<Vec<u8>>, String> {
+    let mut query = vec![("fieldManager", field_manager)];
+    let body = content(write);
+    let (method, content_type) = match &write.action {
+        Action::Apply(_) => {
+            query.push((
+                "force",
+                if write.force.is_some() {
+                    "true"
+                } else {
+                    "false"
+                },
+            ));
+            (Method::PATCH, "application/apply-patch+yaml")
+        }
+        Action::Merge(_) => (Method::PATCH, "application/merge-patch+json"),
+        Action::Update(_) => (Method::PUT, "application/json"),
+        Action::Create(_) | Action::Post(_) => (Method::POST, "application/json"),
+        Action::Delete => {
+            query.clear();
+            (Method::DELETE, "application/json")
+        }
+    };
+    let seconds = write.server_timeout.map(|it| format!("{}s", it.as_secs()));
+    if let Some(seconds) = &seconds {
+        query.push(("timeout", seconds));
+    }
+    let uri = match write.action {
+        Action::Create(_) => {
+            let mut collection = write.object.clone();
+            collection.key.name.clear();
+            path(&collection, None, &query)
+        }
+        _ => path(&write.object, write.subresource, &query),
+    };
+
+    http::Request::builder()
+        .method(method)
+        .uri(uri)
+        .header(header::CONTENT_TYPE, content_type)
+        .body(body.to_string().into_bytes())
+        .map_err(|error| error.to_string())
+}
+
+/// Returns the body of a write, with the preconditions in it.
+fn content(write: &Write) -> Value {
+    let (Action::Apply(value)
+    | Action::Create(value)
+    | Action::Update(value)
+    | Action::Merge(value)
+    | Action::Post(value)) = &write.action
+    else {
+        let mut preconditions = json!({});
+        if let Some(uid) = &write.uid {
+            preconditions["uid"] = uid.as_str().into();
+        }
+        if let Some(version) = &write.resource_version {
+            preconditions["resourceVersion"] = version.as_str().into();
+        }
+        return json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
+    };
+    let mut value = value.clone();
+    if !matches!(write.action, Action::Merge(_) | Action::Post(_)) {
+        value = named(&write.object.resource, &write.object.key, value);
+    }
+    if let Some(uid) = &write.uid {
+        value["metadata"]["uid"] = uid.as_str().into();
+    }
+    if let Some(version) = &write.resource_version {
+        value["metadata"]["resourceVersion"] = version.as_str().into();
+    }
+
+    value
+}
+
+/// Returns the first part of a name that would address another object.
+fn invalid_part(object: &Ref) -> Option<&str> {
+    let parts = [object.key.namespace.as_str(), object.key.name.as_str()];
+    let is_invalid = |part: &&str| *part == "." || *part == ".." || part.contains(['/', '%']);
+    parts.into_iter().find(is_invalid)
+}
+
+fn path(object: &Ref, subresource: Option<&str>, query: &[(&str, &str)]) -> String {
+    let encode = |text: &str| utf8_percent_encode(text, PATH).to_string();
+    let (namespace, name) = (encode(&object.key.namespace), encode(&object.key.name));
+    let name = (!name.is_empty()).then_some(name.as_str());
+    let mut path = object.resource.path(&namespace, name);
+    if let Some(subresource) = subresource {
+        path.push('/');
+        path.push_str(subresource);
+    }
+    for (position, (name, value)) in query.iter().enumerate() {
+        let separator = if position == 0 { '?' } else { '&' };
+        // Writing to a String does not fail.
+        write!(path, "{separator}{name}={}", encode(value)).ok();
+    }
+
+    path
+}
+
+fn failure(error: kube::Error) -> Outcome {
+    match error {
+        kube::Error::Api(status) => refusal(status),
+        error => {
+            let mut source: Option<&dyn std::error::Error> = Some(&error);
+            while let Some(cause) = source {
+                if cause.is::<DeadlineError>() {
+                    return Outcome::TimedOut;
+                }
+                source = cause.source();
+            }
+            let mut text = error.to_string();
+            if let Some(cause) = error.source() {
+                text = format!("{text}: {cause}");
+            }
+            Outcome::Failed(text)
+        }
+    }
+}
+
+fn refusal(status: Box<Status>) -> Outcome {
+    match (status.code, status.reason.as_str()) {
+        (404, _) => Outcome::Gone,
+        (409, "AlreadyExists") => Outcome::AlreadyExists,
+        (409, _) => Outcome::Conflict(status),
+        (504, _) | (_, "Timeout") => Outcome::TimedOut,
+        _ => Outcome::Refused(status),
+    }
+}
+
+#[cfg(test)]
+mod tests;

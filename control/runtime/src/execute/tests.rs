@@ -1,0 +1,114 @@
+use super::*;
+use crate::object::{Cluster, Key};
+use k8s_openapi::api::core::v1::{ConfigMap, Node};
+
+fn object(namespace: &str, name: &str) -> Ref {
+    Ref::of::<ConfigMap>(&Cluster::Local, &Key::new(namespace, name))
+}
+
+fn sent(write: &Write) -> (String, String, Value) {
+    let request = request(write, "manager").unwrap();
+    let line = format!("{} {}", request.method(), request.uri());
+    let content_type = request.headers()[header::CONTENT_TYPE].to_str().unwrap();
+    let body = serde_json::from_slice(request.body()).unwrap();
+    (line, content_type.to_owned(), body)
+}
+
+#[test]
+fn an_apply_names_object_field_manager_and_preconditions() {
+    let mut write = Write::new(object("a", "b"), Action::Apply(json!({"data": {"k": "v"}})));
+    write.resource_version = Some("7".into());
+    write.server_timeout = Some(std::time::Duration::from_secs(4));
+
+    let (line, content_type, body) = sent(&write);
+
+    assert_eq!(
+        line,
+        "PATCH /api/v1/namespaces/a/configmaps/b?fieldManager=manager&force=false&timeout=4s"
+    );
+    assert_eq!(content_type, "application/apply-patch+yaml");
+    let metadata = json!({"name": "b", "namespace": "a", "resourceVersion": "7"});
+    let expected =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": "v"}});
+    assert_eq!(body, expected);
+}
+
+#[test]
+fn a_creation_is_posted_to_the_collection() {
+    let (line, _, body) = sent(&Write::new(object("a", "b"), Action::Create(json!({}))));
+
+    assert_eq!(
+        line,
+        "POST /api/v1/namespaces/a/configmaps?fieldManager=manager"
+    );
+    assert_eq!(body["metadata"]["name"], "b");
+}
+
+#[test]
+fn a_deletion_has_the_uid_as_precondition() {
+    let mut write = Write::new(object("a", "b"), Action::Delete);
+    write.uid = Some("u".into());
+
+    let (line, _, body) = sent(&write);
+
+    assert_eq!(line, "DELETE /api/v1/namespaces/a/configmaps/b");
+    assert_eq!(body["preconditions"], json!({"uid": "u"}));
+}
+
+#[test]
+fn a_subresource_is_part_of_the_path() {
+    let node = Ref::of::<Node>(&Cluster::Local, &Key::cluster("rome-1"));
+    let write = Write::new(node, Action::Merge(json!({"status": {}}))).subresource("status");
+
+    let (line, content_type, body) = sent(&write);
+
+    assert_eq!(
+        line,
+        "PATCH /api/v1/nodes/rome-1/status?fieldManager=manager"
+    );
+    assert_eq!(content_type, "application/merge-patch+json");
+    assert_eq!(body, json!({"status": {}}));
+}
+
+#[test]
+fn names_that_would_address_another_object_are_invalid() {
+    for name in ["..", ".", "a/b", "../secrets/x", "%2e%2e"] {
+        assert_eq!(invalid_part(&object("a", name)), Some(name));
+        assert_eq!(invalid_part(&object(name, "a")), Some(name));
+    }
+    assert_eq!(invalid_part(&object("a", "b.c-d")), None);
+    // Characters that separate a query are encoded.
+    let path = path(&object("a", "b?force=true#x"), None, &[]);
+    assert_eq!(path, "/api/v1/namespaces/a/configmaps/b%3Fforce%3Dtrue%23x");
+}
+
+#[test]
+fn outcomes_follow_from_status_and_action() {
+    let status = |code, reason: &str| {
+        let mut status = Status::failure("message", reason);
+        status.code = code;
+        Box::new(status)
+    };
+    let create = Write::new(object("a", "b"), Action::Create(json!({})));
+    let mut delete = Write::new(object("a", "b"), Action::Delete);
+    delete.uid = Some("u".into());
+
+    assert!(matches!(refusal(status(404, "NotFound")), Outcome::Gone));
+    assert!(matches!(
+        missing(&create, Outcome::Gone),
+        Outcome::Failed(_)
+    ));
+    assert!(matches!(missing(&delete, Outcome::Gone), Outcome::Gone));
+    let conflict = refusal(status(409, "Conflict"));
+    assert!(matches!(missing(&delete, conflict.clone()), Outcome::Gone));
+    assert!(matches!(missing(&create, conflict), Outcome::Conflict(_)));
+    assert!(matches!(
+        refusal(status(409, "AlreadyExists")),
+        Outcome::AlreadyExists
+    ));
+    assert!(matches!(refusal(status(504, "Timeout")), Outcome::TimedOut));
+    assert!(matches!(
+        refusal(status(422, "Invalid")),
+        Outcome::Refused(_)
+    ));
+}

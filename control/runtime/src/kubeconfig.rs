@@ -1,0 +1,159 @@
+//! Access to the API server of a peer, from a kubeconfig that the peer may have written.
+
+use kube::Config;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+/// Longest kubeconfig, in bytes. A Secret holds 1 MiB.
+const LEN_MAX: usize = 1 << 20;
+
+/// Address and credentials of a peer's API server.
+#[derive(Clone)]
+pub struct RemoteConfig {
+    pub(crate) config: Config,
+}
+
+/// A kubeconfig cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum KubeconfigError {
+    /// It is not a kubeconfig.
+    #[error("failed to parse the kubeconfig: {0}")]
+    Syntax(String),
+    /// It would run a program, or read a file of this process.
+    #[error("the kubeconfig contains {0}, which is refused: use data fields and tokens only")]
+    Forbidden(&'static str),
+    /// Its fields contradict each other.
+    #[error("the kubeconfig is incomplete: {0}")]
+    Incomplete(String),
+}
+
+impl RemoteConfig {
+    /// Parses the kubeconfig of a Secret.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`KubeconfigError::Forbidden`] for fields that would run a program (`exec`,
+    /// `auth-provider`) or read a file: whoever writes the Secret must not reach into this process.
+    pub async fn parse(text: &str) -> Result<Self, KubeconfigError> {
+        if text.len() > LEN_MAX {
+            return Err(KubeconfigError::Syntax("it is longer than 1 MiB".into()));
+        }
+        let kubeconfig = Kubeconfig::from_yaml(text)
+            .map_err(|error| KubeconfigError::Syntax(error.to_string()))?;
+        if let Some(field) = forbidden(&kubeconfig) {
+            return Err(KubeconfigError::Forbidden(field));
+        }
+        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
+            .await
+            .map_err(|error| KubeconfigError::Incomplete(error.to_string()))?;
+
+        Ok(Self { config })
+    }
+}
+
+impl std::fmt::Debug for RemoteConfig {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("RemoteConfig")
+            .field("url", &self.config.cluster_url)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Returns the first field that would run a program or read a file.
+fn forbidden(kubeconfig: &Kubeconfig) -> Option<&'static str> {
+    for cluster in kubeconfig
+        .clusters
+        .iter()
+        .filter_map(|it| it.cluster.as_ref())
+    {
+        if cluster.certificate_authority.is_some() {
+            return Some("clusters[].cluster.certificate-authority");
+        }
+    }
+    for user in kubeconfig
+        .auth_infos
+        .iter()
+        .filter_map(|it| it.auth_info.as_ref())
+    {
+        let fields: [(&'static str, bool); 5] = [
+            ("users[].user.exec", user.exec.is_some()),
+            ("users[].user.auth-provider", user.auth_provider.is_some()),
+            ("users[].user.tokenFile", user.token_file.is_some()),
+            (
+                "users[].user.client-certificate",
+                user.client_certificate.is_some(),
+            ),
+            ("users[].user.client-key", user.client_key.is_some()),
+        ];
+        if let Some((field, _)) = fields.into_iter().find(|(_, is_set)| *is_set) {
+            return Some(field);
+        }
+    }
+
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kubeconfig(cluster: &str, user: &str) -> String {
+        format!(
+            r#"{{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{{"name": "c", "context": {{"cluster": "c", "user": "u"}}}}],
+            "clusters": [{{"name": "c", "cluster": {{"server": "https://192.0.2.1:6443" {cluster}}}}}],
+            "users": [{{"name": "u", "user": {{ {user} }}}}]}}"#
+        )
+    }
+
+    async fn error(cluster: &str, user: &str) -> String {
+        let parsed = RemoteConfig::parse(&kubeconfig(cluster, user)).await;
+        parsed.unwrap_err().to_string()
+    }
+
+    #[tokio::test]
+    async fn a_token_is_accepted() {
+        let parsed = RemoteConfig::parse(&kubeconfig("", r#""token": "secret""#)).await;
+
+        let config = parsed.unwrap();
+        assert_eq!(config.config.cluster_url, "https://192.0.2.1:6443/");
+        assert!(!format!("{config:?}").contains("secret"));
+    }
+
+    #[tokio::test]
+    async fn programs_and_files_are_refused_by_the_name_of_the_field() {
+        let cases = [
+            ("", r#""exec": {"command": "sh"}"#, "user.exec"),
+            (
+                "",
+                r#""auth-provider": {"name": "x", "config": {}}"#,
+                "auth-provider",
+            ),
+            ("", r#""tokenFile": "/etc/shadow""#, "tokenFile"),
+            (
+                "",
+                r#""client-key": "/k", "client-certificate": "/c""#,
+                "client-certificate",
+            ),
+            ("", r#""client-key": "/k""#, "client-key"),
+            (
+                r#", "certificate-authority": "/ca""#,
+                r#""token": "a""#,
+                "certificate-authority",
+            ),
+        ];
+        for (cluster, user, field) in cases {
+            let error = error(cluster, user).await;
+            assert!(
+                error.contains(field) && error.contains("refused"),
+                "{error}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn text_that_is_no_kubeconfig_is_an_error() {
+        assert!(RemoteConfig::parse("\u{0}[").await.is_err());
+        assert!(RemoteConfig::parse("{}").await.is_err());
+        assert!(RemoteConfig::parse(&" ".repeat(LEN_MAX + 1)).await.is_err());
+    }
+}

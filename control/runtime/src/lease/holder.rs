@@ -1,0 +1,248 @@
+//! Acquires and renews a Lease, and watches it meanwhile.
+
+use super::{BootTime, Election, Leadership, Record, Step, Timing};
+use futures_util::StreamExt as _;
+use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
+use k8s_openapi::jiff::Timestamp;
+use kube::Client;
+use kube::api::{Api, ObjectMeta, PostParams};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Event};
+use std::time::Duration;
+use tokio::sync::{mpsc, watch};
+
+/// Validity that a leader gives the Lease when it stops, the least that the API accepts.
+const RELEASED_SECONDS: i32 = 1;
+
+/// A change of leadership.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// This replica leads from now on.
+    Leads,
+    /// This replica is a standby from now on.
+    StandsBy,
+    /// The Lease has an older version than before: etcd was restored.
+    WentBack,
+}
+
+/// Name and holder of a Lease.
+#[derive(Clone, Debug)]
+pub(crate) struct Candidate {
+    pub(crate) namespace: String,
+    pub(crate) name: &'static str,
+    /// Identity of this replica.
+    pub(crate) identity: String,
+    pub(crate) timing: Timing,
+}
+
+/// Takes part in the election until `stop` changes, then releases the Lease.
+pub(crate) async fn hold(
+    client: Client,
+    candidate: Candidate,
+    leadership: Leadership,
+    turns: mpsc::Sender<Turn>,
+    mut stop: watch::Receiver<bool>,
+) {
+    let api: Api<Lease> = Api::namespaced(client, &candidate.namespace);
+    let fields = format!("metadata.name={}", candidate.name);
+    let config = watcher::Config::default().fields(&fields);
+    let mut changes = watcher::watcher(api.clone(), config)
+        .default_backoff()
+        .boxed();
+    let mut holder = Holder {
+        election: Election::new(&candidate.identity, candidate.timing),
+        candidate,
+        api,
+        lease: None,
+        is_listed: false,
+        leadership,
+        turns,
+    };
+
+    loop {
+        let wait = match holder.next_step() {
+            Step::Write => {
+                holder.write().await;
+                continue;
+            }
+            Step::Wait(wait) => wait,
+            Step::Lost => {
+                holder.lose().await;
+                continue;
+            }
+        };
+        tokio::select! {
+            change = changes.next() => holder.observe(change).await,
+            () = tokio::time::sleep(wait) => {}
+            _ = stop.changed() => return holder.release().await,
+        }
+    }
+}
+
+struct Holder {
+    candidate: Candidate,
+    api: Api<Lease>,
+    election: Election,
+    /// The Lease as it was read or written last.
+    lease: Option<Lease>,
+    /// Whether the watch has completed its first list.
+    is_listed: bool,
+    leadership: Leadership,
+    turns: mpsc::Sender<Turn>,
+}
+
+impl Holder {
+    fn next_step(&self) -> Step {
+        if !self.is_listed {
+            return Step::Wait(self.candidate.timing.retry_period);
+        }
+        self.election.step(BootTime::now())
+    }
+
+    async fn observe(&mut self, change: Option<watcher::Result<Event<Lease>>>) {
+        match change {
+            Some(Ok(Event::Apply(lease) | Event::InitApply(lease))) => self.see(Some(lease)).await,
+            Some(Ok(Event::Delete(_))) => self.see(None).await,
+            Some(Ok(Event::InitDone)) => self.is_listed = true,
+            Some(Ok(Event::Init)) => {}
+            Some(Err(error)) => {
+                tracing::debug!(%error, lease = self.candidate.name, "failed to watch the Lease");
+            }
+            None => tokio::time::sleep(self.candidate.timing.retry_period).await,
+        }
+    }
+
+    async fn see(&mut self, lease: Option<Lease>) {
+        let (old, new) = (version(self.lease.as_ref()), version(lease.as_ref()));
+        if new.is_some() && new < old {
+            // The watch may report a renewal after its answer. Then the UID and the holder are
+            // ours and the answer is newer; a restored etcd is seen by the next write's conflict.
+            return;
+        }
+        self.election
+            .observe(lease.as_ref().map(record), BootTime::now());
+        self.lease = lease;
+    }
+
+    /// Reads the Lease after a conflict.
+    async fn read(&mut self) {
+        match self.api.get_opt(self.candidate.name).await {
+            Ok(lease) => {
+                if version(lease.as_ref()) < version(self.lease.as_ref()) {
+                    tracing::warn!("the Lease is older than before: lists all objects again");
+                    self.turns.send(Turn::WentBack).await.ok();
+                }
+                self.election
+                    .observe(lease.as_ref().map(record), BootTime::now());
+                self.lease = lease;
+            }
+            Err(error) => {
+                tracing::debug!(%error, lease = self.candidate.name, "failed to read the Lease");
+                self.election.failed(BootTime::now());
+            }
+        }
+    }
+
+    async fn write(&mut self) {
+        let began_at = BootTime::now();
+        let was_leader = self.election.renewed_at.is_some();
+        let lease = self.next(
+            &self.candidate.identity,
+            self.candidate.timing.lease_duration,
+        );
+        match self.send(&lease).await {
+            Ok(lease) => {
+                self.election.written(record(&lease), began_at);
+                self.lease = Some(lease);
+                self.leadership.set(self.election.deadline());
+                if !was_leader {
+                    self.turns.send(Turn::Leads).await.ok();
+                }
+            }
+            Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {
+                // Another replica was faster, or the Lease was deleted or restored.
+                self.read().await;
+            }
+            Err(error) => {
+                tracing::warn!(%error, lease = self.candidate.name, "failed to write the Lease");
+                self.election.failed(BootTime::now());
+            }
+        }
+    }
+
+    /// Creates or replaces the Lease. With the version that was read, one of two replicas that
+    /// write is refused.
+    async fn send(&self, lease: &Lease) -> kube::Result<Lease> {
+        let params = PostParams::default();
+        if lease.metadata.resource_version.is_some() {
+            self.api.replace(self.candidate.name, &params, lease).await
+        } else {
+            self.api.create(&params, lease).await
+        }
+    }
+
+    async fn lose(&mut self) {
+        self.leadership.set(None);
+        self.election.step_down();
+        self.turns.send(Turn::StandsBy).await.ok();
+    }
+
+    /// Gives up the Lease, so that a standby need not wait until it expires.
+    async fn release(mut self) {
+        let was_leader = self.election.renewed_at.is_some();
+        self.leadership.set(None);
+        if was_leader {
+            let mut lease = self.next("", Duration::from_secs(1));
+            if let Some(spec) = &mut lease.spec {
+                spec.lease_duration_seconds = Some(RELEASED_SECONDS);
+            }
+            if let Err(error) = self.send(&lease).await {
+                tracing::debug!(%error, lease = self.candidate.name, "failed to release the Lease");
+            }
+        }
+        self.election.step_down();
+    }
+
+    fn next(&self, holder: &str, duration: Duration) -> Lease {
+        let old = self.lease.clone().unwrap_or_default();
+        let old_spec = old.spec.unwrap_or_default();
+        let now = MicroTime(Timestamp::now());
+        let is_same = old_spec.holder_identity.as_deref() == Some(holder);
+        let transitions = old_spec.lease_transitions.unwrap_or_default();
+        let acquired = old_spec.acquire_time.filter(|_| is_same);
+        let spec = LeaseSpec {
+            holder_identity: Some(holder.to_owned()),
+            lease_duration_seconds: i32::try_from(duration.as_secs()).ok(),
+            acquire_time: acquired.or_else(|| Some(now.clone())),
+            renew_time: Some(now),
+            lease_transitions: Some(transitions.saturating_add(i32::from(!is_same))),
+            ..LeaseSpec::default()
+        };
+        let metadata = ObjectMeta {
+            name: Some(self.candidate.name.to_owned()),
+            managed_fields: None,
+            ..old.metadata
+        };
+
+        Lease {
+            metadata,
+            spec: Some(spec),
+        }
+    }
+}
+
+fn version(lease: Option<&Lease>) -> Option<u64> {
+    lease?.metadata.resource_version.as_ref()?.parse().ok()
+}
+
+fn record(lease: &Lease) -> Record {
+    let spec = lease.spec.clone().unwrap_or_default();
+    let seconds = spec.lease_duration_seconds.unwrap_or_default();
+
+    Record {
+        holder: spec.holder_identity.unwrap_or_default(),
+        version: lease.metadata.resource_version.clone().unwrap_or_default(),
+        duration: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+    }
+}

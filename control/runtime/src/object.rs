@@ -1,0 +1,204 @@
+//! Names of clusters, resources and objects.
+
+use kube::api::ApiResource;
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+/// A cluster whose API server this process talks to.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Cluster {
+    /// The cluster that this process belongs to.
+    Local,
+    /// A peer, by its cluster ID.
+    Remote(Arc<str>),
+}
+
+impl Cluster {
+    /// Returns the peer with this cluster ID.
+    pub fn remote(id: &str) -> Self {
+        Self::Remote(id.into())
+    }
+}
+
+impl fmt::Display for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Local => f.write_str("local"),
+            Self::Remote(id) => f.write_str(id),
+        }
+    }
+}
+
+/// A resource of the Kubernetes API: group, version, kind and plural name.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Resource {
+    /// API group; empty for the core group.
+    pub group: Cow<'static, str>,
+    /// Version within the group, for example `v1beta1`.
+    pub version: Cow<'static, str>,
+    /// Kind of the objects, for example `ConfigMap`.
+    pub kind: Cow<'static, str>,
+    /// Name of the resource in URLs and roles, for example `configmaps`.
+    pub plural: Cow<'static, str>,
+}
+
+impl Resource {
+    /// Returns the resource of a type that is known at compile time.
+    pub fn of<K: kube::Resource<DynamicType = ()>>() -> Self {
+        Self {
+            group: K::group(&()),
+            version: K::version(&()),
+            kind: K::kind(&()),
+            plural: K::plural(&()),
+        }
+    }
+
+    /// Returns `version` for the core group, else `group/version`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_string()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    pub(crate) fn api_resource(&self) -> ApiResource {
+        ApiResource {
+            group: self.group.to_string(),
+            version: self.version.to_string(),
+            api_version: self.api_version(),
+            kind: self.kind.to_string(),
+            plural: self.plural.to_string(),
+        }
+    }
+
+    /// Returns the URL path of the resource, or of one object, without query.
+    pub(crate) fn path(&self, namespace: &str, name: Option<&str>) -> String {
+        let mut path = if self.group.is_empty() {
+            format!("/api/{}", self.version)
+        } else {
+            format!("/apis/{}/{}", self.group, self.version)
+        };
+        if !namespace.is_empty() {
+            path.push_str("/namespaces/");
+            path.push_str(namespace);
+        }
+        path.push('/');
+        path.push_str(&self.plural);
+        if let Some(name) = name {
+            path.push('/');
+            path.push_str(name);
+        }
+
+        path
+    }
+}
+
+impl fmt::Display for Resource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.group.is_empty() {
+            f.write_str(&self.plural)
+        } else {
+            write!(f, "{}.{}", self.plural, self.group)
+        }
+    }
+}
+
+/// Name of an object within its resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key {
+    /// Empty for cluster-scoped objects.
+    pub namespace: String,
+    /// Name of the object.
+    pub name: String,
+}
+
+impl Key {
+    /// Creates the key of a namespaced object.
+    pub fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
+        Self {
+            namespace: namespace.into(),
+            name: name.into(),
+        }
+    }
+
+    /// Creates the key of a cluster-scoped object.
+    pub fn cluster(name: impl Into<String>) -> Self {
+        Self::new("", name)
+    }
+}
+
+impl fmt::Display for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.namespace.is_empty() {
+            f.write_str(&self.name)
+        } else {
+            write!(f, "{}/{}", self.namespace, self.name)
+        }
+    }
+}
+
+/// An object of one cluster.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Ref {
+    /// Cluster that has the object.
+    pub cluster: Cluster,
+    /// Resource of the object.
+    pub resource: Resource,
+    /// Name of the object.
+    pub key: Key,
+}
+
+impl Ref {
+    /// Returns the reference to an object of a type that is known at compile time.
+    pub fn of<K: kube::Resource<DynamicType = ()>>(cluster: &Cluster, key: &Key) -> Self {
+        Self {
+            cluster: cluster.clone(),
+            resource: Resource::of::<K>(),
+            key: key.clone(),
+        }
+    }
+}
+
+impl fmt::Display for Ref {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.resource.kind, self.key)?;
+        if self.cluster != Cluster::Local {
+            write!(f, " of cluster {}", self.cluster)?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::coordination::v1::Lease;
+    use k8s_openapi::api::core::v1::{Node, Pod};
+
+    #[test]
+    fn a_path_has_group_namespace_and_name() {
+        let pods = Resource::of::<Pod>();
+        let leases = Resource::of::<Lease>();
+
+        assert_eq!(pods.path("", None), "/api/v1/pods");
+        assert_eq!(
+            pods.path("liqo", Some("gateway-0")),
+            "/api/v1/namespaces/liqo/pods/gateway-0"
+        );
+        assert_eq!(
+            leases.path("liqo", Some("a")),
+            "/apis/coordination.k8s.io/v1/namespaces/liqo/leases/a"
+        );
+    }
+
+    #[test]
+    fn the_text_of_a_reference_names_kind_key_and_remote_cluster() {
+        let local = Ref::of::<Node>(&Cluster::Local, &Key::cluster("rome-1"));
+        let remote = Ref::of::<Pod>(&Cluster::remote("milan"), &Key::new("shop", "web"));
+
+        assert_eq!(local.to_string(), "Node rome-1");
+        assert_eq!(remote.to_string(), "Pod shop/web of cluster milan");
+    }
+}

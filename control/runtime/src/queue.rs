@@ -1,0 +1,195 @@
+//! Work items that are to be planned: each once, queues in turns, failed ones after a delay.
+
+use crate::controller::Queue;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// Delay after the first failure of an item. Each further failure doubles it.
+const BACKOFF_MIN: Duration = Duration::from_millis(200);
+
+/// Longest delay after a failure.
+const BACKOFF_MAX: Duration = Duration::from_secs(60);
+
+/// The items of one controller.
+#[derive(Debug)]
+pub(crate) struct WorkQueue<I> {
+    /// Items that are due, by queue, with the time since when they are.
+    due: BTreeMap<Queue, VecDeque<(I, Instant)>>,
+    /// Queues with due items. The first one is served next.
+    turns: VecDeque<Queue>,
+    /// The items in `due`.
+    members: BTreeSet<I>,
+    delayed: BTreeSet<(Instant, I)>,
+    /// The earliest time of each item in `delayed`.
+    delays: BTreeMap<I, Instant>,
+    /// Failures of each item since its last success.
+    failures: BTreeMap<I, u32>,
+}
+
+impl<I> Default for WorkQueue<I> {
+    fn default() -> Self {
+        Self {
+            due: BTreeMap::new(),
+            turns: VecDeque::new(),
+            members: BTreeSet::new(),
+            delayed: BTreeSet::new(),
+            delays: BTreeMap::new(),
+            failures: BTreeMap::new(),
+        }
+    }
+}
+
+impl<I: Ord + Clone> WorkQueue<I> {
+    /// Adds an item that is due, unless it is already.
+    pub(crate) fn push(&mut self, item: I, queue: Queue, now: Instant) {
+        if !self.members.insert(item.clone()) {
+            return;
+        }
+        let items = self.due.entry(queue.clone()).or_default();
+        if items.is_empty() {
+            self.turns.push_back(queue);
+        }
+        items.push_back((item, now));
+    }
+
+    /// Adds an item that is due after a delay. An earlier time is kept.
+    pub(crate) fn push_at(&mut self, item: I, at: Instant) {
+        if let Some(earlier) = self.delays.get(&item) {
+            if *earlier <= at {
+                return;
+            }
+            self.delayed.remove(&(*earlier, item.clone()));
+        }
+        self.delays.insert(item.clone(), at);
+        self.delayed.insert((at, item));
+    }
+
+    /// Takes the next due item, with the time that it has waited.
+    pub(crate) fn pop(
+        &mut self,
+        now: Instant,
+        queue: impl Fn(&I) -> Queue,
+    ) -> Option<(I, Duration)> {
+        while let Some((at, _)) = self.delayed.first()
+            && *at <= now
+            && let Some((at, item)) = self.delayed.pop_first()
+        {
+            self.delays.remove(&item);
+            let queue = queue(&item);
+            self.push(item, queue, at);
+        }
+        let queue = self.turns.pop_front()?;
+        let items = self.due.get_mut(&queue)?;
+        let (item, since) = items.pop_front()?;
+        if items.is_empty() {
+            self.due.remove(&queue);
+        } else {
+            self.turns.push_back(queue);
+        }
+        self.members.remove(&item);
+
+        Some((item, now.saturating_duration_since(since)))
+    }
+
+    /// Notes that an item has succeeded.
+    pub(crate) fn succeeded(&mut self, item: &I) {
+        self.failures.remove(item);
+    }
+
+    /// Notes that an item has failed, and adds it again after a delay. `random` is from 0 to 1.
+    pub(crate) fn failed(&mut self, item: I, now: Instant, random: f64) {
+        let failures = self.failures.entry(item.clone()).or_default();
+        let doublings = (*failures).min(16);
+        *failures += 1;
+        let delay = BACKOFF_MIN.saturating_mul(1 << doublings).min(BACKOFF_MAX);
+        self.push_at(item, now + crate::watch::spread(delay, random));
+    }
+
+    /// Returns when [`pop`](Self::pop) returns an item next.
+    pub(crate) fn next_at(&self, now: Instant) -> Option<Instant> {
+        if self.turns.is_empty() {
+            self.delayed.first().map(|(at, _)| *at)
+        } else {
+            Some(now)
+        }
+    }
+
+    /// Returns the number of items that are due or delayed.
+    pub(crate) fn len(&self) -> usize {
+        self.members.len() + self.delayed.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn queue(item: &&'static str) -> Queue {
+        Queue(item.split('/').next().unwrap_or_default().to_owned())
+    }
+
+    fn pop(items: &mut WorkQueue<&'static str>, now: Instant) -> Option<&'static str> {
+        items.pop(now, queue).map(|(item, _)| item)
+    }
+
+    #[test]
+    fn queues_take_turns_and_an_item_is_due_once() {
+        let now = Instant::now();
+        let mut items = WorkQueue::default();
+        for item in ["a/1", "a/2", "a/3", "b/1", "a/1"] {
+            items.push(item, queue(&item), now);
+        }
+
+        assert_eq!(items.len(), 4);
+        let order = std::iter::from_fn(|| pop(&mut items, now));
+        assert_eq!(Vec::from_iter(order), ["a/1", "b/1", "a/2", "a/3"]);
+    }
+
+    #[test]
+    fn an_item_that_fails_is_delayed_more_each_time_until_it_succeeds() {
+        let start = Instant::now();
+        let mut items = WorkQueue::default();
+        let mut delays = Vec::new();
+        for _ in 0..12 {
+            items.failed("a", start, 0.5);
+            let at = items.next_at(start).unwrap();
+            assert_eq!(pop(&mut items, start), None);
+            assert_eq!(pop(&mut items, at), Some("a"));
+            delays.push(at - start);
+        }
+
+        assert_eq!(delays[..2], [BACKOFF_MIN, BACKOFF_MIN * 2]);
+        assert_eq!(delays[11], BACKOFF_MAX);
+        items.succeeded(&"a");
+        items.failed("a", start, 0.5);
+        assert_eq!(items.next_at(start), Some(start + BACKOFF_MIN));
+    }
+
+    #[test]
+    fn of_two_delays_the_shorter_one_counts() {
+        let start = Instant::now();
+        let mut items = WorkQueue::default();
+        let second = Duration::from_secs(1);
+        items.push_at("a", start + second);
+        items.push_at("a", start + second * 9);
+        assert_eq!(items.len(), 1);
+        items.push_at("a", start + second / 2);
+
+        assert_eq!(items.len(), 1);
+        assert_eq!(items.next_at(start), Some(start + second / 2));
+        assert_eq!(pop(&mut items, start + second), Some("a"));
+        assert_eq!(items.next_at(start), None);
+    }
+
+    #[test]
+    fn a_due_item_waits_from_when_it_was_due() {
+        let start = Instant::now();
+        let mut items = WorkQueue::default();
+        let second = Duration::from_secs(1);
+        items.push_at("a", start + second);
+
+        let popped = items.pop(start + second * 3, queue);
+
+        assert_eq!(popped, Some(("a", second * 2)));
+    }
+}

@@ -1,0 +1,245 @@
+//! What a controller declares about a resource: which objects it follows, what of them is kept, how
+//! they are indexed, and which rights it needs.
+
+use crate::entry::{DecodeError, Decoded, Entry, Kept};
+use crate::object::Resource;
+use crate::watch::{self, Signal, WatchId};
+use futures_util::stream::BoxStream;
+use kube::Client;
+use serde::de::DeserializeOwned;
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Where the objects of a registration are watched.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// In the whole local cluster.
+    All,
+    /// In one namespace of the local cluster.
+    Namespace(String),
+    /// Where a plan adds a watch, in any cluster.
+    Planned,
+}
+
+/// Which objects of a resource are watched.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Selector {
+    /// Label selector; empty for all objects.
+    pub labels: String,
+    /// Name of the only object; `None` for all objects. A role with `resourceNames` permits a list
+    /// or watch with exactly this field selector.
+    pub name: Option<String>,
+}
+
+/// A resource as one controller uses it. Create it by [`Registration::of`].
+#[derive(Clone)]
+pub struct Registration {
+    /// Resource of the objects.
+    pub resource: Resource,
+    /// Where the objects are watched.
+    pub scope: Scope,
+    /// Which objects are watched.
+    pub selector: Selector,
+    /// Verbs that the controller needs besides those of its watch, for example `patch`.
+    pub verbs: Vec<&'static str>,
+    /// Verbs on subresources, for example `("status", "patch")`.
+    pub subresource_verbs: Vec<(&'static str, &'static str)>,
+    /// Names of field managers of earlier releases. Before the first Apply to an object that one of
+    /// them has changed by the operation `Update`, their fields are assigned to the new manager.
+    pub adopted: Vec<&'static str>,
+    /// Whether the controller plans before the objects are listed, for example because the cluster
+    /// may lack the resource or the right to it.
+    pub is_optional: bool,
+    pub(crate) form: Arc<dyn Form>,
+}
+
+impl Registration {
+    /// Registers a resource whose objects are kept as `keep` returns them. `keep` clears the fields
+    /// that no controller of the process reads, above all those that change often.
+    pub fn of<K, T>(scope: Scope, keep: fn(K) -> T) -> Self
+    where
+        K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
+        T: Kept,
+    {
+        Self {
+            resource: T::resource(),
+            scope,
+            selector: Selector::default(),
+            verbs: Vec::new(),
+            subresource_verbs: Vec::new(),
+            adopted: Vec::new(),
+            is_optional: false,
+            form: Arc::new(Typed {
+                keep,
+                indexes: Vec::new(),
+                marker: PhantomData,
+            }),
+        }
+    }
+
+    /// Adds an index: objects are found by each of the values that `values` returns.
+    ///
+    /// # Panics
+    ///
+    /// Panics if the registration keeps another type than `T`.
+    #[must_use]
+    pub fn index<T: Kept>(mut self, name: &'static str, values: fn(&T) -> Vec<String>) -> Self {
+        let indexed = self.form.with_index(
+            name,
+            Box::new(move |entry| entry.get::<T>().map(values).unwrap_or_default()),
+        );
+        assert_eq!(
+            T::resource(),
+            self.resource,
+            "the index is of another resource"
+        );
+        self.form = indexed;
+        self
+    }
+
+    /// Restricts the watch to objects with these labels.
+    #[must_use]
+    pub fn labels(mut self, selector: impl Into<String>) -> Self {
+        self.selector.labels = selector.into();
+        self
+    }
+
+    /// Restricts the watch to the object of this name.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<String>) -> Self {
+        self.selector.name = Some(name.into());
+        self
+    }
+
+    /// Adds verbs that the controller needs on the resource.
+    #[must_use]
+    pub fn verbs(mut self, verbs: &[&'static str]) -> Self {
+        self.verbs.extend(verbs);
+        self
+    }
+
+    /// Adds a verb that the controller needs on a subresource.
+    #[must_use]
+    pub fn subresource(mut self, subresource: &'static str, verb: &'static str) -> Self {
+        self.subresource_verbs.push((subresource, verb));
+        self
+    }
+
+    /// Assigns the fields of an earlier release's field manager to the new one.
+    #[must_use]
+    pub fn adopt(mut self, manager: &'static str) -> Self {
+        self.adopted.push(manager);
+        self
+    }
+
+    /// Lets the controller plan before the objects are listed.
+    #[must_use]
+    pub fn optional(mut self) -> Self {
+        self.is_optional = true;
+        self
+    }
+
+    /// Returns the watch of this registration; `None` if only plans add watches.
+    pub(crate) fn watch_id(&self) -> Option<WatchId> {
+        let namespace = match &self.scope {
+            Scope::All => None,
+            Scope::Namespace(namespace) => Some(namespace.clone()),
+            Scope::Planned => return None,
+        };
+        Some(WatchId {
+            cluster: crate::object::Cluster::Local,
+            resource: self.resource.clone(),
+            namespace,
+            selector: self.selector.clone(),
+        })
+    }
+}
+
+impl fmt::Debug for Registration {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Registration")
+            .field("resource", &self.resource)
+            .field("scope", &self.scope)
+            .field("selector", &self.selector)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Values of an index.
+pub(crate) type IndexValues = Arc<dyn Fn(&Entry) -> Vec<String> + Send + Sync>;
+
+/// The types of a registration, erased.
+pub(crate) trait Form: Send + Sync {
+    /// Starts a watch. The stream never ends.
+    fn watch(&self, client: Client, id: WatchId) -> BoxStream<'static, Signal>;
+
+    /// Decodes an object that a request returned.
+    fn decode(&self, text: &str) -> Result<Entry, DecodeError>;
+
+    /// Returns whether two entries keep equal objects.
+    fn is_equal(&self, a: &Entry, b: &Entry) -> bool;
+
+    fn indexes(&self) -> &[(&'static str, IndexValues)];
+
+    fn with_index(
+        &self,
+        name: &'static str,
+        values: Box<dyn Fn(&Entry) -> Vec<String> + Send + Sync>,
+    ) -> Arc<dyn Form>;
+
+    /// Returns the name of the kept type. Two registrations of a resource must keep the same type.
+    fn kept(&self) -> &'static str;
+}
+
+struct Typed<K, T> {
+    keep: fn(K) -> T,
+    indexes: Vec<(&'static str, IndexValues)>,
+    marker: PhantomData<fn(K) -> T>,
+}
+
+impl<K, T> Form for Typed<K, T>
+where
+    K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
+    T: Kept,
+{
+    fn watch(&self, client: Client, id: WatchId) -> BoxStream<'static, Signal> {
+        let keep = self.keep;
+        watch::stream(client, id, move |decoded: Decoded<K>| decoded.entry(keep))
+    }
+
+    fn decode(&self, text: &str) -> Result<Entry, DecodeError> {
+        let decoded = Decoded::<K>::parse(text).map_err(|error| DecodeError {
+            resource: T::resource(),
+            key: crate::object::Key::default(),
+            reason: error.to_string(),
+        })?;
+        decoded.entry(self.keep)
+    }
+
+    fn is_equal(&self, a: &Entry, b: &Entry) -> bool {
+        a.uid == b.uid && a.get::<T>().is_some() && a.get::<T>() == b.get::<T>()
+    }
+
+    fn indexes(&self) -> &[(&'static str, IndexValues)] {
+        &self.indexes
+    }
+
+    fn with_index(
+        &self,
+        name: &'static str,
+        values: Box<dyn Fn(&Entry) -> Vec<String> + Send + Sync>,
+    ) -> Arc<dyn Form> {
+        let mut indexes = self.indexes.clone();
+        indexes.push((name, Arc::from(values)));
+        Arc::new(Self {
+            keep: self.keep,
+            indexes,
+            marker: PhantomData,
+        })
+    }
+
+    fn kept(&self) -> &'static str {
+        std::any::type_name::<T>()
+    }
+}

@@ -1,0 +1,103 @@
+//! The rights that registrations need, as rules of RBAC.
+
+use crate::registration::{Registration, Scope};
+use k8s_openapi::api::rbac::v1::PolicyRule;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Verbs of a watch.
+const WATCH: [&str; 3] = ["get", "list", "watch"];
+
+/// Where a rule is needed.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum RuleScope {
+    /// In a ClusterRole that is bound in the whole cluster.
+    Cluster,
+    /// In a Role in this namespace.
+    Namespace(String),
+    /// In a role that is bound where plans add watches, for example in the namespaces of tenants.
+    Planned,
+}
+
+/// Returns the rules that controllers with these registrations need, by scope.
+pub fn rules<'a>(
+    registrations: impl IntoIterator<Item = &'a Registration>,
+) -> BTreeMap<RuleScope, Vec<PolicyRule>> {
+    // Verbs by scope, group, resource and name.
+    let mut rights = BTreeMap::<_, BTreeSet<&str>>::new();
+    for registration in registrations {
+        let scope = match &registration.scope {
+            Scope::All => RuleScope::Cluster,
+            Scope::Namespace(namespace) => RuleScope::Namespace(namespace.clone()),
+            Scope::Planned => RuleScope::Planned,
+        };
+        let resource = &registration.resource;
+        let name = registration.selector.name.clone();
+        let mut add = |subresource: Option<&str>, verb: &'static str| {
+            let plural = match subresource {
+                Some(subresource) => format!("{}/{subresource}", resource.plural),
+                None => resource.plural.to_string(),
+            };
+            // A request to create an object has no name that a rule could restrict.
+            let name = name.clone().filter(|_| verb != "create");
+            let id = (scope.clone(), resource.group.to_string(), plural, name);
+            rights.entry(id).or_default().insert(verb);
+        };
+        for verb in WATCH.iter().chain(&registration.verbs) {
+            add(None, verb);
+        }
+        for (subresource, verb) in &registration.subresource_verbs {
+            add(Some(subresource), verb);
+        }
+    }
+
+    let mut rules = BTreeMap::<_, Vec<_>>::new();
+    for ((scope, group, resource, name), verbs) in rights {
+        rules.entry(scope).or_default().push(PolicyRule {
+            api_groups: Some(vec![group]),
+            resources: Some(vec![resource]),
+            resource_names: name.map(|name| vec![name]),
+            verbs: verbs.into_iter().map(str::to_owned).collect(),
+            ..PolicyRule::default()
+        });
+    }
+    rules
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::core::v1::{Node, Secret};
+
+    fn secrets(scope: Scope) -> Registration {
+        Registration::of(scope, |secret: Secret| secret)
+    }
+
+    #[test]
+    fn rules_have_the_verbs_of_watch_and_writes_in_their_scope() {
+        let nodes = Registration::of(Scope::All, |node: Node| node);
+        let keys = secrets(Scope::Namespace("liqo".into()))
+            .name("keys")
+            .verbs(&["create", "patch"]);
+        let rules = rules([&nodes, &keys]);
+
+        let cluster = &rules[&RuleScope::Cluster];
+        assert_eq!(cluster.len(), 1);
+        assert_eq!(cluster[0].resources, Some(vec!["nodes".to_owned()]));
+        assert_eq!(cluster[0].verbs, ["get", "list", "watch"]);
+        let local = &rules[&RuleScope::Namespace("liqo".into())];
+        assert_eq!(local[0].verbs, ["create"]);
+        assert_eq!(local[0].resource_names, None);
+        assert_eq!(local[1].verbs, ["get", "list", "patch", "watch"]);
+        assert_eq!(local[1].resource_names, Some(vec!["keys".to_owned()]));
+    }
+
+    #[test]
+    fn subresources_are_resources_of_their_own() {
+        let nodes = Registration::of(Scope::All, |node: Node| node).subresource("status", "patch");
+        let rules = rules([&nodes]);
+
+        let status = &rules[&RuleScope::Cluster][1];
+        assert_eq!(status.resources, Some(vec!["nodes/status".to_owned()]));
+        assert_eq!(status.verbs, ["patch"]);
+    }
+}

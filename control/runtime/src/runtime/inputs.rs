@@ -1,0 +1,196 @@
+//! Takes what watches, requests and the election report.
+
+use super::{Ended, Runtime, write};
+use crate::cache::{CacheLimits, Changed};
+use crate::controller::{Gate, Outcome, Request};
+use crate::lease::Turn;
+use crate::object::Ref;
+use crate::watch::{Signal, WatchId};
+use std::time::Instant;
+
+impl Runtime {
+    pub(super) fn take_signal(&mut self, id: &WatchId, signal: Signal) {
+        if !self.watches.contains_key(id) {
+            return; // It was sent before the watch was removed.
+        }
+        let is_response = !matches!(
+            signal,
+            Signal::ListBegins | Signal::Failed(_) | Signal::Refused(_)
+        );
+        if is_response && self.status.recovered(id) {
+            tracing::info!(watch = %id, "the watch reports again");
+        }
+        let changes = match signal {
+            Signal::ListBegins => {
+                write(&self.cache).begin_list(id);
+                Vec::new()
+            }
+            Signal::Listed(entry) => {
+                let put = write(&self.cache).put_watched(id, entry, true);
+                self.kept(id, put)
+            }
+            Signal::Applied(entry) => {
+                let put = write(&self.cache).put_watched(id, entry, false);
+                self.kept(id, put)
+            }
+            Signal::ListEnds => {
+                let changes = write(&self.cache).end_list(id);
+                self.status.synced(id);
+                changes
+            }
+            Signal::Deleted { key, uid, version } => {
+                let change = write(&self.cache).delete_watched(id, &key, &uid, version);
+                change.into_iter().collect()
+            }
+            Signal::Invalid { error, is_listed } => {
+                self.metrics.invalid(id);
+                tracing::warn!(watch = %id, "ignored an object: {error}");
+                if is_listed {
+                    write(&self.cache).keep_listed(id, &error.key);
+                }
+                Vec::new()
+            }
+            Signal::WentBack => {
+                self.relist(&id.cluster);
+                Vec::new()
+            }
+            Signal::Failed(reason) | Signal::Refused(reason) => {
+                self.metrics.watch_failed(id);
+                if self.status.failed(id, &reason) {
+                    tracing::warn!(watch = %id, "failed to watch, and retries: {reason}");
+                }
+                Vec::new()
+            }
+        };
+        self.observe(&changes);
+        let usage = self.cache.read().usage(&id.cluster);
+        self.metrics.usage(&id.cluster, usage);
+        self.start_workers();
+    }
+
+    fn kept(&self, id: &WatchId, put: Result<Option<Changed>, CacheLimits>) -> Vec<Changed> {
+        match put {
+            Ok(change) => change.into_iter().collect(),
+            Err(limits) => {
+                self.metrics.rejected(&id.cluster);
+                tracing::debug!(watch = %id, ?limits, "ignored an object: the cluster has too many");
+                Vec::new()
+            }
+        }
+    }
+
+    /// Starts the controllers whose watches have been listed.
+    fn start_workers(&mut self) {
+        let cache = self.cache.read();
+        for hosted in &mut self.workers {
+            let is_listed = || hosted.required.iter().all(|id| cache.is_synced(id));
+            if hosted.is_started || !is_listed() {
+                continue;
+            }
+            hosted.is_started = true;
+            tracing::info!(controller = hosted.worker.name(), "all objects are listed");
+            let now = Instant::now();
+            for changed in cache.replay(&hosted.resources) {
+                hosted.worker.observe(&changed.borrow(), &cache, now);
+            }
+        }
+    }
+
+    pub(super) fn take_turn(&mut self, turn: Turn) {
+        match turn {
+            Turn::Leads => {
+                tracing::info!("this replica is the leader");
+                self.status.lead(true);
+                self.metrics.leads(true);
+                // A standby has planned, too, but its writes were dropped.
+                let (cache, now) = (self.cache.read(), Instant::now());
+                for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
+                    for changed in cache.replay(&hosted.resources) {
+                        hosted.worker.observe(&changed.borrow(), &cache, now);
+                    }
+                }
+            }
+            Turn::StandsBy => {
+                tracing::warn!("this replica is no longer the leader, and writes nothing");
+                self.status.lead(false);
+                self.metrics.leads(false);
+            }
+            Turn::WentBack => self.relist(&crate::object::Cluster::Local),
+        }
+    }
+
+    pub(super) fn take_ended(&mut self, ended: Ended) {
+        let (worker, id, request, outcome, duration) = match ended {
+            Ended::Request {
+                worker,
+                id,
+                request,
+                outcome,
+                duration,
+            } => (worker, id, request, outcome, duration),
+            Ended::Identity(cluster, identity) => {
+                if self.clusters.identify(&cluster, identity) {
+                    self.relist(&cluster);
+                }
+                return;
+            }
+        };
+        self.admission.ended(&request);
+        self.metrics.requested(&request, &outcome, duration);
+        log(&request, &outcome);
+        let changes = self.cache_answer(request.object(), &request, &outcome);
+        self.observe(&changes);
+        let cache = self.cache.read();
+        let effects = (self.workers[worker].worker).complete(id, &outcome, &cache, Instant::now());
+        drop(cache);
+        self.carry_out(worker, effects);
+    }
+
+    /// Puts an answer into the cache, so that the next plan knows what was written.
+    fn cache_answer(&self, object: &Ref, request: &Request, outcome: &Outcome) -> Vec<Changed> {
+        let change = match (outcome, request) {
+            (Outcome::Stored(entry), _) => {
+                let put =
+                    write(&self.cache).put_answer(&object.cluster, &object.resource, entry.clone());
+                put.ok().flatten()
+            }
+            (Outcome::Gone, Request::Write(gone)) => {
+                write(&self.cache).delete_answer(object, gone.uid.as_deref())
+            }
+            _ => None,
+        };
+
+        change.into_iter().collect()
+    }
+}
+
+fn log(request: &Request, outcome: &Outcome) {
+    let Request::Write(write) = request else {
+        return;
+    };
+    let (object, verb) = (&write.object, request.verb());
+    match outcome {
+        Outcome::Stored(_) | Outcome::Answer(_) | Outcome::Gone => {
+            tracing::info!(%object, verb, subresource = write.subresource, "written");
+        }
+        Outcome::NotLeader if write.gate == Gate::Leader => {}
+        Outcome::Refused(status) if is_terminating(status) => {
+            tracing::debug!(%object, verb, "not written: {}", status.message);
+        }
+        Outcome::Refused(status) | Outcome::Conflict(status) => {
+            tracing::warn!(%object, verb, "failed to write: {}", status.message);
+        }
+        Outcome::AlreadyExists => tracing::debug!(%object, verb, "exists already"),
+        Outcome::TimedOut => tracing::warn!(%object, verb, "the API server did not answer in time"),
+        Outcome::Failed(reason) => tracing::warn!(%object, verb, "failed to write: {reason}"),
+        Outcome::NotLeader => {}
+    }
+}
+
+/// Returns whether a write was refused because its namespace is being deleted.
+fn is_terminating(status: &kube::core::Status) -> bool {
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    causes
+        .into_iter()
+        .any(|it| it.reason == "NamespaceTerminating")
+}

@@ -1,0 +1,130 @@
+//! What a runtime reports about itself: readiness, health, and watches that fail.
+
+use crate::watch::WatchId;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Time without progress of the main loop after which the process is unhealthy. Each turn of the
+/// loop is short, and it wakes up every few seconds.
+const STALL_MAX: Duration = Duration::from_secs(60);
+
+/// Status of a runtime. Clones share it.
+#[derive(Clone, Debug)]
+pub struct RuntimeStatus {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    started_at: Instant,
+    /// Last turn of the loop, in milliseconds since the start.
+    beat: AtomicU64,
+    is_leader: AtomicBool,
+    /// Watches that controllers need, and that have not completed their first list.
+    missing: Mutex<BTreeSet<WatchId>>,
+    /// Watches whose last request failed, and why.
+    failing: Mutex<BTreeMap<WatchId, String>>,
+}
+
+impl Default for RuntimeStatus {
+    fn default() -> Self {
+        Self {
+            inner: Arc::new(Inner {
+                started_at: Instant::now(),
+                beat: AtomicU64::new(0),
+                is_leader: AtomicBool::new(false),
+                missing: Mutex::default(),
+                failing: Mutex::default(),
+            }),
+        }
+    }
+}
+
+impl RuntimeStatus {
+    /// Returns whether this replica sends the writes of the leader.
+    pub fn is_leader(&self) -> bool {
+        self.inner.is_leader.load(Ordering::Relaxed)
+    }
+
+    /// Returns why the process cannot serve: a watch that controllers need was never listed.
+    /// Standbys are ready, too.
+    ///
+    /// # Errors
+    ///
+    /// Returns the resources, and the responses of the API server.
+    pub fn ready(&self) -> Result<(), String> {
+        let missing = lock(&self.inner.missing);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let failing = lock(&self.inner.failing);
+        let reason = |id: &WatchId| match failing.get(id) {
+            Some(reason) => format!("{id} ({reason})"),
+            None => id.to_string(),
+        };
+        let reasons: Vec<_> = missing.iter().map(reason).collect();
+        Err(format!(
+            "not listed yet: {}; if this persists, check the CRDs and the rights of this pod",
+            reasons.join(", ")
+        ))
+    }
+
+    /// Returns whether the main loop makes progress.
+    ///
+    /// # Errors
+    ///
+    /// Returns for how long it has made none.
+    pub fn healthy(&self) -> Result<(), String> {
+        let beat = Duration::from_millis(self.inner.beat.load(Ordering::Relaxed));
+        let stall = self.inner.started_at.elapsed().saturating_sub(beat);
+        if stall > STALL_MAX {
+            return Err(format!("no progress for {} s", stall.as_secs()));
+        }
+        Ok(())
+    }
+
+    /// Returns the watches whose last request failed, with the server's response.
+    pub fn failing(&self) -> BTreeMap<WatchId, String> {
+        lock(&self.inner.failing).clone()
+    }
+
+    pub(crate) fn beat(&self) {
+        let elapsed = self.inner.started_at.elapsed().as_millis();
+        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
+        self.inner.beat.store(elapsed, Ordering::Relaxed);
+    }
+
+    pub(crate) fn lead(&self, leads: bool) {
+        self.inner.is_leader.store(leads, Ordering::Relaxed);
+    }
+
+    pub(crate) fn expect(&self, id: WatchId) {
+        lock(&self.inner.missing).insert(id);
+    }
+
+    pub(crate) fn synced(&self, id: &WatchId) {
+        lock(&self.inner.missing).remove(id);
+        lock(&self.inner.failing).remove(id);
+    }
+
+    /// Notes that a watch reports again. Returns whether it failed before.
+    pub(crate) fn recovered(&self, id: &WatchId) -> bool {
+        lock(&self.inner.failing).remove(id).is_some()
+    }
+
+    /// Notes that a watch fails. Returns whether the reason is new.
+    pub(crate) fn failed(&self, id: &WatchId, reason: &str) -> bool {
+        let old = lock(&self.inner.failing).insert(id.clone(), reason.to_owned());
+        old.as_deref() != Some(reason)
+    }
+
+    pub(crate) fn removed(&self, id: &WatchId) {
+        self.synced(id);
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

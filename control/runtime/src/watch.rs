@@ -1,0 +1,367 @@
+//! Watches, as streams of signals that never end.
+//!
+//! kube's watcher lists in pages, resumes at the last resource version (bookmarks keep it recent)
+//! and lists again after 410. This module adds what it does not do: backoff with jitter, a new list
+//! when the server's history went back (a restored etcd), and objects that cannot be decoded.
+
+use crate::entry::{DecodeError, Decoded, Entry};
+use crate::object::{Cluster, Key, Resource};
+use crate::registration::Selector;
+use futures_util::stream::{self, BoxStream, StreamExt as _};
+use kube::api::Api;
+use kube::runtime::watcher::{self, Event};
+use kube::{Client, ResourceExt as _};
+use std::fmt;
+use std::time::Duration;
+
+/// Objects per page of a list. Bounds the memory of a list's response.
+const PAGE_SIZE: u32 = 500;
+
+/// Delay after the first error of a watch. Each further error doubles it.
+const BACKOFF_MIN: Duration = Duration::from_millis(400);
+
+/// Longest delay after an error.
+const BACKOFF_MAX: Duration = Duration::from_secs(30);
+
+/// Delay after the server has refused the watch: the resource or the right is missing, which only
+/// an administrator changes.
+const REFUSED_DELAY: Duration = Duration::from_secs(60);
+
+/// Not found, and forbidden.
+const REFUSALS: [u16; 2] = [404, 403];
+
+/// Identity of a watch: two plans that name the same watch share it.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WatchId {
+    /// Cluster that is watched.
+    pub cluster: Cluster,
+    /// Resource that is watched.
+    pub resource: Resource,
+    /// Namespace; `None` for all namespaces.
+    pub namespace: Option<String>,
+    /// Which objects are watched.
+    pub selector: Selector,
+}
+
+impl WatchId {
+    /// Returns whether the watch reports the object of this key, if the object has the selected
+    /// labels.
+    pub fn covers(&self, key: &Key) -> bool {
+        let namespace = self.namespace.as_ref();
+        namespace.is_none_or(|namespace| *namespace == key.namespace)
+            && (self.selector.name.as_ref()).is_none_or(|name| *name == key.name)
+    }
+}
+
+impl fmt::Display for WatchId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", self.resource)?;
+        if let Some(name) = &self.selector.name {
+            write!(f, "/{name}")?;
+        }
+        if let Some(namespace) = &self.namespace {
+            write!(f, " in namespace {namespace}")?;
+        }
+        if self.cluster != Cluster::Local {
+            write!(f, " of cluster {}", self.cluster)?;
+        }
+        Ok(())
+    }
+}
+
+/// What a watch reports.
+#[derive(Debug)]
+pub(crate) enum Signal {
+    /// A list begins. Objects that it does not contain were deleted.
+    ListBegins,
+    /// A list contains this object.
+    Listed(Entry),
+    /// The list is complete.
+    ListEnds,
+    /// An object was created or changed.
+    Applied(Entry),
+    /// The object with this UID was deleted, at this version.
+    Deleted {
+        key: Key,
+        uid: String,
+        version: Option<u64>,
+    },
+    /// An object cannot be decoded. `is_listed` tells whether it was in a list.
+    Invalid { error: DecodeError, is_listed: bool },
+    /// The server's history went back: all watches of the cluster must list again.
+    WentBack,
+    /// The server refuses the watch: the resource or the right is missing.
+    Refused(String),
+    /// A request failed, and is repeated.
+    Failed(String),
+}
+
+/// Starts a watch whose objects are converted by `entry`.
+pub(crate) fn stream<K>(
+    client: Client,
+    id: WatchId,
+    entry: impl Fn(Decoded<K>) -> Result<Entry, DecodeError> + Clone + Send + 'static,
+) -> BoxStream<'static, Signal>
+where
+    K: kube::Resource + serde::de::DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
+{
+    let state = State {
+        client,
+        id,
+        events: None,
+        delay: Delay::default(),
+        newest: None,
+        entry,
+    };
+    stream::unfold(state, |mut state| async move {
+        let signal = state.next().await;
+        Some((signal, state))
+    })
+    .boxed()
+}
+
+struct State<K, F> {
+    client: Client,
+    id: WatchId,
+    events: Option<BoxStream<'static, watcher::Result<Event<Decoded<K>>>>>,
+    delay: Delay,
+    /// Highest version in an event since the last list.
+    newest: Option<u64>,
+    entry: F,
+}
+
+impl<K, F> State<K, F>
+where
+    K: kube::Resource + serde::de::DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
+    F: Fn(Decoded<K>) -> Result<Entry, DecodeError>,
+{
+    async fn next(&mut self) -> Signal {
+        self.delay.wait().await;
+        let events = match &mut self.events {
+            Some(events) => events,
+            None => self.events.insert(events(&self.client, &self.id)),
+        };
+        match events.next().await {
+            Some(Ok(event)) => self.signal(event),
+            Some(Err(error)) => self.failure(&error),
+            None => {
+                self.events = None;
+                Signal::Failed("the watch has ended".into())
+            }
+        }
+    }
+
+    fn signal(&mut self, event: Event<Decoded<K>>) -> Signal {
+        // A list begins before its first request, so `Init` is no response of the server.
+        if !matches!(event, Event::Init) {
+            self.delay = Delay::default();
+        }
+        match event {
+            Event::Init => {
+                self.newest = None;
+                Signal::ListBegins
+            }
+            Event::InitApply(object) => match (self.entry)(object) {
+                Ok(entry) => Signal::Listed(entry),
+                Err(error) => Signal::Invalid {
+                    error,
+                    is_listed: true,
+                },
+            },
+            Event::InitDone => Signal::ListEnds,
+            Event::Apply(object) => {
+                if self.went_back(&object) {
+                    return Signal::WentBack;
+                }
+                match (self.entry)(object) {
+                    Ok(entry) => Signal::Applied(entry),
+                    Err(error) => Signal::Invalid {
+                        error,
+                        is_listed: false,
+                    },
+                }
+            }
+            Event::Delete(object) => {
+                if self.went_back(&object) {
+                    return Signal::WentBack;
+                }
+                Signal::Deleted {
+                    key: object.key(),
+                    uid: object.metadata.uid.unwrap_or_default(),
+                    version: self.newest,
+                }
+            }
+        }
+    }
+
+    /// Returns whether an event is older than one before it, which only a restored etcd causes: the
+    /// events of a watch are ordered by version.
+    fn went_back(&mut self, object: &Decoded<K>) -> bool {
+        let version = object.resource_version().and_then(|it| it.parse().ok());
+        let went_back = version < self.newest;
+        if went_back {
+            self.events = None;
+        }
+        self.newest = version;
+
+        went_back
+    }
+
+    fn failure(&mut self, error: &watcher::Error) -> Signal {
+        let status = status(error);
+        if status.is_some_and(|(code, _)| REFUSALS.contains(&code)) {
+            self.events = None;
+            self.delay.refused();
+            return Signal::Refused(message(error));
+        }
+        self.delay.failed();
+        // kube's watcher would repeat the watch at the same version forever.
+        if let (watcher::Error::WatchStartFailed(_), Some((code, text))) = (error, status) {
+            if code == 410 {
+                self.events = None;
+            } else if text.contains("Too large resource version") {
+                self.events = None;
+                return Signal::WentBack;
+            }
+        }
+
+        Signal::Failed(message(error))
+    }
+}
+
+fn events<K>(
+    client: &Client,
+    id: &WatchId,
+) -> BoxStream<'static, watcher::Result<Event<Decoded<K>>>>
+where
+    K: kube::Resource + serde::de::DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
+{
+    let resource = id.resource.api_resource();
+    let api: Api<Decoded<K>> = match &id.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    };
+    let mut config = watcher::Config::default().page_size(PAGE_SIZE);
+    if !id.selector.labels.is_empty() {
+        config = config.labels(&id.selector.labels);
+    }
+    if let Some(name) = &id.selector.name {
+        config = config.fields(&format!("metadata.name={name}"));
+    }
+
+    watcher::watcher(api, config).boxed()
+}
+
+/// Returns code and message of the server's response.
+fn status(error: &watcher::Error) -> Option<(u16, &str)> {
+    match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status)) => {
+            Some((status.code, &status.message))
+        }
+        watcher::Error::WatchError(status) => Some((status.code, &status.message)),
+        watcher::Error::InitialListFailed(_)
+        | watcher::Error::WatchStartFailed(_)
+        | watcher::Error::WatchFailed(_)
+        | watcher::Error::NoResourceVersion => None,
+    }
+}
+
+/// Returns the server's message, or the error without the debug output that follows it.
+fn message(error: &watcher::Error) -> String {
+    match status(error) {
+        Some((code, text)) if !text.is_empty() => format!("{text} (status {code})"),
+        Some((code, _)) => format!("status {code}"),
+        None => chain(error),
+    }
+}
+
+fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text = format!("{text}: {cause_text}");
+        }
+        source = cause.source();
+    }
+    text
+}
+
+/// Delay before the next request, after errors.
+#[derive(Debug, Default)]
+struct Delay {
+    failures: u32,
+    next: Duration,
+}
+
+impl Delay {
+    async fn wait(&mut self) {
+        let delay = std::mem::take(&mut self.next);
+        if !delay.is_zero() {
+            tokio::time::sleep(delay).await;
+        }
+    }
+
+    fn failed(&mut self) {
+        self.next = backoff(self.failures);
+        self.failures = self.failures.saturating_add(1);
+    }
+
+    fn refused(&mut self) {
+        self.next = spread(REFUSED_DELAY, random());
+    }
+}
+
+fn backoff(failures: u32) -> Duration {
+    let delay = BACKOFF_MIN.saturating_mul(1 << failures.min(16));
+    spread(delay.min(BACKOFF_MAX), random())
+}
+
+/// Spreads a delay over 75 to 125 %, so that processes that were disconnected together do not
+/// return together. `random` is from 0 to 1.
+pub(crate) fn spread(delay: Duration, random: f64) -> Duration {
+    delay.mul_f64(0.75 + random.clamp(0.0, 1.0) / 2.0)
+}
+
+/// Returns a number from 0 to 1 that need not be secret.
+pub(crate) fn random() -> f64 {
+    use std::hash::{BuildHasher as _, RandomState};
+    let bits = RandomState::new().hash_one(()) >> 32;
+    f64::from(u32::try_from(bits).unwrap_or_default()) / f64::from(u32::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_watch_covers_its_namespace_and_name() {
+        let mut id = WatchId {
+            cluster: Cluster::Local,
+            resource: Resource::of::<k8s_openapi::api::core::v1::Secret>(),
+            namespace: None,
+            selector: Selector::default(),
+        };
+        assert!(id.covers(&Key::new("a", "b")));
+
+        id.namespace = Some("liqo".into());
+        assert!(!id.covers(&Key::new("a", "b")));
+        id.selector.name = Some("keys".into());
+        assert!(id.covers(&Key::new("liqo", "keys")));
+        assert!(!id.covers(&Key::new("liqo", "b")));
+        assert_eq!(id.to_string(), "secrets/keys in namespace liqo");
+    }
+
+    #[test]
+    fn delays_grow_to_a_limit_and_are_spread() {
+        assert!(backoff(0) <= BACKOFF_MIN.mul_f64(1.25));
+        assert!(backoff(40) >= BACKOFF_MAX.mul_f64(0.75));
+        assert!(backoff(40) <= BACKOFF_MAX.mul_f64(1.25));
+        let second = Duration::from_secs(1);
+        assert_eq!(spread(second, 0.0), Duration::from_millis(750));
+        assert_eq!(spread(second, 1.0), Duration::from_millis(1250));
+    }
+}

@@ -1,0 +1,302 @@
+//! Drives one controller: its work queue, and the requests of the items that are in flight.
+//!
+//! An item has one plan in flight. A change that concerns it meanwhile has it planned again when
+//! the last request has ended.
+
+use crate::cache::{Cache, Change};
+use crate::controller::{
+    ClusterChange, Controller, Env, Event, Outcome, Plan, Queue, Request, WatchChange,
+};
+use crate::object::Resource;
+use crate::queue::WorkQueue;
+use crate::registration::Registration;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Number of a plan and of its request, unique within a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RequestId {
+    plan: u64,
+    request: usize,
+}
+
+/// A request that may be sent, as soon as the limits admit it.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) id: RequestId,
+    pub(crate) queue: Queue,
+    pub(crate) request: Request,
+}
+
+/// What a step of a worker asks the runtime to do.
+#[derive(Debug, Default)]
+pub(crate) struct Effects {
+    pub(crate) requests: Vec<Ready>,
+    pub(crate) watches: Vec<WatchChange>,
+    pub(crate) clusters: Vec<ClusterChange>,
+    pub(crate) events: Vec<Event>,
+    /// Items that have ended: kind, whether all their requests succeeded, duration.
+    pub(crate) ended: Vec<(&'static str, bool, Duration)>,
+    /// Items that were planned: kind, and how long they had waited.
+    pub(crate) planned: Vec<(&'static str, Duration)>,
+}
+
+/// A controller without its types.
+pub(crate) trait Worker: Send {
+    fn name(&self) -> &'static str;
+    fn field_manager(&self) -> &'static str;
+    fn registrations(&self) -> &[Registration];
+
+    /// Adds the items that a change concerns to the work queue.
+    fn observe(&mut self, change: &Change<'_>, cache: &Cache, now: Instant);
+
+    /// Plans the next due item; `None` if there is none.
+    fn step(&mut self, cache: &Cache, env: &mut Env<'_>, now: Instant) -> Option<Effects>;
+
+    /// Takes the outcome of a request.
+    fn complete(
+        &mut self,
+        id: RequestId,
+        outcome: &Outcome,
+        cache: &Cache,
+        now: Instant,
+    ) -> Effects;
+
+    /// Returns when [`step`](Self::step) plans an item next.
+    fn next_at(&self, now: Instant) -> Option<Instant>;
+
+    /// Returns the number of items that are not planned yet.
+    fn depth(&self) -> usize;
+
+    /// Returns the resources whose changes concern the controller.
+    fn resources(&self) -> BTreeSet<Resource> {
+        let registrations = self.registrations().iter();
+        registrations.map(|it| it.resource.clone()).collect()
+    }
+}
+
+pub(crate) struct TypedWorker<C: Controller> {
+    controller: C,
+    registrations: Vec<Registration>,
+    queue: WorkQueue<C::Item>,
+    flights: BTreeMap<C::Item, Flight>,
+    /// The items in flight, by number of the plan.
+    plans: BTreeMap<u64, C::Item>,
+    next_plan: u64,
+}
+
+/// The requests of one plan.
+#[derive(Debug)]
+struct Flight {
+    plan: u64,
+    requests: Vec<(Request, State)>,
+    started_at: Instant,
+    has_failed: bool,
+    /// Whether a change has concerned the item since it was planned.
+    is_outdated: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Waiting,
+    Ready,
+    Ended,
+}
+
+impl<C: Controller> TypedWorker<C> {
+    pub(crate) fn new(controller: C) -> Self {
+        let registrations = controller.resources();
+        Self {
+            controller,
+            registrations,
+            queue: WorkQueue::default(),
+            flights: BTreeMap::new(),
+            plans: BTreeMap::new(),
+            next_plan: 0,
+        }
+    }
+
+    fn push(&mut self, item: C::Item, now: Instant) {
+        if let Some(flight) = self.flights.get_mut(&item) {
+            flight.is_outdated = true;
+        } else {
+            let queue = C::queue(&item);
+            self.queue.push(item, queue, now);
+        }
+    }
+
+    /// Starts the requests of a plan.
+    fn start(&mut self, item: C::Item, plan: Plan<C::Item>, now: Instant) -> Effects {
+        let reads = plan.reads.into_iter().map(Request::Read);
+        let requests = reads.chain(plan.writes.into_iter().map(Request::Write));
+        let flight = Flight {
+            plan: self.next_plan,
+            requests: requests.map(|request| (request, State::Waiting)).collect(),
+            started_at: now,
+            has_failed: plan.is_incomplete,
+            is_outdated: false,
+        };
+        for (delay, later) in plan.requeue {
+            self.queue.push_at(later, now + delay);
+        }
+        self.plans.insert(self.next_plan, item.clone());
+        self.flights.insert(item.clone(), flight);
+        self.next_plan += 1;
+        let mut effects = Effects {
+            watches: plan.watches,
+            clusters: plan.clusters,
+            events: plan.events,
+            ..Effects::default()
+        };
+        self.advance(&item, &mut effects, now);
+
+        effects
+    }
+
+    /// Releases the requests that need not wait for others, and ends the flight after the last one.
+    fn advance(&mut self, item: &C::Item, effects: &mut Effects, now: Instant) {
+        let Some(flight) = self.flights.get_mut(item) else {
+            return;
+        };
+        for request in flight.release() {
+            effects.requests.push(Ready {
+                id: RequestId {
+                    plan: flight.plan,
+                    request,
+                },
+                queue: C::queue(item),
+                request: flight.requests[request].0.clone(),
+            });
+        }
+        if flight
+            .requests
+            .iter()
+            .any(|(_, state)| *state != State::Ended)
+        {
+            return;
+        }
+        let (plan, has_failed, is_outdated) = (flight.plan, flight.has_failed, flight.is_outdated);
+        let duration = now.saturating_duration_since(flight.started_at);
+        effects
+            .ended
+            .push((C::item_kind(item), !has_failed, duration));
+        self.flights.remove(item);
+        self.plans.remove(&plan);
+        if has_failed {
+            self.queue.failed(item.clone(), now, crate::watch::random());
+        } else {
+            self.queue.succeeded(item);
+            if is_outdated {
+                self.push(item.clone(), now);
+            }
+        }
+    }
+}
+
+impl Flight {
+    /// Marks the requests that may be sent now as ready, and returns their positions.
+    fn release(&mut self) -> Vec<usize> {
+        let mut released = Vec::new();
+        for position in 0..self.requests.len() {
+            let (request, state) = &self.requests[position];
+            let waits = self.requests[..position]
+                .iter()
+                .any(|(earlier, state)| *state != State::Ended && precedes(earlier, request));
+            if *state == State::Waiting && !waits {
+                self.requests[position].1 = State::Ready;
+                released.push(position);
+            }
+        }
+
+        released
+    }
+}
+
+/// Returns whether a request of a plan waits for an earlier one.
+fn precedes(earlier: &Request, later: &Request) -> bool {
+    match (earlier, later) {
+        (Request::Write(_), Request::Write(later)) if later.is_last => true,
+        (Request::Write(earlier), Request::Write(later)) => {
+            let (earlier, later) = (&earlier.object, &later.object);
+            earlier.cluster == later.cluster && earlier.resource == later.resource
+        }
+        _ => false,
+    }
+}
+
+impl<C: Controller> Worker for TypedWorker<C> {
+    fn name(&self) -> &'static str {
+        C::NAME
+    }
+
+    fn field_manager(&self) -> &'static str {
+        C::FIELD_MANAGER
+    }
+
+    fn registrations(&self) -> &[Registration] {
+        &self.registrations
+    }
+
+    fn observe(&mut self, change: &Change<'_>, cache: &Cache, now: Instant) {
+        for item in self.controller.observe(change, cache) {
+            self.push(item, now);
+        }
+    }
+
+    fn step(&mut self, cache: &Cache, env: &mut Env<'_>, now: Instant) -> Option<Effects> {
+        let (item, waited) = self.queue.pop(now, C::queue)?;
+        if let Some(flight) = self.flights.get_mut(&item) {
+            flight.is_outdated = true;
+            return Some(Effects::default());
+        }
+        let plan = self.controller.plan(&item, cache, env);
+        let kind = C::item_kind(&item);
+        let mut effects = self.start(item, plan, now);
+        effects.planned.push((kind, waited));
+
+        Some(effects)
+    }
+
+    fn complete(
+        &mut self,
+        id: RequestId,
+        outcome: &Outcome,
+        cache: &Cache,
+        now: Instant,
+    ) -> Effects {
+        let mut effects = Effects::default();
+        let Some(item) = self.plans.get(&id.plan).cloned() else {
+            return effects;
+        };
+        let Some((request, _)) = (self.flights.get(&item))
+            .and_then(|flight| flight.requests.get(id.request))
+            .cloned()
+        else {
+            return effects;
+        };
+        let items = self.controller.done(&item, &request, outcome, cache);
+        if let Some(flight) = self.flights.get_mut(&item) {
+            flight.requests[id.request].1 = State::Ended;
+            // An object that does not exist is the answer to a read.
+            let is_answer = matches!(request, Request::Read(_)) && matches!(outcome, Outcome::Gone);
+            flight.has_failed |= !outcome.is_success() && !is_answer;
+        }
+        for item in items {
+            self.push(item, now);
+        }
+        self.advance(&item, &mut effects, now);
+
+        effects
+    }
+
+    fn next_at(&self, now: Instant) -> Option<Instant> {
+        self.queue.next_at(now)
+    }
+
+    fn depth(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,233 @@
+use super::*;
+use crate::controller::{Action, Write};
+use crate::object::{Cluster, Key, Ref};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::jiff::Timestamp;
+use kube::core::Status;
+use serde_json::json;
+
+/// Returns the plans that a test sets, in turn.
+#[derive(Default)]
+struct Scripted {
+    plans: Vec<Plan<String>>,
+    done: Vec<&'static str>,
+}
+
+impl Controller for Scripted {
+    type Item = String;
+    const NAME: &'static str = "scripted";
+    const FIELD_MANAGER: &'static str = "scripted";
+
+    fn resources(&self) -> Vec<Registration> {
+        Vec::new()
+    }
+
+    fn observe(&mut self, change: &Change<'_>, _: &Cache) -> Vec<String> {
+        vec![change.object.key.name.clone()]
+    }
+
+    fn plan(&mut self, _: &String, _: &Cache, _: &mut Env<'_>) -> Plan<String> {
+        if self.plans.is_empty() {
+            return Plan::default();
+        }
+        self.plans.remove(0)
+    }
+
+    fn done(&mut self, _: &String, request: &Request, _: &Outcome, _: &Cache) -> Vec<String> {
+        self.done.push(request.verb());
+        Vec::new()
+    }
+}
+
+struct Fixture {
+    worker: TypedWorker<Scripted>,
+    cache: Cache,
+    now: Instant,
+}
+
+impl Fixture {
+    fn new(plans: Vec<Plan<String>>) -> Self {
+        let controller = Scripted {
+            plans,
+            done: Vec::new(),
+        };
+        Self {
+            worker: TypedWorker::new(controller),
+            cache: Cache::default(),
+            now: Instant::now(),
+        }
+    }
+
+    fn touch(&mut self, name: &str) {
+        let object = Ref::of::<Secret>(&Cluster::Local, &Key::new("a", name));
+        let change = Change {
+            object: &object,
+            old: None,
+            new: None,
+        };
+        self.worker.observe(&change, &self.cache, self.now);
+    }
+
+    fn step(&mut self) -> Option<Effects> {
+        let mut env = Env {
+            now: Timestamp::UNIX_EPOCH,
+            random: &mut || [0; 32],
+        };
+        self.worker.step(&self.cache, &mut env, self.now)
+    }
+
+    fn complete(&mut self, ready: &Ready, outcome: &Outcome) -> Effects {
+        self.worker
+            .complete(ready.id, outcome, &self.cache, self.now)
+    }
+}
+
+fn write<K: kube::Resource<DynamicType = ()>>(name: &str) -> Write {
+    let object = Ref::of::<K>(&Cluster::Local, &Key::new("a", name));
+    Write::new(object, Action::Create(json!({})))
+}
+
+fn plan(writes: Vec<Write>) -> Plan<String> {
+    Plan {
+        writes,
+        ..Plan::default()
+    }
+}
+
+fn names(effects: &Effects) -> Vec<&str> {
+    let requests = effects.requests.iter();
+    requests
+        .map(|it| it.request.object().key.name.as_str())
+        .collect()
+}
+
+#[test]
+fn writes_of_one_resource_are_ordered_and_others_are_concurrent() {
+    let last = Write {
+        is_last: true,
+        ..write::<ConfigMap>("last")
+    };
+    let writes = vec![
+        write::<Secret>("first"),
+        write::<Secret>("second"),
+        write::<ConfigMap>("beside"),
+        last,
+    ];
+    let mut fixture = Fixture::new(vec![plan(writes)]);
+    fixture.touch("x");
+
+    let begun = fixture.step().unwrap();
+    assert_eq!(names(&begun), ["first", "beside"]);
+    let after_beside = fixture.complete(&begun.requests[1], &Outcome::Gone);
+    assert!(names(&after_beside).is_empty());
+    let after_first = fixture.complete(&begun.requests[0], &Outcome::Gone);
+    assert_eq!(names(&after_first), ["second"]);
+    let after_second = fixture.complete(&after_first.requests[0], &Outcome::Gone);
+    assert_eq!(names(&after_second), ["last"]);
+    let end = fixture.complete(&after_second.requests[0], &Outcome::Gone);
+    assert_eq!(end.ended.len(), 1);
+    assert!(end.ended[0].1);
+    assert_eq!(fixture.worker.controller.done, ["create"; 4]);
+}
+
+#[test]
+fn an_item_in_flight_is_planned_again_once_after_changes() {
+    let mut fixture = Fixture::new(vec![plan(vec![write::<Secret>("x")])]);
+    fixture.touch("x");
+    let begun = fixture.step().unwrap();
+
+    fixture.touch("x");
+    fixture.touch("x");
+    assert!(fixture.step().is_none());
+    fixture.complete(&begun.requests[0], &Outcome::Gone);
+
+    assert!(fixture.step().is_some());
+    assert!(fixture.step().is_none());
+}
+
+#[test]
+fn a_failed_write_does_not_stop_the_others_and_the_item_is_retried_with_backoff() {
+    let mut fixture = Fixture::new(vec![plan(vec![
+        write::<Secret>("refused"),
+        write::<Secret>("after"),
+    ])]);
+    fixture.touch("x");
+    let begun = fixture.step().unwrap();
+    let refused = Outcome::Refused(Box::new(Status::failure("no", "Forbidden")));
+
+    let after = fixture.complete(&begun.requests[0], &refused);
+    assert_eq!(names(&after), ["after"]);
+    let end = fixture.complete(&after.requests[0], &Outcome::Gone);
+
+    assert!(!end.ended[0].1);
+    assert!(fixture.step().is_none());
+    let at = fixture.worker.next_at(fixture.now).unwrap();
+    assert!(at > fixture.now);
+    fixture.now = at;
+    assert!(fixture.step().is_some());
+    assert_eq!(fixture.worker.next_at(fixture.now), None);
+}
+
+#[test]
+fn one_item_in_flight_does_not_delay_another() {
+    let mut fixture = Fixture::new(vec![
+        plan(vec![write::<Secret>("slow")]),
+        plan(vec![write::<Secret>("fast")]),
+    ]);
+    fixture.touch("x");
+    fixture.touch("y");
+
+    assert_eq!(names(&fixture.step().unwrap()), ["slow"]);
+    assert_eq!(names(&fixture.step().unwrap()), ["fast"]);
+}
+
+#[test]
+fn a_missing_object_is_the_answer_to_a_read() {
+    let object = Ref::of::<Secret>(&Cluster::Local, &Key::new("a", "x"));
+    let reads = Plan {
+        reads: vec![object],
+        ..Plan::default()
+    };
+    let mut fixture = Fixture::new(vec![reads]);
+    fixture.touch("x");
+    let begun = fixture.step().unwrap();
+
+    let end = fixture.complete(&begun.requests[0], &Outcome::Gone);
+
+    assert!(end.ended[0].1);
+    assert_eq!(fixture.worker.controller.done, ["get"]);
+}
+
+#[test]
+fn a_requeued_item_is_planned_when_it_is_due() {
+    let minute = Duration::from_secs(60);
+    let later = Plan {
+        requeue: vec![(minute, "x".to_owned())],
+        ..Plan::default()
+    };
+    let mut fixture = Fixture::new(vec![later]);
+    fixture.touch("x");
+    fixture.step().unwrap();
+
+    assert_eq!(
+        fixture.worker.next_at(fixture.now),
+        Some(fixture.now + minute)
+    );
+    fixture.now += minute;
+    assert!(fixture.step().is_some());
+}
+
+#[test]
+fn an_outcome_of_an_unknown_request_is_ignored() {
+    let mut fixture = Fixture::new(Vec::new());
+    let id = RequestId {
+        plan: 7,
+        request: 0,
+    };
+
+    let effects = fixture
+        .worker
+        .complete(id, &Outcome::Gone, &fixture.cache, fixture.now);
+
+    assert!(effects.ended.is_empty());
+}
