@@ -163,9 +163,11 @@ fn watch(objects: Shared, target: Target, query: String) -> Response {
 }
 
 fn line(change: &Change) -> String {
+    // kube-apiserver writes the type first, too.
     format!(
-        "{}\n",
-        json!({"type": change.word, "object": change.object})
+        "{{\"type\":{},\"object\":{}}}\n",
+        json!(change.word),
+        change.object
     )
 }
 

@@ -1,18 +1,21 @@
 //! The flags, and the process that they describe.
 
-use crate::election::Timing;
+use crate::controller::NetworkController;
+use crate::installation;
 use crate::metrics::Metrics;
 use crate::plan::{Planner, Settings};
-use crate::shell::{Manager, State};
+use crate::state::State;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
-use control_runtime::transport;
+use control_runtime::{self as runtime, LeaseSettings, Runtime, Timing, transport};
 use control_source::Installation;
 use ipam::DEFAULT_POOLS;
 use ipnet::Ipv4Net;
 use kube::Config;
+use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use x25519_dalek::StaticSecret;
 
 /// Turns a cluster's resources into addresses, Services, keys and status.
 ///
@@ -60,6 +63,9 @@ pub(crate) struct Cli {
     leader_elect: bool,
 }
 
+/// Name of the process in Events, and of its Lease.
+const NAME: &str = "liqo-controller-manager";
+
 const EXAMPLES: &str = "\
 Examples:
   controller-manager --namespace=liqo --pools=10.0.0.0/8,192.168.0.0/16
@@ -73,21 +79,45 @@ impl Cli {
     ///
     /// Returns what keeps it from starting.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let planner = Planner::new(self.settings()?)
+        let mut planner = Planner::new(self.settings()?)
             .context("--pools is wrong: use pools that do not overlap")?;
         let config = Config::infer()
             .await
             .context("failed to find the API server: run in a pod, or set KUBECONFIG")?;
         let client = transport::client(&config)?;
-        let (metrics, registry) = Metrics::new();
-        let state = Arc::new(State::new());
+        let mut registry = Registry::with_prefix("liqo_controller_manager");
+        let metrics = Metrics::new(&mut registry);
+        let runtime_metrics = runtime::Metrics::new(&mut registry);
+        let state = Arc::new(State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
-        let election = self.leader_elect.then(Timing::default);
-        let manager = Manager::new(planner, client, self.identity(), election, metrics, state);
+        let runtime_settings = self.runtime_settings();
+        let managed = async move {
+            let namespace = planner.settings.namespace.clone();
+            let installation = installation::owner(&client, &namespace).await;
+            planner.settings.installation = installation;
+            let mut runtime = Runtime::new(client, runtime_settings, runtime_metrics);
+            runtime.add(NetworkController::new(planner, metrics))?;
+            state.set(runtime.status());
+            runtime.run(stop()).await;
+            anyhow::Ok(())
+        };
 
         tokio::select! {
             served = served => served.context("the HTTP server has ended"),
-            managed = manager.run(telemetry::stop::requested()) => managed,
+            managed = managed => managed,
+        }
+    }
+
+    fn runtime_settings(&self) -> runtime::Settings {
+        runtime::Settings {
+            name: NAME,
+            identity: self.identity(),
+            lease: self.leader_elect.then(|| LeaseSettings {
+                namespace: self.installation.namespace.clone(),
+                name: NAME,
+                timing: Timing::default(),
+            }),
+            random: || StaticSecret::random().to_bytes(),
         }
     }
 
@@ -115,6 +145,14 @@ impl Cli {
         let named = self.pod_name.clone().filter(|name| !name.is_empty());
         let named = named.or_else(|| std::env::var("HOSTNAME").ok());
         named.unwrap_or_else(|| format!("controller-manager-{}", std::process::id()))
+    }
+}
+
+/// Completes when the process is asked to stop.
+async fn stop() {
+    match telemetry::stop::requested().await {
+        Ok(signal) => tracing::info!(signal, "stopping"),
+        Err(error) => tracing::error!(%error, "stopping, because signals cannot be received"),
     }
 }
 

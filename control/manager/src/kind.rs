@@ -7,12 +7,14 @@ use control_api::labels;
 use control_api::{
     Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
 };
+use control_runtime::Resource;
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::ApiResource;
 use std::fmt;
+
+pub(crate) use control_runtime::Key;
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -69,26 +71,39 @@ pub(crate) const KINDS: [Kind; 18] = [
 
 impl Kind {
     /// Returns how the API server knows it.
-    pub(crate) fn resource(self) -> ApiResource {
+    pub(crate) fn resource(self) -> Resource {
         match self {
-            Self::Network => ApiResource::erase::<Network>(&()),
-            Self::Ip => ApiResource::erase::<IP>(&()),
-            Self::Configuration => ApiResource::erase::<Configuration>(&()),
-            Self::GatewayServer => ApiResource::erase::<GatewayServer>(&()),
-            Self::GatewayClient => ApiResource::erase::<GatewayClient>(&()),
-            Self::PublicKey => ApiResource::erase::<PublicKey>(&()),
-            Self::Connection => ApiResource::erase::<Connection>(&()),
-            Self::ForeignCluster => ApiResource::erase::<ForeignCluster>(&()),
-            Self::Node => ApiResource::erase::<Node>(&()),
-            Self::Pod => ApiResource::erase::<Pod>(&()),
-            Self::Namespace => ApiResource::erase::<Namespace>(&()),
-            Self::ConfigMap => ApiResource::erase::<ConfigMap>(&()),
-            Self::Secret | Self::GatewayKeys => ApiResource::erase::<Secret>(&()),
-            Self::RoleBinding => ApiResource::erase::<RoleBinding>(&()),
-            Self::Service => ApiResource::erase::<Service>(&()),
-            Self::EndpointSlice => ApiResource::erase::<EndpointSlice>(&()),
-            Self::Deployment => ApiResource::erase::<Deployment>(&()),
+            Self::Network => Resource::of::<Network>(),
+            Self::Ip => Resource::of::<IP>(),
+            Self::Configuration => Resource::of::<Configuration>(),
+            Self::GatewayServer => Resource::of::<GatewayServer>(),
+            Self::GatewayClient => Resource::of::<GatewayClient>(),
+            Self::PublicKey => Resource::of::<PublicKey>(),
+            Self::Connection => Resource::of::<Connection>(),
+            Self::ForeignCluster => Resource::of::<ForeignCluster>(),
+            Self::Node => Resource::of::<Node>(),
+            Self::Pod => Resource::of::<Pod>(),
+            Self::Namespace => Resource::of::<Namespace>(),
+            Self::ConfigMap => Resource::of::<ConfigMap>(),
+            Self::Secret | Self::GatewayKeys => Resource::of::<Secret>(),
+            Self::RoleBinding => Resource::of::<RoleBinding>(),
+            Self::Service => Resource::of::<Service>(),
+            Self::EndpointSlice => Resource::of::<EndpointSlice>(),
+            Self::Deployment => Resource::of::<Deployment>(),
         }
+    }
+
+    /// Returns the kind of an object; `None` if the manager does not follow its resource.
+    ///
+    /// The Secret that the gateway reads, in Liqo's namespace, is a kind of its own.
+    pub(crate) fn of(resource: &Resource, key: &Key, namespace: &str) -> Option<Self> {
+        if key.name == GATEWAY_KEYS
+            && key.namespace == namespace
+            && *resource == Self::GatewayKeys.resource()
+        {
+            return Some(Self::GatewayKeys);
+        }
+        KINDS.into_iter().find(|kind| kind.resource() == *resource)
     }
 
     /// Returns the labels of the objects that count, as a selector.
@@ -178,38 +193,5 @@ impl fmt::Display for Kind {
             Self::EndpointSlice => "EndpointSlice",
             Self::Deployment => "Deployment",
         })
-    }
-}
-
-/// Name of an object within its kind.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct Key {
-    /// Empty for what lies in none.
-    pub(crate) namespace: String,
-    pub(crate) name: String,
-}
-
-impl Key {
-    /// Creates a key within a namespace.
-    pub(crate) fn new(namespace: impl Into<String>, name: impl Into<String>) -> Self {
-        Self {
-            namespace: namespace.into(),
-            name: name.into(),
-        }
-    }
-
-    /// Creates the key of what lies in no namespace.
-    pub(crate) fn cluster(name: impl Into<String>) -> Self {
-        Self::new("", name)
-    }
-}
-
-impl fmt::Display for Key {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.namespace.is_empty() {
-            f.write_str(&self.name)
-        } else {
-            write!(f, "{}/{}", self.namespace, self.name)
-        }
     }
 }

@@ -1,14 +1,13 @@
 //! Turns a cluster's resources into addresses, Services, keys and status.
 //!
 //! ```text
-//! kind         the kinds of objects that concern it
-//! world        what is known of them (PURE); a change tells which tasks it makes
-//! task, queue  the work, each piece about one thing (PURE)
-//! allocation   which CIDR and address is whose (PURE)
-//! plan         what to write for a task, one file per concern (PURE)
-//! write        changes of objects, as values (PURE)
-//! election     which of several managers acts (PURE)
-//! shell        watches, the loop, requests, Events, the Lease
+//! kind        the kinds of objects that the manager follows
+//! world       the objects, and the tasks that a change causes (PURE)
+//! task        the work items (PURE)
+//! allocation  the owners of CIDRs and addresses (PURE)
+//! plan        the writes of a task, one file per concern (PURE)
+//! write       writes, as values (PURE)
+//! controller  connects world and plan to the runtime, which has watches, requests, Events and Lease
 //! ```
 //!
 //! Nothing that is decided is kept but in the objects: a manager that begins reads the statuses and
@@ -21,12 +20,12 @@ mod allocation;
 mod cidr;
 mod cli;
 mod condition;
-mod election;
+mod controller;
+mod installation;
 mod kind;
 mod metrics;
 mod plan;
-mod queue;
-mod shell;
+mod state;
 mod task;
 mod world;
 mod write;

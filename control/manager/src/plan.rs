@@ -124,8 +124,14 @@ impl Planner {
         })
     }
 
-    /// Begins with the objects as they are: takes over what the statuses say, and returns all tasks.
+    /// Derives the allocations from the statuses of the objects, and returns all tasks.
+    ///
+    /// Allocations that this replica made as a standby were not written, so they do not count.
     pub(crate) fn start(&mut self) -> Vec<Task> {
+        if let Ok(allocation) = Allocation::new(&self.settings.pools) {
+            self.allocation = allocation;
+        }
+        self.told.clear();
         network::adopt_all(self);
         self.world.all_tasks().into_iter().collect()
     }
@@ -140,6 +146,8 @@ impl Planner {
             Task::Configuration(key) => configuration::plan(self, key, surroundings.now),
             Task::Service(hash) => service::plan(self, hash),
             Task::Peer(peer) => peer::plan(self, peer, surroundings),
+            // The controller plans it, which has the watches.
+            Task::SecretWatches => Plan::default(),
         };
         if !plan.lookups.is_empty() {
             // It is planned again, with what was looked up; what is told once is told then.

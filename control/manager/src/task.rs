@@ -20,6 +20,8 @@ pub(crate) enum Task {
     Service(String),
     /// Gateway, keys, Connection and summary of a peer, by cluster id.
     Peer(String),
+    /// The watches of Secrets, which follow the manager's rights.
+    SecretWatches,
 }
 
 impl Task {
@@ -33,6 +35,7 @@ impl Task {
             Self::Configuration(_) => "configuration",
             Self::Service(_) => "service",
             Self::Peer(_) => "peer",
+            Self::SecretWatches => "secret_watches",
         }
     }
 }
@@ -46,6 +49,7 @@ impl fmt::Display for Task {
             Self::Tenant(name) | Self::Node(name) | Self::Service(name) | Self::Peer(name) => {
                 write!(f, "{} {name}", self.concern())
             }
+            Self::SecretWatches => f.write_str(self.concern()),
         }
     }
 }

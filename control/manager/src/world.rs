@@ -9,12 +9,13 @@ use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::DynamicObject;
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 pub(crate) use cluster::{Cluster, is_going, is_real};
 pub(crate) use link::{Link, Subject};
-pub(crate) use store::{Store, Stored, Unreadable, key_of};
+pub(crate) use store::{Store, Stored, keep};
 
 mod cluster;
 mod kinds;
@@ -60,123 +61,37 @@ pub(crate) struct World {
     /// Why the API server would not take a Service of the gateway, by what was asked for.
     pub(crate) refused_services: BTreeMap<String, String>,
     links: BTreeSet<Link>,
-    /// What each watch has told of, to notice what is gone after a gap.
-    present: BTreeMap<Listing, BTreeSet<Key>>,
-    relisted: BTreeMap<Listing, BTreeSet<Key>>,
-}
-
-/// What one watch lists: a kind, and the namespace where the watch is of one namespace of several.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Listing {
-    pub(crate) kind: Kind,
-    /// Empty unless the kind is watched in each tenant namespace.
-    pub(crate) namespace: String,
-}
-
-impl Listing {
-    /// Returns the list that the object of a key is on.
-    pub(crate) fn of(kind: Kind, key: &Key) -> Self {
-        if kind == Kind::Secret {
-            Self::secrets(&key.namespace)
-        } else {
-            Self::all(kind)
-        }
-    }
-
-    /// Returns the list of all objects of a kind.
-    pub(crate) fn all(kind: Kind) -> Self {
-        Self {
-            kind,
-            namespace: String::new(),
-        }
-    }
-
-    /// Returns the list of the Secrets of a namespace.
-    pub(crate) fn secrets(namespace: &str) -> Self {
-        Self {
-            kind: Kind::Secret,
-            namespace: namespace.to_owned(),
-        }
-    }
 }
 
 impl World {
-    /// Takes in the present state of an object, and returns the work that this makes.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`Unreadable`] if it does not have the form of its kind.
+    /// Puts an object, and returns the tasks that this causes.
     pub(crate) fn put(
         &mut self,
         kind: Kind,
-        object: DynamicObject,
-    ) -> Result<BTreeSet<Task>, Unreadable> {
-        let key = key_of(&object.metadata);
-        let listing = Listing::of(kind, &key);
-        let relisted = self.relisted.get_mut(&listing);
-        let is_listed = relisted.is_some_and(|relisted| {
-            relisted.insert(key.clone());
-            true
-        });
-        let present = self.present.entry(listing).or_default();
-        present.insert(key.clone());
+        key: &Key,
+        object: Arc<dyn Any + Send + Sync>,
+    ) -> BTreeSet<Task> {
         if kind == Kind::Secret {
-            self.looked_up.remove(&key);
+            self.looked_up.remove(key);
         }
+        self.change(kind, key, |world| world.put_into_store(kind, key, object))
+    }
 
-        self.change(kind, &key, |world| {
-            world.put_into_store(kind, object, is_listed)
+    /// Removes an object that was deleted, and returns the tasks that this causes.
+    pub(crate) fn remove(&mut self, kind: Kind, key: &Key) -> BTreeSet<Task> {
+        self.change(kind, key, |world| {
+            world.remove_from_store(kind, key);
+            true
         })
     }
 
-    /// Forgets an object that is gone, and returns the work that this makes.
-    pub(crate) fn remove(&mut self, kind: Kind, key: &Key) -> BTreeSet<Task> {
-        if let Some(present) = self.present.get_mut(&Listing::of(kind, key)) {
-            present.remove(key);
+    /// Notes that the Secrets of a namespace were listed, and returns the tasks that this causes.
+    pub(crate) fn secrets_listed(&mut self, namespace: &str) -> BTreeSet<Task> {
+        if self.readable.insert(namespace.to_owned()) {
+            self.tasks_of_gateways(namespace)
+        } else {
+            BTreeSet::new()
         }
-        let changed = self.change(kind, key, |world| {
-            world.remove_from_store(kind, key);
-            Ok::<_, std::convert::Infallible>(true)
-        });
-
-        changed.unwrap_or_default()
-    }
-
-    /// Takes in that the object of a uid is gone.
-    ///
-    /// One of the same name that an answer has told of since is another one.
-    pub(crate) fn deleted(&mut self, kind: Kind, key: &Key, uid: Option<&str>) -> BTreeSet<Task> {
-        let known = self.uid(kind, key);
-        if known.is_some() && uid.is_some() && known.as_deref() != uid {
-            return BTreeSet::new();
-        }
-
-        self.remove(kind, key)
-    }
-
-    /// Notes that a watch begins to tell of all objects anew.
-    pub(crate) fn begin_list(&mut self, listing: &Listing) {
-        self.relisted.insert(listing.clone(), BTreeSet::new());
-    }
-
-    /// Notes that a watch has told of all objects; what it has not told of is gone.
-    pub(crate) fn end_list(&mut self, listing: &Listing) -> BTreeSet<Task> {
-        let listed = self.relisted.remove(listing).unwrap_or_default();
-        let present = self.present.get(listing);
-        let gone: Vec<_> = present
-            .into_iter()
-            .flatten()
-            .filter(|key| !listed.contains(key))
-            .cloned()
-            .collect();
-
-        let kind = listing.kind;
-        let mut tasks: BTreeSet<_> = gone.iter().flat_map(|key| self.remove(kind, key)).collect();
-        if kind == Kind::Secret && self.readable.insert(listing.namespace.clone()) {
-            tasks.extend(self.tasks_of_gateways(&listing.namespace));
-        }
-
-        tasks
     }
 
     /// Returns the objects that have to do with something, by kind and key.
@@ -226,17 +141,17 @@ impl World {
         self.meta(kind, key)?.uid.clone()
     }
 
-    /// Changes one object, keeps the links and returns the work that this makes.
-    fn change<E>(
+    /// Changes one object, updates the links and returns the tasks that this causes.
+    fn change(
         &mut self,
         kind: Kind,
         key: &Key,
-        change: impl FnOnce(&mut Self) -> Result<bool, E>,
-    ) -> Result<BTreeSet<Task>, E> {
+        change: impl FnOnce(&mut Self) -> bool,
+    ) -> BTreeSet<Task> {
         let before = link::links(self, kind, key);
         let mut tasks = self.tasks_about(kind, key, &before);
-        if !change(self)? {
-            return Ok(BTreeSet::new());
+        if !change(self) {
+            return BTreeSet::new();
         }
         for link in &before {
             self.links.remove(link);
@@ -250,7 +165,7 @@ impl World {
             tasks.extend(self.tasks_of_cluster(&old));
         }
 
-        Ok(tasks)
+        tasks
     }
 
     fn tasks_about(&self, kind: Kind, key: &Key, links: &[Link]) -> BTreeSet<Task> {

@@ -27,19 +27,6 @@ pub(crate) enum Action {
     Delete(Option<String>),
 }
 
-impl Action {
-    /// Returns a word for it, for metrics.
-    pub(crate) fn word(&self) -> &'static str {
-        match self {
-            Self::Create(_) => "create",
-            Self::Apply(_) => "apply",
-            Self::Merge(_) => "patch",
-            Self::Status(_) => "patch_status",
-            Self::Delete(_) => "delete",
-        }
-    }
-}
-
 impl Write {
     /// Creates a change.
     pub(crate) fn new(kind: Kind, key: &Key, action: Action) -> Self {

@@ -73,6 +73,11 @@ impl<'a> Change<'a> {
         self.new?.get()
     }
 
+    /// Returns the entry after the change; `None` if the object was deleted.
+    pub fn entry(&self) -> Option<&'a Entry> {
+        self.new
+    }
+
     /// Returns whether the object is of this type's resource.
     pub fn is<T: Kept>(&self) -> bool {
         self.object.resource == T::resource()

@@ -44,6 +44,21 @@ pub trait Controller: Send + 'static {
     /// A plan that was carried out must be followed by an empty plan.
     fn plan(&mut self, item: &Self::Item, cache: &Cache, env: &mut Env<'_>) -> Plan<Self::Item>;
 
+    /// Returns further work items once the objects of all required watches are known, and again when
+    /// this replica becomes the leader. [`observe`](Self::observe) has been called for every object
+    /// before. A controller that derives state from objects, such as allocations, derives it here:
+    /// plans of a standby are not carried out, so they must not count.
+    fn started(&mut self, cache: &Cache) -> Vec<Self::Item> {
+        let _ = cache;
+        Vec::new()
+    }
+
+    /// Returns the work items that can proceed because a watch that a plan has added was listed.
+    fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<Self::Item> {
+        let _ = (id, cache);
+        Vec::new()
+    }
+
     /// Takes the outcome of a request, and returns items to plan, for example with an object that
     /// was read. Most outcomes are objects, which [`observe`](Self::observe) has received before.
     fn done(
@@ -258,8 +273,8 @@ pub enum Outcome {
     Answer(Answer),
     /// The object does not exist, or no longer.
     Gone,
-    /// An object of this name exists; it was not changed.
-    AlreadyExists,
+    /// An object of this name exists, and was not changed; `None` if it is gone since.
+    AlreadyExists(Option<Entry>),
     /// Another version, UID or field manager has the object.
     Conflict(Box<Status>),
     /// The server refuses the request.

@@ -51,6 +51,11 @@ impl Entry {
     pub fn get<T: Kept>(&self) -> Option<&T> {
         self.kept.downcast_ref()
     }
+
+    /// Returns the object, shared with the cache. It is of the type that the registration keeps.
+    pub fn shared(&self) -> Arc<dyn Any + Send + Sync> {
+        Arc::clone(&self.kept)
+    }
 }
 
 impl fmt::Debug for Entry {

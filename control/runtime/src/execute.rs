@@ -78,7 +78,16 @@ impl Context {
                 ),
             Ok(text) if write.action == Action::Delete => self.deleted(&text),
             Ok(text) => self.stored(&text),
+            Err(Outcome::AlreadyExists(_)) => self.existing(&write.object).await,
             Err(outcome) => missing(write, outcome),
+        }
+    }
+
+    /// Reads the object that has the name of one to be created.
+    async fn existing(&self, object: &Ref) -> Outcome {
+        match self.read(object).await {
+            Outcome::Stored(entry) => Outcome::AlreadyExists(Some(entry)),
+            _ => Outcome::AlreadyExists(None),
         }
     }
 
@@ -226,7 +235,8 @@ fn content(write: &Write) -> Value {
         if let Some(version) = &write.resource_version {
             preconditions["resourceVersion"] = version.as_str().into();
         }
-        return json!({"apiVersion": "v1", "kind": "DeleteOptions", "preconditions": preconditions});
+        return json!({"apiVersion": "v1", "kind": "DeleteOptions",
+            "propagationPolicy": "Background", "preconditions": preconditions});
     };
     let mut value = value.clone();
     if !matches!(write.action, Action::Merge(_) | Action::Post(_)) {
@@ -290,7 +300,7 @@ fn failure(error: kube::Error) -> Outcome {
 fn refusal(status: Box<Status>) -> Outcome {
     match (status.code, status.reason.as_str()) {
         (404, _) => Outcome::Gone,
-        (409, "AlreadyExists") => Outcome::AlreadyExists,
+        (409, "AlreadyExists") => Outcome::AlreadyExists(None),
         (409, _) => Outcome::Conflict(status),
         (504, _) | (_, "Timeout") => Outcome::TimedOut,
         _ => Outcome::Refused(status),

@@ -97,24 +97,24 @@ impl Metrics {
     fn register(&self, registry: &mut Registry) {
         let seconds = Unit::Seconds;
         registry.register(
-            "work_queue_depth",
+            "queue_length",
             "Work items that are not planned yet",
             self.depth.clone(),
         );
         registry.register_with_unit(
-            "work_queue_wait",
+            "queue_wait",
             "Time from when a work item is due until it is planned",
             seconds.clone(),
             self.wait.clone(),
         );
         registry.register_with_unit(
-            "work_item_duration",
+            "reconcile_duration",
             "Time from planning a work item until its last request has ended",
             seconds.clone(),
             self.duration.clone(),
         );
         registry.register(
-            "work_item_retries",
+            "reconcile_errors",
             "Work items that are planned again because a request failed",
             self.retries.clone(),
         );
@@ -161,7 +161,7 @@ impl Metrics {
             self.watch_errors.clone(),
         );
         registry.register(
-            "leader",
+            "is_leader",
             "Whether this replica sends the writes of the leader",
             self.is_leader.clone(),
         );
@@ -268,7 +268,7 @@ fn name(outcome: &Outcome) -> &'static str {
         Outcome::Stored(_) => "stored",
         Outcome::Answer(_) => "answer",
         Outcome::Gone => "gone",
-        Outcome::AlreadyExists => "already_exists",
+        Outcome::AlreadyExists(_) => "already_exists",
         Outcome::Conflict(_) => "conflict",
         Outcome::Refused(_) => "refused",
         Outcome::TimedOut => "timed_out",

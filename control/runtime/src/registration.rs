@@ -140,6 +140,15 @@ impl Registration {
         self
     }
 
+    /// Decodes an object as the cache keeps it, for tests of controllers.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`DecodeError`] if `text` is not such an object.
+    pub fn decode(&self, text: &str) -> Result<Entry, DecodeError> {
+        self.form.decode(text)
+    }
+
     /// Returns the watch of this registration; `None` if only plans add watches.
     pub(crate) fn watch_id(&self) -> Option<WatchId> {
         let namespace = match &self.scope {

@@ -91,6 +91,16 @@ struct Hosted {
     is_started: bool,
 }
 
+impl Hosted {
+    /// Has every object observed, and so every item planned.
+    fn start(&mut self, cache: &Cache, now: Instant) {
+        for changed in cache.replay(&self.resources) {
+            self.worker.observe(&changed.borrow(), cache, now);
+        }
+        self.worker.started(cache, now);
+    }
+}
+
 /// Something that ran beside the loop.
 enum Ended {
     Request {
@@ -224,7 +234,8 @@ impl Runtime {
         };
         let client = self.clusters.client(&Cluster::Local)?.clone();
         let leadership = self.leadership.clone();
-        let election = lease::hold(client, candidate, leadership, turns, stop);
+        let status = self.status.clone();
+        let election = lease::hold(client, candidate, leadership, status, turns, stop);
 
         Some(tokio::spawn(election))
     }

@@ -24,6 +24,8 @@ struct Inner {
     is_leader: AtomicBool,
     /// Watches that controllers need, and that have not completed their first list.
     missing: Mutex<BTreeSet<WatchId>>,
+    /// Why the last request for the Lease failed.
+    lease_failure: Mutex<Option<String>>,
     /// Watches whose last request failed, and why.
     failing: Mutex<BTreeMap<WatchId, String>>,
 }
@@ -36,6 +38,7 @@ impl Default for RuntimeStatus {
                 beat: AtomicU64::new(0),
                 is_leader: AtomicBool::new(false),
                 missing: Mutex::default(),
+                lease_failure: Mutex::default(),
                 failing: Mutex::default(),
             }),
         }
@@ -48,13 +51,16 @@ impl RuntimeStatus {
         self.inner.is_leader.load(Ordering::Relaxed)
     }
 
-    /// Returns why the process cannot serve: a watch that controllers need was never listed.
-    /// Standbys are ready, too.
+    /// Checks that the process can serve: all watches that controllers need were listed, and the API
+    /// server answers requests for the Lease. Standbys are ready, too.
     ///
     /// # Errors
     ///
     /// Returns the resources, and the responses of the API server.
     pub fn ready(&self) -> Result<(), String> {
+        if let Some(failure) = &*lock(&self.inner.lease_failure) {
+            return Err(format!("the API server does not answer: {failure}"));
+        }
         let missing = lock(&self.inner.missing);
         if missing.is_empty() {
             return Ok(());
@@ -98,6 +104,17 @@ impl RuntimeStatus {
 
     pub(crate) fn lead(&self, leads: bool) {
         self.inner.is_leader.store(leads, Ordering::Relaxed);
+    }
+
+    /// Notes whether the last request for the Lease failed, and logs a change.
+    pub(crate) fn lease(&self, failure: Option<String>) {
+        let mut last = lock(&self.inner.lease_failure);
+        match (&*last, &failure) {
+            (None, Some(failure)) => tracing::warn!("failed to access the Lease: {failure}"),
+            (Some(_), None) => tracing::info!("the API server answers again"),
+            (None, None) | (Some(_), Some(_)) => {}
+        }
+        *last = failure;
     }
 
     pub(crate) fn expect(&self, id: WatchId) {

@@ -215,6 +215,10 @@ where
             return Signal::Refused(message(error));
         }
         self.delay.failed();
+        // kube's watcher would continue after an event that it cannot read, and so lose a change.
+        if let watcher::Error::WatchFailed(kube::Error::SerdeError(_)) = error {
+            self.events = None;
+        }
         // kube's watcher would repeat the watch at the same version forever.
         if let (watcher::Error::WatchStartFailed(_), Some((code, text))) = (error, status) {
             if code == 410 {

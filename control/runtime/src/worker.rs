@@ -10,6 +10,7 @@ use crate::controller::{
 use crate::object::Resource;
 use crate::queue::WorkQueue;
 use crate::registration::Registration;
+use crate::watch::WatchId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,12 @@ pub(crate) trait Worker: Send {
 
     /// Adds the items that a change concerns to the work queue.
     fn observe(&mut self, change: &Change<'_>, cache: &Cache, now: Instant);
+
+    /// Adds the items of [`Controller::started`].
+    fn started(&mut self, cache: &Cache, now: Instant);
+
+    /// Adds the items of [`Controller::listed`].
+    fn listed(&mut self, id: &WatchId, cache: &Cache, now: Instant);
 
     /// Plans the next due item; `None` if there is none.
     fn step(&mut self, cache: &Cache, env: &mut Env<'_>, now: Instant) -> Option<Effects>;
@@ -239,6 +246,18 @@ impl<C: Controller> Worker for TypedWorker<C> {
 
     fn observe(&mut self, change: &Change<'_>, cache: &Cache, now: Instant) {
         for item in self.controller.observe(change, cache) {
+            self.push(item, now);
+        }
+    }
+
+    fn started(&mut self, cache: &Cache, now: Instant) {
+        for item in self.controller.started(cache) {
+            self.push(item, now);
+        }
+    }
+
+    fn listed(&mut self, id: &WatchId, cache: &Cache, now: Instant) {
+        for item in self.controller.listed(id, cache) {
             self.push(item, now);
         }
     }

@@ -9,6 +9,7 @@ mod keys;
 mod nonsense;
 mod notices;
 mod peers;
+mod queue;
 mod repairs;
 mod services;
 mod templates;

@@ -1,11 +1,12 @@
 //! Which store holds the objects of a kind.
 
-use super::store::{Store, Unreadable};
+use super::store::Store;
 use super::{Cluster, World};
 use crate::kind::{Key, Kind};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use kube::api::DynamicObject;
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 /// Calls a method of the store of a kind.
 macro_rules! store {
@@ -62,19 +63,17 @@ impl World {
             looked_up: BTreeMap::new(),
             refused_services: BTreeMap::new(),
             links: BTreeSet::new(),
-            present: BTreeMap::new(),
-            relisted: BTreeMap::new(),
         }
     }
 
-    /// Keeps an object in the store of its kind.
+    /// Puts an object into the store of its kind.
     pub(super) fn put_into_store(
         &mut self,
         kind: Kind,
-        object: DynamicObject,
-        is_listed: bool,
-    ) -> Result<bool, Unreadable> {
-        store!([self] kind, put(object, is_listed))
+        key: &Key,
+        object: Arc<dyn Any + Send + Sync>,
+    ) -> bool {
+        store!([self] kind, put(key, object))
     }
 
     /// Removes an object from the store of its kind.

@@ -1,7 +1,7 @@
 //! The tenant namespaces: where the objects of peers count, and where the manager has its rights.
 
 use super::link::{Subject, is_of_peer};
-use super::{Listing, World, is_going};
+use super::{World, is_going};
 use crate::kind::{Key, Kind};
 use crate::plan::tenant;
 use crate::task::Task;
@@ -107,11 +107,14 @@ impl World {
         self.readable.contains(namespace)
     }
 
-    /// Forgets the Secrets of a namespace that are watched no more.
+    /// Removes the Secrets of a namespace that are no longer watched.
     pub(crate) fn forget_secrets(&mut self, namespace: &str) -> BTreeSet<Task> {
-        let listing = Listing::secrets(namespace);
-        self.begin_list(&listing);
-        let tasks = self.end_list(&listing);
+        let secrets = self.secrets.within(namespace);
+        let keys: Vec<_> = secrets.map(|(key, _)| key.clone()).collect();
+        let mut tasks = self.tasks_of_gateways(namespace);
+        for key in keys {
+            tasks.extend(self.remove(Kind::Secret, &key));
+        }
         self.readable.remove(namespace);
 
         tasks

@@ -104,7 +104,7 @@ fn outcomes_follow_from_status_and_action() {
     assert!(matches!(missing(&create, conflict), Outcome::Conflict(_)));
     assert!(matches!(
         refusal(status(409, "AlreadyExists")),
-        Outcome::AlreadyExists
+        Outcome::AlreadyExists(None)
     ));
     assert!(matches!(refusal(status(504, "Timeout")), Outcome::TimedOut));
     assert!(matches!(

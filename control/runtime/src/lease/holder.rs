@@ -1,6 +1,7 @@
 //! Acquires and renews a Lease, and watches it meanwhile.
 
 use super::{BootTime, Election, Leadership, Record, Step, Timing};
+use crate::status::RuntimeStatus;
 use futures_util::StreamExt as _;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -41,6 +42,7 @@ pub(crate) async fn hold(
     client: Client,
     candidate: Candidate,
     leadership: Leadership,
+    status: RuntimeStatus,
     turns: mpsc::Sender<Turn>,
     mut stop: watch::Receiver<bool>,
 ) {
@@ -57,6 +59,7 @@ pub(crate) async fn hold(
         lease: None,
         is_listed: false,
         leadership,
+        status,
         turns,
     };
 
@@ -89,6 +92,7 @@ struct Holder {
     /// Whether the watch has completed its first list.
     is_listed: bool,
     leadership: Leadership,
+    status: RuntimeStatus,
     turns: mpsc::Sender<Turn>,
 }
 
@@ -102,18 +106,19 @@ impl Holder {
 
     async fn observe(&mut self, change: Option<watcher::Result<Event<Lease>>>) {
         match change {
-            Some(Ok(Event::Apply(lease) | Event::InitApply(lease))) => self.see(Some(lease)).await,
-            Some(Ok(Event::Delete(_))) => self.see(None).await,
-            Some(Ok(Event::InitDone)) => self.is_listed = true,
-            Some(Ok(Event::Init)) => {}
-            Some(Err(error)) => {
-                tracing::debug!(%error, lease = self.candidate.name, "failed to watch the Lease");
+            Some(Ok(Event::Apply(lease) | Event::InitApply(lease))) => self.see(Some(lease)),
+            Some(Ok(Event::Delete(_))) => self.see(None),
+            Some(Ok(Event::InitDone)) => {
+                self.is_listed = true;
+                self.status.lease(None);
             }
+            Some(Ok(Event::Init)) => {}
+            Some(Err(error)) => self.status.lease(Some(error.to_string())),
             None => tokio::time::sleep(self.candidate.timing.retry_period).await,
         }
     }
 
-    async fn see(&mut self, lease: Option<Lease>) {
+    fn see(&mut self, lease: Option<Lease>) {
         let (old, new) = (version(self.lease.as_ref()), version(lease.as_ref()));
         if new.is_some() && new < old {
             // The watch may report a renewal after its answer. Then the UID and the holder are
@@ -138,7 +143,7 @@ impl Holder {
                 self.lease = lease;
             }
             Err(error) => {
-                tracing::debug!(%error, lease = self.candidate.name, "failed to read the Lease");
+                self.status.lease(Some(error.to_string()));
                 self.election.failed(BootTime::now());
             }
         }
@@ -155,6 +160,7 @@ impl Holder {
             Ok(lease) => {
                 self.election.written(record(&lease), began_at);
                 self.lease = Some(lease);
+                self.status.lease(None);
                 self.leadership.set(self.election.deadline());
                 if !was_leader {
                     self.turns.send(Turn::Leads).await.ok();
@@ -165,7 +171,7 @@ impl Holder {
                 self.read().await;
             }
             Err(error) => {
-                tracing::warn!(%error, lease = self.candidate.name, "failed to write the Lease");
+                self.status.lease(Some(error.to_string()));
                 self.election.failed(BootTime::now());
             }
         }

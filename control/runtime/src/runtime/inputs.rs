@@ -36,7 +36,9 @@ impl Runtime {
             Signal::ListEnds => {
                 let changes = write(&self.cache).end_list(id);
                 self.status.synced(id);
-                changes
+                self.observe(&changes);
+                self.listed(id);
+                Vec::new()
             }
             Signal::Deleted { key, uid, version } => {
                 let change = write(&self.cache).delete_watched(id, &key, &uid, version);
@@ -89,9 +91,15 @@ impl Runtime {
             }
             hosted.is_started = true;
             tracing::info!(controller = hosted.worker.name(), "all objects are listed");
-            let now = Instant::now();
-            for changed in cache.replay(&hosted.resources) {
-                hosted.worker.observe(&changed.borrow(), &cache, now);
+            hosted.start(&cache, Instant::now());
+        }
+    }
+
+    fn listed(&mut self, id: &WatchId) {
+        let (cache, now) = (self.cache.read(), Instant::now());
+        for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
+            if hosted.resources.contains(&id.resource) {
+                hosted.worker.listed(id, &cache, now);
             }
         }
     }
@@ -105,9 +113,7 @@ impl Runtime {
                 // A standby has planned, too, but its writes were dropped.
                 let (cache, now) = (self.cache.read(), Instant::now());
                 for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
-                    for changed in cache.replay(&hosted.resources) {
-                        hosted.worker.observe(&changed.borrow(), &cache, now);
-                    }
+                    hosted.start(&cache, now);
                 }
             }
             Turn::StandsBy => {
@@ -180,7 +186,7 @@ fn log(request: &Request, outcome: &Outcome) {
         Outcome::Refused(status) | Outcome::Conflict(status) => {
             tracing::warn!(%object, verb, "failed to write: {}", status.message);
         }
-        Outcome::AlreadyExists => tracing::debug!(%object, verb, "exists already"),
+        Outcome::AlreadyExists(_) => tracing::debug!(%object, verb, "exists already"),
         Outcome::TimedOut => tracing::warn!(%object, verb, "the API server did not answer in time"),
         Outcome::Failed(reason) => tracing::warn!(%object, verb, "failed to write: {reason}"),
         Outcome::NotLeader => {}

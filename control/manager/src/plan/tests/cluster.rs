@@ -1,10 +1,10 @@
 //! An API server in memory, with the loop around the planner.
 
+use super::queue::Queue;
+use crate::controller::registration;
 use crate::kind::{Key, Kind};
 use crate::plan::{Notice, Planner, Settings, Surroundings};
-use crate::queue::Queue;
 use crate::task::Task;
-use crate::world::{Listing, key_of};
 use crate::write::{Action, Write};
 use fake_apiserver::merged;
 use ipam::DEFAULT_POOLS;
@@ -132,8 +132,6 @@ impl Cluster {
 
     /// Lists the Secrets of a namespace for the manager, as its watch does once it has the right.
     fn list_secrets(&mut self, namespace: &str) {
-        let listing = Listing::secrets(namespace);
-        self.planner.world.begin_list(&listing);
         let secrets: Vec<_> = self
             .objects
             .iter()
@@ -145,7 +143,7 @@ impl Cluster {
         for secret in secrets {
             self.tell(Kind::Secret, secret);
         }
-        let tasks = self.planner.world.end_list(&listing);
+        let tasks = self.planner.world.secrets_listed(namespace);
         tasks.into_iter().for_each(|task| self.queue.push(task));
     }
 
@@ -338,7 +336,7 @@ impl Cluster {
     fn store(&mut self, kind: Kind, key: Key, mut object: Value, by_person: bool) {
         self.counter += 1;
         let resource = kind.resource();
-        object["apiVersion"] = json!(resource.api_version);
+        object["apiVersion"] = json!(resource.api_version());
         object["kind"] = json!(resource.kind);
         let old = self.objects.get(&(kind, key.clone()));
         let metadata = &mut object["metadata"];
@@ -370,12 +368,12 @@ impl Cluster {
     }
 
     fn tell(&mut self, kind: Kind, object: Value) {
-        let Ok(object) = serde_json::from_value::<DynamicObject>(object) else {
+        let registration = registration(kind, &self.planner.settings);
+        let Ok(entry) = registration.decode(&object.to_string()) else {
             return;
         };
-        if let Ok(tasks) = self.planner.world.put(kind, object)
-            && self.started
-        {
+        let tasks = (self.planner.world).put(kind, &entry.key, entry.shared());
+        if self.started {
             tasks.into_iter().for_each(|task| self.queue.push(task));
         }
     }
@@ -411,7 +409,7 @@ fn is_watched(kind: Kind, object: &Value) -> bool {
 fn key_in(object: &Value) -> Key {
     let object: DynamicObject =
         serde_json::from_value(json!({"metadata": object["metadata"]})).unwrap();
-    key_of(&object.metadata)
+    control_runtime::key_of(&object.metadata)
 }
 
 fn complete_service(service: &mut Value, counter: u64) {

@@ -1,19 +1,20 @@
-//! The whole manager against an API server that goes away and comes back.
+//! The manager in the runtime, against an API server that goes away and comes back.
 
-use super::lease::Holder;
 use super::*;
-use crate::election::Timing;
 use crate::plan::{Planner, Settings};
+use control_runtime::{LeaseSettings, Runtime, RuntimeStatus, Timing};
 use fake_apiserver::ApiServer;
 use ipam::DEFAULT_POOLS;
+use kube::Client;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
-use telemetry::http::Observed as _;
+use std::time::Duration;
 use tokio::task::JoinHandle;
 
-/// How long anything may take here.
+/// Time limit of each step of a test.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// So that a Lease is lost within a second.
+/// A Lease is lost within a second.
 const TIMING: Timing = Timing {
     lease_duration: Duration::from_secs(1),
     renew_deadline: Duration::from_millis(600),
@@ -33,7 +34,7 @@ fn a_manager_outlives_the_absence_of_the_api_server_and_catches_up() {
 
         server.go();
         wait_for("it to stand by", || {
-            !state.leads() && state.ready().is_err()
+            !state.is_leader() && state.ready().is_err()
         })
         .await;
         put_node(&server, "rome-2", "172.18.1.3");
@@ -72,7 +73,7 @@ fn a_manager_whose_lease_another_holds_writes_nothing_until_that_one_is_gone() {
     run(async {
         let server = ApiServer::start();
         let (state, manager) = start(&server, "a");
-        wait_for("it to lead", || state.leads()).await;
+        wait_for("it to lead", || state.is_leader()).await;
         let hold = |holder: &str, seconds: i64| {
             server.put(
                 LEASE,
@@ -86,7 +87,7 @@ fn a_manager_whose_lease_another_holds_writes_nothing_until_that_one_is_gone() {
         };
 
         hold("b", 3600);
-        wait_for("it to stand by", || !state.leads()).await;
+        wait_for("it to stand by", || !state.is_leader()).await;
         put_node(&server, "rome-1", "172.18.1.2");
         assert_eq!((state.healthy(), state.ready()), (Ok(()), Ok(())));
         assert!(!is_there(&server, "rome-1"));
@@ -152,23 +153,6 @@ fn a_manager_that_begins_again_waits_for_the_secrets_that_it_may_read() {
     });
 }
 
-#[test]
-fn an_api_server_that_takes_the_lease_answers() {
-    let server = ApiServer::start();
-    let state = Arc::new(State::new());
-    let shown = Arc::clone(&state);
-    run(async move {
-        let mut holder = Holder::new(client(&server), "liqo", "a", TIMING, Arc::clone(&state));
-        // It was away when the Lease was read, and is back when it is written.
-        state.note_answer(Some("no answer".to_owned()));
-        assert!(state.ready().is_err());
-
-        assert!(holder.renew().await);
-    });
-
-    assert_eq!(shown.ready(), Ok(()));
-}
-
 fn client(server: &ApiServer) -> Client {
     let config = kube::Config::new(server.url().parse().unwrap());
     control_runtime::transport::client(&config).unwrap()
@@ -179,11 +163,11 @@ fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    tokio::task::LocalSet::new().block_on(&runtime.unwrap(), test);
+    runtime.unwrap().block_on(test);
 }
 
 /// Starts a manager of the cluster that `server` serves.
-fn start(server: &ApiServer, identity: &str) -> (Arc<State>, JoinHandle<anyhow::Result<()>>) {
+fn start(server: &ApiServer, identity: &str) -> (RuntimeStatus, JoinHandle<()>) {
     let planner = Planner::new(Settings {
         namespace: "liqo".to_owned(),
         tenant_namespaces: Vec::new(),
@@ -192,23 +176,25 @@ fn start(server: &ApiServer, identity: &str) -> (Arc<State>, JoinHandle<anyhow::
         deployment_image: None,
         installation: None,
     });
-    let client = client(server);
-    let (metrics, _) = Metrics::new();
-    let state = Arc::new(State::new());
-    let (identity, shown) = (identity.to_owned(), Arc::clone(&state));
-    let manager = Manager::new(
-        planner.unwrap(),
-        client,
-        identity,
-        Some(TIMING),
-        metrics,
-        state,
-    );
+    let settings = runtime::Settings {
+        name: "liqo-controller-manager",
+        identity: identity.to_owned(),
+        lease: Some(LeaseSettings {
+            namespace: "liqo".to_owned(),
+            name: "liqo-controller-manager",
+            timing: TIMING,
+        }),
+        random: || [7; 32],
+    };
+    let mut registry = Registry::default();
+    let metrics = crate::metrics::Metrics::new(&mut registry);
+    let controller = NetworkController::new(planner.unwrap(), metrics);
+    let metrics = runtime::Metrics::new(&mut registry);
+    let mut runtime = Runtime::new(client(server), settings, metrics);
+    runtime.add(controller).unwrap();
+    let status = runtime.status();
 
-    (
-        shown,
-        tokio::task::spawn_local(manager.run(std::future::pending())),
-    )
+    (status, tokio::spawn(runtime.run(std::future::pending())))
 }
 
 const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/namespaces/liqo-tenant-milan/rolebindings/liqo-controller-manager-tenant";

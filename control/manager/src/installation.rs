@@ -18,7 +18,7 @@ const RETRY_PERIOD: Duration = Duration::from_secs(2);
 /// Returns a reference to it; `None` if this process was started otherwise.
 ///
 /// Waits until the API server answers.
-pub(super) async fn owner(client: &Client, namespace: &str) -> Option<OwnerReference> {
+pub(crate) async fn owner(client: &Client, namespace: &str) -> Option<OwnerReference> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let deployment = loop {
         match tokio::time::timeout(TIMEOUT, api.get_metadata_opt(NAME)).await {

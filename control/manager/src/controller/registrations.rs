@@ -1,0 +1,67 @@
+//! The resources of the network controller.
+
+use crate::kind::{KINDS, Kind};
+use crate::plan::Settings;
+use crate::world::{Stored, keep};
+use control_api::{
+    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
+};
+use control_runtime::{Registration, Scope};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+
+/// Returns the resources that the controller follows with these settings.
+pub(crate) fn registrations(settings: &Settings) -> Vec<Registration> {
+    let has_deployments = settings.deployment_image.is_some();
+    let kinds = KINDS.into_iter();
+    let kinds = kinds.filter(|kind| *kind != Kind::Deployment || has_deployments);
+    kinds.map(|kind| registration(kind, settings)).collect()
+}
+
+/// Returns the registration of a kind.
+pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
+    let scope = match kind {
+        Kind::Pod | Kind::ConfigMap | Kind::GatewayKeys => {
+            Scope::Namespace(settings.namespace.clone())
+        }
+        // Only where the manager has the right to read them.
+        Kind::Secret => Scope::Planned,
+        _ => Scope::All,
+    };
+    let mut registration = typed(kind, scope);
+    if let Some(selector) = kind.selector() {
+        registration = registration.labels(selector);
+    }
+    if let Some(name) = kind.name() {
+        registration = registration.name(name);
+    }
+
+    registration
+}
+
+fn typed(kind: Kind, scope: Scope) -> Registration {
+    fn of<K: Stored>(scope: Scope) -> Registration {
+        Registration::of(scope, keep::<K>)
+    }
+    match kind {
+        Kind::Network => of::<Network>(scope),
+        Kind::Ip => of::<IP>(scope),
+        Kind::Configuration => of::<Configuration>(scope),
+        Kind::GatewayServer => of::<GatewayServer>(scope),
+        Kind::GatewayClient => of::<GatewayClient>(scope),
+        Kind::PublicKey => of::<PublicKey>(scope),
+        Kind::Connection => of::<Connection>(scope),
+        Kind::ForeignCluster => of::<ForeignCluster>(scope),
+        Kind::Node => of::<Node>(scope),
+        Kind::Pod => of::<Pod>(scope),
+        Kind::Namespace => of::<Namespace>(scope),
+        Kind::ConfigMap => of::<ConfigMap>(scope),
+        Kind::Secret | Kind::GatewayKeys => of::<Secret>(scope),
+        Kind::RoleBinding => of::<RoleBinding>(scope),
+        Kind::Service => of::<Service>(scope),
+        Kind::EndpointSlice => of::<EndpointSlice>(scope),
+        Kind::Deployment => of::<Deployment>(scope),
+    }
+}
