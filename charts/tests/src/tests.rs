@@ -15,10 +15,14 @@ const GOLDEN: [(&str, &str); 3] = [
 ];
 
 /// Prefix of the metrics of each process, and the source file that registers these metrics.
-const SOURCES: [(&str, &str); 4] = [
+const SOURCES: [(&str, &str); 5] = [
     (
         "liqo_controller_manager_",
         include_str!("../../../control/manager/src/metrics.rs"),
+    ),
+    (
+        "liqo_controller_manager_",
+        include_str!("../../../control/runtime/src/metrics.rs"),
     ),
     (
         "liqo_gateway_",
