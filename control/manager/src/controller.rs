@@ -203,7 +203,12 @@ impl Controller for NetworkController {
         match task {
             Task::Peer(peer) => Queue(peer.clone()),
             Task::Configuration(key) => Queue(key.namespace.clone()),
-            _ => Queue::default(),
+            Task::Tenant(_)
+            | Task::Network(_)
+            | Task::Node(_)
+            | Task::Ip(_)
+            | Task::Service(_)
+            | Task::SecretWatches => Queue::default(),
         }
     }
 

@@ -24,7 +24,7 @@ use store::Store;
 )]
 pub struct RegistrationError {
     /// Resource that is registered twice.
-    pub resource: Resource,
+    pub resource: Box<Resource>,
     /// Type that the first registration keeps.
     pub first: &'static str,
     /// Type that the second registration keeps.
@@ -64,12 +64,12 @@ pub struct Change<'a> {
 
 impl<'a> Change<'a> {
     /// Returns the object before the change; `None` if it was created, or is of another resource.
-    pub fn old<T: Kept>(&self) -> Option<&'a T> {
+    pub fn before<T: Kept>(&self) -> Option<&'a T> {
         self.old?.get()
     }
 
     /// Returns the object after the change; `None` if it was deleted, or is of another resource.
-    pub fn new<T: Kept>(&self) -> Option<&'a T> {
+    pub fn after<T: Kept>(&self) -> Option<&'a T> {
         self.new?.get()
     }
 
@@ -148,7 +148,7 @@ impl Cache {
             let (first, second) = (form.kept(), registration.form.kept());
             if first != second {
                 return Err(RegistrationError {
-                    resource: resource.clone(),
+                    resource: Box::new(resource.clone()),
                     first,
                     second,
                 });

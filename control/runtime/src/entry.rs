@@ -74,7 +74,7 @@ impl fmt::Debug for Entry {
 #[error("failed to decode {resource} {key}: {reason}")]
 pub struct DecodeError {
     /// Resource that the object was requested from.
-    pub resource: Resource,
+    pub resource: Box<Resource>,
     /// Name of the object.
     pub key: Key,
     /// Field and reason, as the decoder reports them.
@@ -153,7 +153,7 @@ impl<K> Decoded<K> {
     pub(crate) fn entry<T: Kept>(self, keep: fn(K) -> T) -> Result<Entry, DecodeError> {
         let key = self.key();
         let object = self.object.map_err(|reason| DecodeError {
-            resource: T::resource(),
+            resource: Box::new(T::resource()),
             key: key.clone(),
             reason,
         })?;

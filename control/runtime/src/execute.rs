@@ -85,10 +85,11 @@ impl Context {
 
     /// Reads the object that has the name of one to be created.
     async fn existing(&self, object: &Ref) -> Outcome {
-        match self.read(object).await {
-            Outcome::Stored(entry) => Outcome::AlreadyExists(Some(entry)),
-            _ => Outcome::AlreadyExists(None),
-        }
+        let read = self.read(object).await;
+        let Outcome::Stored(entry) = read else {
+            return Outcome::AlreadyExists(None);
+        };
+        Outcome::AlreadyExists(Some(entry))
     }
 
     /// Assigns the fields of earlier field managers to this one.
@@ -141,14 +142,13 @@ impl Context {
         if is_status {
             return Outcome::Gone;
         }
-        match self.stored(text) {
-            // kube-apiserver returns the deleted object itself for some resources.
-            Outcome::Stored(entry) if !text.contains("\"deletionTimestamp\"") => {
-                drop(entry);
-                Outcome::Gone
-            }
-            outcome => outcome,
+        let outcome = self.stored(text);
+        // kube-apiserver returns the deleted object itself for some resources.
+        let is_pending = text.contains("\"deletionTimestamp\"");
+        if matches!(outcome, Outcome::Stored(_)) && !is_pending {
+            return Outcome::Gone;
         }
+        outcome
     }
 }
 
@@ -203,14 +203,11 @@ fn request(write: &Write, field_manager: &str) -> Result<http::Request<Vec<u8>>,
     if let Some(seconds) = &seconds {
         query.push(("timeout", seconds));
     }
-    let uri = match write.action {
-        Action::Create(_) => {
-            let mut collection = write.object.clone();
-            collection.key.name.clear();
-            path(&collection, None, &query)
-        }
-        _ => path(&write.object, write.subresource, &query),
-    };
+    let mut addressed = write.object.clone();
+    if let Action::Create(_) = write.action {
+        addressed.key.name.clear();
+    }
+    let uri = path(&addressed, write.subresource, &query);
 
     http::Request::builder()
         .method(method)
@@ -278,23 +275,19 @@ fn path(object: &Ref, subresource: Option<&str>, query: &[(&str, &str)]) -> Stri
 }
 
 fn failure(error: kube::Error) -> Outcome {
-    match error {
-        kube::Error::Api(status) => refusal(status),
-        error => {
-            let mut source: Option<&dyn std::error::Error> = Some(&error);
-            while let Some(cause) = source {
-                if cause.is::<DeadlineError>() {
-                    return Outcome::TimedOut;
-                }
-                source = cause.source();
-            }
-            let mut text = error.to_string();
-            if let Some(cause) = error.source() {
-                text = format!("{text}: {cause}");
-            }
-            Outcome::Failed(text)
-        }
+    if let kube::Error::Api(status) = error {
+        return refusal(status);
     }
+    let mut source: Option<&dyn std::error::Error> = Some(&error);
+    while let Some(cause) = source {
+        if cause.is::<DeadlineError>() {
+            return Outcome::TimedOut;
+        }
+        source = cause.source();
+    }
+    let cause = error.source().map(|cause| format!(": {cause}"));
+
+    Outcome::Failed(format!("{error}{}", cause.unwrap_or_default()))
 }
 
 fn refusal(status: Box<Status>) -> Outcome {

@@ -87,7 +87,7 @@ impl Registration {
     pub fn index<T: Kept>(mut self, name: &'static str, values: fn(&T) -> Vec<String>) -> Self {
         let indexed = self.form.with_index(
             name,
-            Box::new(move |entry| entry.get::<T>().map(values).unwrap_or_default()),
+            Arc::new(move |entry| entry.get::<T>().map(values).unwrap_or_default()),
         );
         assert_eq!(
             T::resource(),
@@ -191,11 +191,7 @@ pub(crate) trait Form: Send + Sync {
 
     fn indexes(&self) -> &[(&'static str, IndexValues)];
 
-    fn with_index(
-        &self,
-        name: &'static str,
-        values: Box<dyn Fn(&Entry) -> Vec<String> + Send + Sync>,
-    ) -> Arc<dyn Form>;
+    fn with_index(&self, name: &'static str, values: IndexValues) -> Arc<dyn Form>;
 
     /// Returns the name of the kept type. Two registrations of a resource must keep the same type.
     fn kept(&self) -> &'static str;
@@ -219,7 +215,7 @@ where
 
     fn decode(&self, text: &str) -> Result<Entry, DecodeError> {
         let decoded = Decoded::<K>::parse(text).map_err(|error| DecodeError {
-            resource: T::resource(),
+            resource: Box::new(T::resource()),
             key: crate::object::Key::default(),
             reason: error.to_string(),
         })?;
@@ -234,13 +230,9 @@ where
         &self.indexes
     }
 
-    fn with_index(
-        &self,
-        name: &'static str,
-        values: Box<dyn Fn(&Entry) -> Vec<String> + Send + Sync>,
-    ) -> Arc<dyn Form> {
+    fn with_index(&self, name: &'static str, values: IndexValues) -> Arc<dyn Form> {
         let mut indexes = self.indexes.clone();
-        indexes.push((name, Arc::from(values)));
+        indexes.push((name, values));
         Arc::new(Self {
             keep: self.keep,
             indexes,

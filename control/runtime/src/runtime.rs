@@ -103,14 +103,17 @@ impl Hosted {
 
 /// Something that ran beside the loop.
 enum Ended {
-    Request {
-        worker: usize,
-        id: RequestId,
-        request: Request,
-        outcome: Outcome,
-        duration: Duration,
-    },
+    Request(Box<Response>),
     Identity(Cluster, Option<String>),
+}
+
+/// A request with its outcome.
+struct Response {
+    worker: usize,
+    id: RequestId,
+    request: Request,
+    outcome: Outcome,
+    duration: Duration,
 }
 
 impl Runtime {
@@ -328,13 +331,13 @@ impl Runtime {
                     Some(context) => context.execute(&request).await,
                     None => Outcome::Failed("the cluster is not connected".into()),
                 };
-                Ended::Request {
+                Ended::Request(Box::new(Response {
                     worker,
                     id,
                     request,
                     outcome,
                     duration: began_at.elapsed(),
-                }
+                }))
             }));
         }
         self.metrics.waiting(self.admission.waiting());

@@ -28,7 +28,20 @@ pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
         }
         // Only where the manager has the right to read them.
         Kind::Secret => Scope::Planned,
-        _ => Scope::All,
+        Kind::Network
+        | Kind::Ip
+        | Kind::Configuration
+        | Kind::GatewayServer
+        | Kind::GatewayClient
+        | Kind::PublicKey
+        | Kind::Connection
+        | Kind::ForeignCluster
+        | Kind::Node
+        | Kind::Namespace
+        | Kind::RoleBinding
+        | Kind::Service
+        | Kind::EndpointSlice
+        | Kind::Deployment => Scope::All,
     };
     let mut registration = typed(kind, scope);
     if let Some(selector) = kind.selector() {

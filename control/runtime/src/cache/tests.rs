@@ -94,7 +94,7 @@ fn an_index_follows_the_objects() {
     let change = fixture.apply("x", 5, "naples").unwrap();
 
     let change = change.borrow();
-    assert!(change.old::<ConfigMap>().is_some() && change.new::<ConfigMap>().is_some());
+    assert!(change.before::<ConfigMap>().is_some() && change.after::<ConfigMap>().is_some());
     assert_eq!(fixture.names("milan"), Vec::<String>::new());
     assert_eq!(fixture.names("naples"), ["x"]);
     fixture.delete("x", 6);
@@ -222,7 +222,7 @@ fn two_forms_of_a_resource_are_refused() {
 
     let error = fixture.cache.register(&other).unwrap_err();
 
-    assert_eq!(error.resource, Resource::of::<ConfigMap>());
+    assert_eq!(*error.resource, Resource::of::<ConfigMap>());
 }
 
 #[test]

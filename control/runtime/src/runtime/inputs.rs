@@ -1,6 +1,6 @@
 //! Takes what watches, requests and the election report.
 
-use super::{Ended, Runtime, write};
+use super::{Ended, Response, Runtime, write};
 use crate::cache::{CacheLimits, Changed};
 use crate::controller::{Gate, Outcome, Request};
 use crate::lease::Turn;
@@ -126,14 +126,8 @@ impl Runtime {
     }
 
     pub(super) fn take_ended(&mut self, ended: Ended) {
-        let (worker, id, request, outcome, duration) = match ended {
-            Ended::Request {
-                worker,
-                id,
-                request,
-                outcome,
-                duration,
-            } => (worker, id, request, outcome, duration),
+        let response = match ended {
+            Ended::Request(response) => *response,
             Ended::Identity(cluster, identity) => {
                 if self.clusters.identify(&cluster, identity) {
                     self.relist(&cluster);
@@ -141,6 +135,13 @@ impl Runtime {
                 return;
             }
         };
+        let Response {
+            worker,
+            id,
+            request,
+            outcome,
+            duration,
+        } = response;
         self.admission.ended(&request);
         self.metrics.requested(&request, &outcome, duration);
         log(&request, &outcome);
