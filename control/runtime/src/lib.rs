@@ -1,5 +1,4 @@
-//! The runtime of every process that follows an API server.
-
+#![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
 pub mod transport;
