@@ -204,8 +204,8 @@ fn add_ip(
     }
 }
 
-/// Returns the outer addresses of all ready nodes, or of all nodes if none is ready. An unavailable control plane makes every
-/// node unready while its pods keep running.
+/// Returns the outer addresses of all ready nodes, or of all nodes if none is ready. An unavailable
+/// control plane makes every node unready while its pods keep running.
 fn ready_nodes(fabric: &Fabric) -> Option<Arc<[Ipv4Addr]>> {
     let addresses = |is_candidate: fn(&Node) -> bool| -> Option<Arc<[_]>> {
         let nodes = fabric.nodes.iter().filter(|node| is_candidate(node));
