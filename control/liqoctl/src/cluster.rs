@@ -162,16 +162,22 @@ impl Cluster {
         }
     }
 
+    /// Returns an object with the labels and annotations that flags add to every object.
+    pub(crate) fn with_metadata(&self, mut object: Value) -> Value {
+        manifest::add_metadata(&mut object, &self.extra_labels, &self.extra_annotations);
+        object
+    }
+
     /// Makes the object as given, or changes the one of its name to be so.
     ///
     /// # Errors
     ///
     /// Returns an error if the API server refuses it.
-    pub(crate) async fn apply<K>(&self, api: &Api<K>, mut object: Value) -> Result<K>
+    pub(crate) async fn apply<K>(&self, api: &Api<K>, object: Value) -> Result<K>
     where
         K: Clone + Debug + DeserializeOwned + Resource,
     {
-        manifest::add_metadata(&mut object, &self.extra_labels, &self.extra_annotations);
+        let object = self.with_metadata(object);
         let kind = object["kind"].as_str().unwrap_or_default().to_owned();
         let name = object["metadata"]["name"].as_str().map(ToOwned::to_owned);
         let Some(name) = name else {

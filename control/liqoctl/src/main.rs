@@ -22,6 +22,8 @@ mod pair;
 mod parse;
 mod progress;
 mod prompt;
+mod removal;
+mod steps;
 mod tenant;
 mod verbs;
 mod wait;

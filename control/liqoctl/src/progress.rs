@@ -38,10 +38,10 @@ pub(crate) fn begin(scope: &'static str, text: impl Display) -> Activity {
     let since = Instant::now();
     if *TERMINAL {
         LazyLock::force(&SPINNER);
-        let text = format!("{}{text}", shown(scope));
+        let text = scoped(scope, text);
         running.push(Running { id, text, since });
     } else {
-        let _ = writeln!(io::stdout(), "{text}");
+        write_line(&text);
     }
     Activity { id, scope, since }
 }
@@ -73,7 +73,7 @@ impl Activity {
             line(
                 "INFO",
                 false,
-                format_args!("{}{text} ({taken:.1}s)", shown(scope)),
+                format_args!("{} ({taken:.1}s)", scoped(scope, text)),
             );
         } else {
             line("INFO", false, text);
@@ -87,23 +87,46 @@ impl Drop for Activity {
     }
 }
 
-fn shown(scope: &str) -> String {
+/// Returns the text with the cluster that it is about.
+pub(crate) fn scoped(scope: &str, text: impl Display) -> String {
     if scope.is_empty() {
-        String::new()
+        text.to_string()
     } else {
-        format!("({scope}) ")
+        format!("({scope}) {text}")
     }
 }
 
 fn line(level: &str, is_error: bool, text: impl Display) {
     let _running = lock();
     erase();
-    // Whoever closed the stream does not want to read it.
-    let _ = if is_error {
-        writeln!(io::stderr(), "{level}: {text}")
+    if is_error {
+        // A closed stream has no reader who needs the line.
+        let _ = writeln!(io::stderr(), "{level}: {text}");
     } else {
-        writeln!(io::stdout(), "{level}: {text}")
-    };
+        write_line(format_args!("{level}: {text}"));
+    }
+}
+
+#[cfg(not(test))]
+fn write_line(text: impl Display) {
+    // A closed stream has no reader who needs the line.
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
+#[cfg(test)]
+fn write_line(text: impl Display) {
+    WRITTEN.with_borrow_mut(|lines| lines.push(text.to_string()));
+}
+
+#[cfg(test)]
+std::thread_local! {
+    static WRITTEN: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
+}
+
+/// Returns the lines that this thread has written, and forgets them.
+#[cfg(test)]
+pub(crate) fn take_lines() -> Vec<String> {
+    WRITTEN.take()
 }
 
 fn lock() -> std::sync::MutexGuard<'static, Vec<Running>> {

@@ -2,8 +2,9 @@
 
 use crate::cluster::Cluster;
 use crate::failure;
+use crate::pair::Side;
 use crate::parse::TENANT_PREFIX;
-use crate::wait::{Deadline, Found};
+use crate::steps::{Lines, State, Step};
 use anyhow::{Result, anyhow};
 use control_api::labels;
 use k8s_openapi::api::core::v1::Namespace;
@@ -55,35 +56,45 @@ pub(crate) async fn all(cluster: &Cluster) -> Result<Vec<(String, String)>> {
     Ok(found.iter().map(pair).collect())
 }
 
-/// Returns the name of the peer's namespace, which is made if there is none.
-///
-/// # Errors
-///
-/// Returns an error if the API server refuses it, or if one that is going stays too long.
-pub(crate) async fn ensure(cluster: &Cluster, peer: &str, deadline: Deadline) -> Result<String> {
-    let api = Api::<Namespace>::all(cluster.client.clone());
-    deadline
-        .until("making the tenant namespace", async || {
-            let name = match find(cluster, peer).await? {
-                Some(name) => name,
-                None => {
-                    let made: Namespace = cluster.apply(&api, manifest(peer)).await?;
-                    made.name_any()
-                }
-            };
-            let read = cluster.get(&api, "namespace", &name).await?;
-            let going =
-                read.is_some_and(|namespace| namespace.metadata.deletion_timestamp.is_some());
-            Ok(if going {
-                Found::Missing(format!(
-                    "namespace {name} in {} is still being deleted",
-                    cluster.place()
-                ))
-            } else {
-                Found::Ready(name)
-            })
+/// Step: a cluster has the tenant namespace of its peer; returns the namespace's name.
+pub(crate) struct TenantNamespace<'a>(pub(crate) &'a Side);
+
+impl Step for TenantNamespace<'_> {
+    type Desired = ();
+    type Output = String;
+
+    fn lines(&self) -> Lines {
+        Lines {
+            scope: self.0.cluster.side,
+            apply: None,
+            wait: None,
+            goal: "making the tenant namespace",
+        }
+    }
+
+    async fn observe(&self, (): &()) -> Result<State<String>> {
+        let cluster = &self.0.cluster;
+        let Some(name) = find(cluster, &self.0.peer).await? else {
+            return Ok(State::Pending);
+        };
+        let api = Api::<Namespace>::all(cluster.client.clone());
+        let read = cluster.get(&api, "namespace", &name).await?;
+        let is_terminating = read.is_some_and(|it| it.metadata.deletion_timestamp.is_some());
+        Ok(match is_terminating {
+            true => State::Blocked(format!(
+                "namespace {name} in {} is still being deleted",
+                cluster.place()
+            )),
+            false => State::Ready(name),
         })
-        .await
+    }
+
+    async fn apply(&self, (): &()) -> Result<()> {
+        let cluster = &self.0.cluster;
+        let api = Api::<Namespace>::all(cluster.client.clone());
+        cluster.apply(&api, manifest(&self.0.peer)).await?;
+        Ok(())
+    }
 }
 
 /// Returns the namespace to create for `peer`.

@@ -1,11 +1,11 @@
-//! `liqoctl network`: connects the networks of two clusters, and takes them apart.
+//! `liqoctl network`: connects the networks of two clusters, and disconnects them.
 
 mod args;
 mod connect;
 mod diagnose;
-mod gateways;
 mod grant;
-mod reset;
+mod removal;
+mod steps;
 
 use crate::global::Global;
 use anyhow::Result;
@@ -38,11 +38,13 @@ enum Command {
 ///
 /// # Errors
 ///
-/// Returns an error that names the side, the cause and the cure.
+/// Returns an error that names the side, the cause and the remedy.
 pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     match options.command {
         Command::Connect(options) => connect::run(global, &options).await,
-        Command::Disconnect(options) => reset::run(global, &options, false).await,
-        Command::Reset(options) => reset::run(global, &options, true).await,
+        Command::Disconnect(options) => {
+            removal::run(global, &options, removal::Extent::Gateways).await
+        }
+        Command::Reset(options) => removal::run(global, &options, removal::Extent::Network).await,
     }
 }

@@ -2,9 +2,11 @@
 
 use crate::cluster::RemoteFlags;
 use crate::kinds::gateway::{
-    CLIENT_TEMPLATES, DEFAULT_MTU, DEFAULT_PORT, SERVER_TEMPLATES, ServiceType,
+    CLIENT_TEMPLATES, DEFAULT_MTU, DEFAULT_PORT, SERVER_TEMPLATES, ServiceType, Template,
 };
+use crate::kinds::gateway_client::Endpoint;
 use crate::kinds::gateway_server::ServiceEndpoint;
+use crate::pair::Side;
 use crate::parse;
 use clap::Args;
 use std::time::Duration;
@@ -116,6 +118,38 @@ impl Connect {
             port: self.gw_server_service_port,
             node_port: self.gw_server_service_nodeport,
             load_balancer_ip: self.gw_server_service_loadbalancerip.clone(),
+        }
+    }
+
+    /// Returns the template of the server, whose cluster is `side`.
+    pub(crate) fn server_template(&self, side: &Side) -> Template {
+        let namespace = self.gw_server_template_namespace.as_ref();
+        Template {
+            resource: self.gw_server_type.clone(),
+            name: self.gw_server_template_name.clone(),
+            namespace: namespace.unwrap_or(&side.liqo.namespace).clone(),
+        }
+    }
+
+    /// Returns the template of the client, whose cluster is `side`.
+    pub(crate) fn client_template(&self, side: &Side) -> Template {
+        let namespace = self.gw_client_template_namespace.as_ref();
+        Template {
+            resource: self.gw_client_type.clone(),
+            name: self.gw_client_template_name.clone(),
+            namespace: namespace.unwrap_or(&side.liqo.namespace).clone(),
+        }
+    }
+
+    /// Returns the address for the client: the one that the server reports, unless flags give
+    /// another.
+    pub(crate) fn server_address(&self, reported: &Endpoint) -> Endpoint {
+        let address = self.gw_client_address.clone();
+        let addresses = address.map(|address| vec![address]);
+        Endpoint {
+            addresses: addresses.unwrap_or_else(|| reported.addresses.clone()),
+            port: self.gw_client_port.unwrap_or(reported.port),
+            protocol: reported.protocol,
         }
     }
 

@@ -1,0 +1,122 @@
+//! `liqoctl network disconnect` and `reset`: undoes the steps of `connect`, also when only one
+//! side can be reached.
+
+use super::args::{Remove, TIMEOUT};
+use super::steps::{Client, Gateway, PeerConfiguration, Server};
+use crate::cluster::Cluster;
+use crate::global::Global;
+use crate::pair::{Pair, Side};
+use crate::progress::{self, begin};
+use crate::steps::{Runner, Step as _, removed};
+use crate::tenant;
+use crate::wait::Deadline;
+use anyhow::{Context as _, Result, anyhow};
+use std::time::Duration;
+
+/// A remote side that does not answer within this time counts as unreachable.
+const REMOTE_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What is removed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Extent {
+    /// The gateways.
+    Gateways,
+    /// The gateways and the Configurations.
+    Network,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Returns an error that names the side, the cause and the remedy.
+pub(crate) async fn run(global: &Global, options: &Remove, extent: Extent) -> Result<()> {
+    let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
+    let opened = tokio::time::timeout(
+        REMOTE_TIMEOUT.min(deadline.left()),
+        Pair::open(global, &options.remote),
+    )
+    .await
+    .unwrap_or_else(|_| Err(anyhow!("one of the clusters does not answer")));
+    let sides = match opened {
+        Ok(Pair { local, remote }) => (local, Some(remote)),
+        Err(error) => (local_side(global, options, error).await?, None),
+    };
+    Runner::run(deadline, async |runner| match &sides {
+        (local, Some(remote)) => both(runner, local, remote, extent, options.wait).await,
+        (local, None) => remove(runner, local, extent, options.wait).await,
+    })
+    .await
+}
+
+/// Returns the local side, if the cluster ID of the remote one is given.
+async fn local_side(global: &Global, options: &Remove, error: anyhow::Error) -> Result<Side> {
+    let cluster = Cluster::local(global).await?;
+    let Ok(liqo) = cluster.installation().await else {
+        // The local cluster fails, without which nothing can be removed.
+        return Err(error);
+    };
+    let Some(peer) = options.remote_cluster_id.clone() else {
+        let known = tenant::all(&cluster).await.unwrap_or_default();
+        let known: Vec<String> = known.into_iter().map(|(_, peer)| peer).collect();
+        return Err(error).context(format!(
+            "the two sides cannot both be cleaned; add --remote-cluster-id ID (known here: {}) to clean the local one alone",
+            if known.is_empty() { "none".to_owned() } else { known.join(", ") },
+        ));
+    };
+    progress::warn(format_args!("only the local side is cleaned: {error:#}"));
+    Ok(Side {
+        cluster,
+        liqo,
+        peer,
+    })
+}
+
+/// Removes the objects of both sides; the failure of one does not end the removal of the other.
+async fn both(
+    runner: &Runner,
+    local: &Side,
+    remote: &Side,
+    extent: Extent,
+    wait: bool,
+) -> Result<()> {
+    let (here, there) = tokio::join!(
+        remove(runner, local, extent, wait),
+        remove(runner, remote, extent, wait),
+    );
+    match (here, there) {
+        (Err(here), Err(there)) => Err(anyhow!("{here:#}; and {there:#}")),
+        (here, there) => here.and(there),
+    }
+}
+
+/// Undoes the steps of one side. A side has one gateway object, or two if the clusters were
+/// connected in both directions.
+async fn remove(runner: &Runner, side: &Side, extent: Extent, wait: bool) -> Result<()> {
+    let Some(namespace) = tenant::find(&side.cluster, &side.peer).await? else {
+        already_removed(side, extent);
+        return Ok(());
+    };
+    let gateway = Gateway::new(side, &namespace, false);
+    let (server, client) = (Server(gateway), Client(gateway));
+    let configuration = PeerConfiguration {
+        side,
+        namespace: &namespace,
+    };
+    let steps = match extent {
+        Extent::Gateways => vec![server.undo(), client.undo()],
+        Extent::Network => vec![configuration.undo(), server.undo(), client.undo()],
+    };
+    runner.undo(steps, wait).await
+}
+
+fn already_removed(side: &Side, extent: Extent) {
+    let show = |noun: &str| {
+        let deleting = begin(side.cluster.side, format_args!("Deleting {noun}"));
+        deleting.done(removed(noun, false));
+    };
+    show("gateways");
+    if extent == Extent::Network {
+        show("network configuration");
+    }
+}

@@ -1,0 +1,46 @@
+//! Step: the CIDRs of a cluster are known.
+
+use super::lines;
+use crate::cidrs::Cidrs;
+use crate::pair::Side;
+use crate::steps::{Lines, State, Step};
+use anyhow::Result;
+use control_api::{Network, labels};
+use kube::Api;
+use kube::api::ListParams;
+
+/// Reads the CIDRs that a cluster advertises; its controller manager allocates them.
+pub(crate) struct AdvertisedCidrs<'a>(pub(crate) &'a Side);
+
+impl Step for AdvertisedCidrs<'_> {
+    type Desired = ();
+    type Output = Cidrs;
+
+    fn lines(&self) -> Lines {
+        Lines {
+            scope: self.0.cluster.side,
+            apply: None,
+            wait: lines(
+                "Retrieving network configuration",
+                "Network configuration correctly retrieved",
+            ),
+            goal: "reading the network configuration",
+        }
+    }
+
+    async fn observe(&self, (): &()) -> Result<State<Cidrs>> {
+        let (cluster, namespace) = (&self.0.cluster, &self.0.liqo.namespace);
+        let api = Api::<Network>::namespaced(cluster.client.clone(), namespace);
+        let listed = api
+            .list(&ListParams::default().labels(labels::NETWORK_TYPE))
+            .await
+            .map_err(cluster.failed("list Networks"))?;
+        Ok(match Cidrs::of(&listed.items) {
+            Ok(cidrs) => State::Ready(cidrs),
+            Err(missing) => State::Waiting(format!(
+                "{missing} in namespace {namespace} of {}",
+                cluster.place()
+            )),
+        })
+    }
+}
