@@ -10,6 +10,8 @@ use crate::removal::Removal;
 use crate::steps::{Lines, State, Step, Undo};
 use anyhow::Result;
 use control_api::GatewayServer;
+use control_api::networking::endpoint as reported;
+use control_api::networking::gateway_server::ServiceType;
 use serde_json::Value;
 
 /// Writes the GatewayServer; returns its name.
@@ -119,7 +121,7 @@ impl Step for Address<'_> {
 
     async fn observe(&self, (): &()) -> Result<State<Endpoint>> {
         let server = self.0.object::<GatewayServer>().await?;
-        if let Some(endpoint) = server.as_ref().and_then(reported) {
+        if let Some(endpoint) = server.as_ref().and_then(address) {
             return Ok(State::Ready(endpoint));
         }
         let problems = self.0.problems::<GatewayServer>().await?;
@@ -132,7 +134,7 @@ impl Step for Address<'_> {
 }
 
 /// Returns the endpoint in the status, if it is complete.
-fn reported(server: &GatewayServer) -> Option<Endpoint> {
+fn address(server: &GatewayServer) -> Option<Endpoint> {
     let endpoint = server.status.as_ref()?.endpoint.as_ref()?;
     let addresses: Vec<String> = endpoint
         .addresses
@@ -147,15 +149,14 @@ fn reported(server: &GatewayServer) -> Option<Endpoint> {
     Some(Endpoint {
         addresses,
         port,
-        protocol: match serde_json::to_value(endpoint.protocol).as_ref() {
-            Ok(Value::String(name)) if name == Protocol::Tcp.name() => Protocol::Tcp,
-            _ => Protocol::Udp,
+        protocol: match endpoint.protocol {
+            Some(reported::Protocol::Tcp) => Protocol::Tcp,
+            Some(reported::Protocol::Udp) | None => Protocol::Udp,
         },
     })
 }
 
 fn no_address_hint(server: &GatewayServer) -> &'static str {
-    use control_api::networking::gateway_server::ServiceType;
     let endpoint = server.spec.endpoint.as_ref();
     match endpoint.map(|endpoint| endpoint.service_type) {
         Some(ServiceType::LoadBalancer) => {
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn an_endpoint_needs_address_and_port() {
-        let with = |endpoint: Value| reported(&server(&json!({"endpoint": endpoint})));
+        let with = |endpoint: Value| address(&server(&json!({"endpoint": endpoint})));
         let expected = Endpoint {
             addresses: vec!["172.18.2.3".into()],
             port: 31110,
@@ -203,7 +204,7 @@ mod tests {
                 ..expected
             })
         );
-        assert_eq!(reported(&server(&json!({}))), None);
+        assert_eq!(address(&server(&json!({}))), None);
         // Upstream writes this while the pod's node is not ready.
         assert_eq!(with(json!({"addresses": [""], "port": 31110})), None);
     }
