@@ -32,10 +32,10 @@ const GATEWAY_BYTES: u64 = 20_000_000;
 const AGENT_BYTES: u64 = 20_000_000;
 
 /// The maximum resident memory of all Liqo processes of a cluster with one peering, in bytes.
-const ALL_BYTES: u64 = 120_000_000;
+const ALL_BYTES: u64 = 100_000_000;
 
 /// The maximum number of API requests per minute of all Liqo processes in an idle cluster.
-const IDLE_REQUESTS: u64 = 60;
+const IDLE_REQUESTS: u64 = 45;
 
 /// The time for which the requests of an idle cluster are counted.
 const IDLE_WINDOW: Duration = Duration::from_secs(60);
