@@ -188,7 +188,8 @@ impl Runtime {
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
         let (end_lease, ended) = watch::channel(false);
         let (sender, mut turns) = mpsc::channel(4);
-        let election = self.elect(sender, ended);
+        // Aborted when this future is dropped, so that a Lease is not renewed without a leader.
+        let mut election = self.elect(sender, ended);
         for id in self.static_watches() {
             self.add_watch(id);
         }
@@ -213,21 +214,18 @@ impl Runtime {
             tracing::warn!("stopped before the API server had answered all requests");
         }
         end_lease.send_replace(true);
-        if let Some(election) = election {
-            drop(tokio::time::timeout(STOP_MAX, election).await);
-        }
+        drop(tokio::time::timeout(STOP_MAX, election.join_next()).await);
     }
 
     /// Starts the election, if there is one.
-    fn elect(
-        &self,
-        turns: mpsc::Sender<Turn>,
-        stop: watch::Receiver<bool>,
-    ) -> Option<tokio::task::JoinHandle<()>> {
-        let Some(settings) = &self.settings.lease else {
+    fn elect(&self, turns: mpsc::Sender<Turn>, stop: watch::Receiver<bool>) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        let (Some(settings), Some(client)) =
+            (&self.settings.lease, self.clusters.client(&Cluster::Local))
+        else {
             self.status.lead(true);
             self.metrics.leads(true);
-            return None;
+            return tasks;
         };
         let candidate = Candidate {
             namespace: settings.namespace.clone(),
@@ -235,12 +233,13 @@ impl Runtime {
             identity: self.settings.identity.clone(),
             timing: settings.timing,
         };
-        let client = self.clusters.client(&Cluster::Local)?.clone();
-        let leadership = self.leadership.clone();
-        let status = self.status.clone();
-        let election = lease::hold(client, candidate, leadership, status, turns, stop);
+        let (leadership, status) = (self.leadership.clone(), self.status.clone());
+        let client = client.clone();
+        tasks.spawn(lease::hold(
+            client, candidate, leadership, status, turns, stop,
+        ));
 
-        Some(tokio::spawn(election))
+        tasks
     }
 
     fn static_watches(&self) -> BTreeSet<WatchId> {
