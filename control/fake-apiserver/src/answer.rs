@@ -30,6 +30,11 @@ pub(crate) async fn answer(objects: Shared, request: Request) -> Response {
         // The text, which is no object, is that of a real one.
         return (StatusCode::NOT_FOUND, "404 page not found\n").into_response();
     }
+    if head.method != Method::GET
+        && let Some(delay) = objects.delay(head.uri.path())
+    {
+        tokio::time::sleep(delay).await;
+    }
     let Some(target) = Target::parse(head.uri.path()) else {
         return refuse(Refusal::NotFound);
     };

@@ -14,6 +14,7 @@ use std::net::SocketAddr;
 use std::sync::mpsc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
+use std::time::Duration;
 use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 
@@ -53,11 +54,30 @@ enum Place {
 pub(crate) struct Shared {
     objects: Arc<Mutex<Objects>>,
     version: tokio::sync::watch::Sender<u64>,
+    /// Part of the paths whose writes are delayed, the delay, and the number of such writes.
+    slow: Arc<Mutex<Option<Slow>>>,
     /// API groups that it does not know, and how often somebody asked for them.
     unknown: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
+/// Writes that are delayed, as a slow admission webhook would.
+#[derive(Debug)]
+struct Slow {
+    part: String,
+    delay: Duration,
+    writes: usize,
+}
+
 impl Shared {
+    /// Returns the delay of a write to this path, and counts it.
+    pub(crate) fn delay(&self, path: &str) -> Option<Duration> {
+        let mut slow = self.slow.lock().unwrap_or_else(PoisonError::into_inner);
+        let slow = slow.as_mut().filter(|slow| path.contains(&slow.part))?;
+        slow.writes += 1;
+
+        Some(slow.delay)
+    }
+
     pub(crate) fn lock(&self) -> MutexGuard<'_, Objects> {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -104,6 +124,22 @@ impl ApiServer {
             objects: Shared::default(),
             place: Place::Away(socket),
         }
+    }
+
+    /// Delays writes to paths that contain `part`, as a slow admission webhook does.
+    pub fn slow_down(&self, part: &str, delay: Duration) {
+        let mut slow = (self.objects.slow.lock()).unwrap_or_else(PoisonError::into_inner);
+        *slow = Some(Slow {
+            part: part.to_owned(),
+            delay,
+            writes: 0,
+        });
+    }
+
+    /// Returns the number of writes that were delayed.
+    pub fn slow_writes(&self) -> usize {
+        let slow = (self.objects.slow.lock()).unwrap_or_else(PoisonError::into_inner);
+        slow.as_ref().map_or(0, |slow| slow.writes)
     }
 
     /// Makes an API group unknown, as one is whose kinds nobody has installed.

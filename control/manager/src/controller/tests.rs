@@ -153,6 +153,44 @@ fn a_manager_that_begins_again_waits_for_the_secrets_that_it_may_read() {
     });
 }
 
+#[test]
+fn slow_writes_of_one_resource_delay_no_other_and_are_sent_once() {
+    const PEERS: usize = 40;
+    run(async {
+        let server = ApiServer::start();
+        let delay = Duration::from_secs(1);
+        server.slow_down("/gatewayservers/", delay);
+        for number in 0..PEERS {
+            put_gateway_of(
+                &server,
+                &format!("other-{number}"),
+                &format!("peer-{number}"),
+            );
+        }
+        let (_, manager) = start(&server, "a");
+        wait_for("slow writes", || server.slow_writes() > 0).await;
+        let began_at = std::time::Instant::now();
+        put_node(&server, "rome-1", "172.18.1.2");
+        wait_for("the IP", || is_there(&server, "rome-1")).await;
+        let took = began_at.elapsed();
+        assert!(
+            server.slow_writes() < PEERS,
+            "all slow writes were sent already"
+        );
+        assert!(took < delay, "the IP waited for slow writes: {took:?}");
+
+        let condition = |number: usize| {
+            let path = format!(
+                "/apis/networking.liqo.io/v1beta1/namespaces/other-{number}/gatewayservers/peer-{number}"
+            );
+            server.get(&path).unwrap_or_default()["status"]["conditions"].is_array()
+        };
+        wait_for("all statuses", || (0..PEERS).all(condition)).await;
+        assert_eq!(server.slow_writes(), PEERS);
+        manager.abort();
+    });
+}
+
 fn client(server: &ApiServer) -> Client {
     let config = kube::Config::new(server.url().parse().unwrap());
     control_runtime::transport::client(&config).unwrap()
@@ -214,15 +252,20 @@ fn put_namespace(server: &ApiServer, name: &str, is_tenant: &str) {
 
 /// Puts a GatewayServer for the peer milan.
 fn put_gateway(server: &ApiServer, namespace: &str) {
+    put_gateway_of(server, namespace, "milan");
+}
+
+/// Puts a GatewayServer for a peer.
+fn put_gateway_of(server: &ApiServer, namespace: &str, peer: &str) {
     let path =
-        format!("/apis/networking.liqo.io/v1beta1/namespaces/{namespace}/gatewayservers/milan");
-    let labels = json!({"liqo.io/remote-cluster-id": "milan"});
+        format!("/apis/networking.liqo.io/v1beta1/namespaces/{namespace}/gatewayservers/{peer}");
+    let labels = json!({"liqo.io/remote-cluster-id": peer});
     server.put(
         &path,
         json!({
             "apiVersion": "networking.liqo.io/v1beta1",
             "kind": "GatewayServer",
-            "metadata": {"name": "milan", "namespace": namespace, "labels": labels},
+            "metadata": {"name": peer, "namespace": namespace, "labels": labels},
             "spec": {"endpoint": {"port": 51840, "serviceType": "NodePort"}},
         }),
     );
