@@ -92,7 +92,7 @@ impl Fixture {
 }
 
 /// Returns a ConfigMap with this metadata.
-fn config_map(metadata: &Value) -> Result<ConfigMap> {
+pub(crate) fn config_map(metadata: &Value) -> Result<ConfigMap> {
     let object = json!({
         "apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"key": "value"},
     });

@@ -7,8 +7,11 @@
 mod fixture;
 
 mod history;
+mod identities;
 mod lifecycle;
 mod ownership;
+mod rights;
+mod webhooks;
 
 use kubernetes_lab::control_plane;
 use libtest_mimic::Arguments;
@@ -22,6 +25,9 @@ fn main() -> ExitCode {
     let mut suite = fixture::Suite::default();
     ownership::add(&mut suite);
     lifecycle::add(&mut suite);
+    identities::add(&mut suite);
+    webhooks::add(&mut suite);
+    rights::add(&mut suite);
     history::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())

@@ -1,17 +1,19 @@
-//! API requests of attackers.
+//! API requests of attackers. All requests are dry runs.
 //!
-//! The administrator sends each request first, as a dry run, which must succeed. Otherwise a
-//! malformed request would look like a request that a rule refuses.
+//! The administrator sends each request first, which must succeed. Otherwise a malformed request
+//! would look like a request that a rule refuses.
 
-use anyhow::{Context as _, Result, ensure};
+use crate::fixture::{Deadline, until};
+use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::core::GroupVersionKind;
 use kube::discovery::ApiResource;
-use kube::{Api, Client, Config};
-use kubernetes_lab::cleanup;
-use kubernetes_lab::cluster::Cluster;
+use kube::{Api, Client};
 use serde_json::Value;
+use std::time::Duration;
+
+/// The limit for retries. The API server applies a new policy or RoleBinding after a short time.
+const LIMIT: Duration = Duration::from_secs(10);
 
 /// A request to the API server.
 #[derive(Clone, Debug)]
@@ -50,54 +52,20 @@ pub(super) enum Refusal {
     Policy(&'static str),
 }
 
-/// A user of a cluster, with a client that sends requests as this user.
-pub(super) struct User {
-    cluster: Cluster,
-    client: Client,
-}
+/// A user, with a client that sends requests as this user.
+pub(super) struct User(pub(super) Client);
 
 impl User {
-    /// Returns the administrator of a cluster.
-    pub(super) async fn administrator(cluster: &Cluster) -> Result<Self> {
-        Ok(Self {
-            cluster: cluster.clone(),
-            client: cluster.client().await?,
-        })
-    }
-
-    /// Returns a user called `name`. RoleBindings to this name grant the user's rights.
-    pub(super) async fn named(cluster: &Cluster, name: &str) -> Result<Self> {
-        let mut config = config(cluster).await?;
-        config.auth_info.impersonate = Some(name.to_owned());
-
-        Ok(Self {
-            cluster: cluster.clone(),
-            client: Client::try_from(config)?,
-        })
-    }
-
-    /// Returns the user that a token identifies.
-    pub(super) async fn with_token(cluster: &Cluster, token: &str) -> Result<Self> {
-        let mut config = config(cluster).await?;
-        config.auth_info = AuthInfo {
-            token: Some(token.to_owned().into()),
-            ..AuthInfo::default()
-        };
-
-        Ok(Self {
-            cluster: cluster.clone(),
-            client: Client::try_from(config)?,
-        })
-    }
-
-    /// Sends a request as a dry run, which must succeed.
+    /// Sends a request, which must succeed.
     pub(super) async fn may(&self, request: &Request) -> Result<()> {
-        self.send(request, true)
-            .await
-            .with_context(|| format!("refused: {request:?}"))
+        let what = format!("the right to {request:?}");
+        until(Deadline::after(LIMIT), &what, async || {
+            Ok(self.send(request).await?)
+        })
+        .await
     }
 
-    /// Sends a request after a dry run of the administrator, and expects `refusal`.
+    /// Sends a request after the administrator, and expects `refusal`.
     pub(super) async fn may_not(
         &self,
         administrator: &Self,
@@ -110,18 +78,21 @@ impl User {
         self.is_refused(request, refusal).await
     }
 
-    /// Sends a request, and expects `refusal`. If the request succeeds, a cleanup deletes the
-    /// created object.
+    /// Sends a request, and expects `refusal`.
     pub(super) async fn is_refused(&self, request: &Request, refusal: Refusal) -> Result<()> {
-        let error = match self.send(request, false).await {
-            Ok(()) => {
-                self.delete_after_test(request).await?;
-                anyhow::bail!("it was allowed: {request:?}")
-            }
-            Err(error) => error,
+        let what = format!("the refusal of {request:?}");
+        until(Deadline::after(LIMIT), &what, async || {
+            self.check_refusal(request, refusal).await
+        })
+        .await
+    }
+
+    async fn check_refusal(&self, request: &Request, refusal: Refusal) -> Result<()> {
+        let Err(error) = self.send(request).await else {
+            bail!("it was allowed");
         };
         let kube::Error::Api(status) = &error else {
-            return Err(error).with_context(|| format!("no response: {request:?}"));
+            return Err(error).context("no response");
         };
         let message = &status.message;
         match refusal {
@@ -146,24 +117,7 @@ impl User {
         Ok(())
     }
 
-    async fn delete_after_test(&self, request: &Request) -> Result<()> {
-        let Request::Create(object) = request else {
-            return Ok(());
-        };
-        let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-        let (kind, name) = (text(&object["kind"]), text(&object["metadata"]["name"]));
-        let namespace = object["metadata"]["namespace"].as_str();
-        let administrator = Self::administrator(&self.cluster).await?;
-        let api = administrator.api(&kind, namespace);
-        cleanup::defer(format!("{kind} {name}"), async move || {
-            api.delete(&name, &DeleteParams::default()).await?;
-            Ok(())
-        });
-
-        Ok(())
-    }
-
-    async fn send(&self, request: &Request, dry_run: bool) -> Result<(), kube::Error> {
+    async fn send(&self, request: &Request) -> Result<(), kube::Error> {
         match request {
             Request::Create(object) => {
                 let kind = object["kind"].as_str().unwrap_or_default();
@@ -171,7 +125,7 @@ impl User {
                 let object: DynamicObject =
                     serde_json::from_value(object.clone()).map_err(kube::Error::SerdeError)?;
                 let params = PostParams {
-                    dry_run,
+                    dry_run: true,
                     ..PostParams::default()
                 };
                 let created = self.api(kind, namespace).create(&params, &object).await;
@@ -186,7 +140,7 @@ impl User {
             } => {
                 let api = self.api(kind, namespace.as_deref());
                 let params = PatchParams {
-                    dry_run,
+                    dry_run: true,
                     ..PatchParams::default()
                 };
                 let patch = Patch::Merge(patch);
@@ -214,7 +168,7 @@ impl User {
                 name,
             } => {
                 let params = DeleteParams {
-                    dry_run,
+                    dry_run: true,
                     ..DeleteParams::default()
                 };
                 let deleted = self.api(kind, Some(namespace)).delete(name, &params).await;
@@ -226,34 +180,20 @@ impl User {
     fn api(&self, kind: &str, namespace: Option<&str>) -> Api<DynamicObject> {
         let resource = resource(kind);
         match namespace {
-            Some(namespace) => Api::namespaced_with(self.client.clone(), namespace, &resource),
-            None => Api::all_with(self.client.clone(), &resource),
+            Some(namespace) => Api::namespaced_with(self.0.clone(), namespace, &resource),
+            None => Api::all_with(self.0.clone(), &resource),
         }
     }
-}
-
-async fn config(cluster: &Cluster) -> Result<Config> {
-    let kubeconfig = Kubeconfig::read_from(cluster.kubeconfig())?;
-    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await;
-    config.context("the cluster's kubeconfig is invalid")
 }
 
 fn resource(kind: &str) -> ApiResource {
     let (group, version) = match kind {
         "IP" => ("ipam.liqo.io", "v1alpha1"),
-        "Configuration" | "GatewayServer" | "GatewayClient" | "PublicKey" => {
-            ("networking.liqo.io", "v1beta1")
-        }
         "EndpointSlice" => ("discovery.k8s.io", "v1"),
         "RoleBinding" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1"),
         _ => ("", "v1"),
     };
     let gvk = GroupVersionKind::gvk(group, version, kind);
-    let plural = match kind {
-        // Upstream Liqo's CRD has this spelling.
-        "PublicKey" => "publickeies".to_owned(),
-        _ => format!("{}s", kind.to_lowercase()),
-    };
 
-    ApiResource::from_gvk_with_plural(&gvk, &plural)
+    ApiResource::from_gvk_with_plural(&gvk, &format!("{}s", kind.to_lowercase()))
 }
