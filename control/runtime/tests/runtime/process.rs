@@ -22,8 +22,8 @@ pub(crate) struct Process {
 impl Process {
     /// Starts a process; with `timing`, it takes part in the election.
     pub(crate) fn start(server: &ApiServer, identity: &str, timing: Option<Timing>) -> Self {
-        let config = kube::Config::new(server.url().parse().unwrap());
-        let client = control_runtime::transport::client(&config).unwrap();
+        let config = kube::Config::new(server.url().parse().expect("a URL"));
+        let client = control_runtime::transport::client(&config).expect("a client");
         let settings = Settings {
             name: "example",
             identity: identity.into(),
@@ -36,7 +36,7 @@ impl Process {
         };
         let metrics = Metrics::new(&mut Registry::default());
         let mut runtime = Runtime::new(client, settings, metrics);
-        runtime.add(NodeAddresses).unwrap();
+        runtime.add(NodeAddresses).expect("registrations");
         let status = runtime.status();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(runtime.run(async { drop(stopped.await) }));
@@ -51,9 +51,9 @@ impl Process {
 
     /// Asks the process to stop, and waits until it has.
     pub(crate) async fn stop(self) {
-        self.stop.send(()).unwrap();
+        self.stop.send(()).expect("the process runs");
         let ended = tokio::time::timeout(DEADLINE, self.task).await;
-        ended.expect("the process stops").unwrap();
+        ended.expect("the process stops").expect("no panic");
     }
 }
 
