@@ -2,9 +2,11 @@
 
 mod access;
 mod locate;
+mod pages;
 
 pub(crate) use access::{Flags, RemoteFlags};
 pub(crate) use locate::{Installation, choose};
+pub(crate) use pages::list_all;
 
 use crate::failure;
 use crate::global::Global;
@@ -12,7 +14,7 @@ use crate::manifest;
 use anyhow::{Context as _, Result, anyhow, bail};
 use control_api::labels;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{DeleteParams, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -90,19 +92,16 @@ impl Cluster {
     /// Returns an error if the API server fails, or if Liqo is elsewhere than a flag says.
     pub(crate) async fn find_installation(&self) -> Result<Option<Installation>> {
         let selector = format!("{}={}", labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP);
-        let listed = Api::<ConfigMap>::all(self.client.clone())
-            .list(&ListParams::default().labels(&selector))
-            .await;
-        let found = match listed {
-            Ok(list) => list.items,
+        let everywhere = Api::<ConfigMap>::all(self.client.clone());
+        let found = match list_all(&everywhere, &selector).await {
+            Ok(found) => found,
             // Without the right to look everywhere, one place remains.
             Err(error) if failure::is_forbidden(&error) => {
                 let namespace = self.expected_namespace();
-                Api::<ConfigMap>::namespaced(self.client.clone(), namespace)
-                    .list(&ListParams::default().labels(&selector))
+                let api = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
+                list_all(&api, &selector)
                     .await
                     .map_err(self.failed("find Liqo's cluster id"))?
-                    .items
             }
             Err(error) => return Err(self.failed("find Liqo's cluster id")(error)),
         };
@@ -155,8 +154,8 @@ impl Cluster {
     where
         K: Clone + Debug + DeserializeOwned,
     {
-        match api.list(&ListParams::default().labels(selector)).await {
-            Ok(list) => Ok(list.items),
+        match list_all(api, selector).await {
+            Ok(found) => Ok(found),
             Err(error) if failure::is_not_found(&error) => Ok(Vec::new()),
             Err(error) => Err(self.failed(&format!("list {what}"))(error)),
         }

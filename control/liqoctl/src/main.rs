@@ -1,9 +1,17 @@
 //! Installs, connects and inspects clusters.
 //!
-//! One module per command. What a command decides is in functions over values
-//! (`install/detect`, `network/diagnose`, `info/render`, `forge`, ...), tested without a
-//! cluster; `cluster` is the way to an API server, `helm` the only program that is run,
-//! `progress` all that a person reads meanwhile.
+//! ```text
+//! cli       the command line
+//! commands  one module per command, and kinds: one module per kind of `liqoctl VERB KIND`
+//! verbs     create, get and delete, for any kind
+//! steps     idempotent steps, of which commands that change clusters are made
+//! pair      the two clusters of a peering; tenant, objects: what a cluster has of a peer
+//! cluster   requests to one API server; helm: the only program that is run
+//! progress  the lines that a user reads meanwhile
+//! ```
+//!
+//! A module imports only modules below it. Decisions are functions over values (`install/detect`,
+//! `network/diagnose`, `info/render`, ...), tested without a cluster.
 
 #![forbid(unsafe_code)]
 

@@ -1,6 +1,6 @@
 //! Tenant namespaces: each contains the objects of one peer.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, list_all};
 use crate::failure;
 use crate::pair::Side;
 use crate::parse::TENANT_PREFIX;
@@ -23,11 +23,8 @@ pub(crate) async fn find(cluster: &Cluster, peer: &str) -> Result<Option<String>
         labels::REMOTE_CLUSTER_ID,
         labels::TENANT_NAMESPACE
     );
-    let listed = api
-        .list(&kube::api::ListParams::default().labels(&selector))
-        .await;
-    let found = match listed {
-        Ok(list) => list.items,
+    let found = match list_all(&api, &selector).await {
+        Ok(found) => found,
         // Without the right to list, only the default name can be tried.
         Err(error) if failure::is_forbidden(&error) => {
             let name = format!("{TENANT_PREFIX}{peer}");

@@ -3,16 +3,10 @@
 use crate::global::Global;
 use anyhow::{Context as _, Result};
 use clap::Args;
+use control_runtime::transport;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-
-/// A server that does not answer a connection for so long is taken for dead.
-const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-
-/// A server that is silent for so long within a request is taken for dead.
-const READ_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// What flags say about one cluster.
 pub(crate) struct Flags<'a> {
@@ -94,7 +88,7 @@ impl<'a> Flags<'a> {
 ///
 /// Returns an error with its cure if there is no usable kubeconfig.
 pub(crate) async fn connect(flags: &Flags<'_>) -> Result<(Client, String, String)> {
-    let mut config = match flags.kubeconfig {
+    let config = match flags.kubeconfig {
         Some(path) => {
             let file = Kubeconfig::read_from(path)
                 .with_context(|| format!("failed to read kubeconfig {}", path.display()))?;
@@ -104,11 +98,9 @@ pub(crate) async fn connect(flags: &Flags<'_>) -> Result<(Client, String, String
         }
         None => ambient(flags).await?,
     };
-    config.connect_timeout = Some(CONNECT_TIMEOUT);
-    config.read_timeout = Some(READ_TIMEOUT);
     let url = config.cluster_url.to_string();
     let namespace = config.default_namespace.clone();
-    let client = Client::try_from(config)
+    let client = transport::client(&config)
         .with_context(|| format!("failed to prepare a connection to {url}"))?;
     Ok((client, url.trim_end_matches('/').to_owned(), namespace))
 }

@@ -46,13 +46,13 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         || cluster.expected_namespace().to_owned(),
         |installed| installed.namespace.clone(),
     );
-    let to_be_written = !options.only_output_values;
-    let helm = to_be_written
-        .then(|| Helm::find(global, &namespace))
-        .transpose()?;
-    let chart = to_be_written
-        .then(|| Chart::open(options.local_chart_path.as_deref()))
-        .transpose()?;
+    let (helm, chart) = match options.only_output_values {
+        true => (None, None),
+        false => (
+            Some(Helm::find(global, &namespace)?),
+            Some(Chart::open(options.local_chart_path.as_deref())?),
+        ),
+    };
     initializing.done("Installer initialized");
 
     let retrieving = begin("", "Retrieving cluster configuration");
@@ -87,22 +87,26 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let values = values::build(global, &options, &parameters);
     generating.done("Installation parameters correctly generated");
     let (Some(helm), Some(chart)) = (helm, chart) else {
-        let writing = begin(
-            "",
-            "Generating values.yaml file with the Liqo chart parameters for your cluster",
-        );
-        let path = &options.dump_values_path;
-        handover::write_values(path, &values)?;
-        writing.done(format_args!(
-            "All Set! Chart values written to \"{}\"",
-            path.display()
-        ));
-        return Ok(());
+        return write_values(&options, &values);
     };
     handover::install(
         &cluster, &helm, &chart, &options, &namespace, &values, deadline,
     )
     .await
+}
+
+fn write_values(options: &Options, values: &serde_json::Value) -> Result<()> {
+    let writing = begin(
+        "",
+        "Generating values.yaml file with the Liqo chart parameters for your cluster",
+    );
+    let path = &options.dump_values_path;
+    handover::write_values(path, values)?;
+    writing.done(format_args!(
+        "All Set! Chart values written to \"{}\"",
+        path.display()
+    ));
+    Ok(())
 }
 
 async fn installed_version(

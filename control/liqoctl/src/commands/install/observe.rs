@@ -4,13 +4,13 @@
 use super::args::{Options, Provider};
 use super::cni;
 use super::detect::{NodeFacts, Observed};
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, list_all};
 use crate::failure;
 use anyhow::Result;
 use control_api::labels;
 use k8s_openapi::api::apps::v1::DaemonSet;
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
-use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use kube::{Api, ResourceExt as _};
 use serde::de::DeserializeOwned;
 use serde_json::Value;
@@ -173,8 +173,8 @@ async fn all<K>(cluster: &Cluster, api: Api<K>, selector: &str) -> Result<Vec<K>
 where
     K: Clone + Debug + DeserializeOwned + kube::Resource<DynamicType = ()>,
 {
-    match api.list(&ListParams::default().labels(selector)).await {
-        Ok(list) => Ok(list.items),
+    match list_all(&api, selector).await {
+        Ok(found) => Ok(found),
         Err(error) if failure::is_forbidden(&error) => Ok(Vec::new()),
         Err(error) => Err(cluster.failed(&format!("list {}", K::plural(&())))(error)),
     }
@@ -187,8 +187,8 @@ async fn objects(cluster: &Cluster, what: &str) -> Result<Vec<DynamicObject>> {
     let gvk = GroupVersionKind::gvk(next(), next(), next());
     let resource = ApiResource::from_gvk_with_plural(&gvk, next());
     let api = Api::<DynamicObject>::all_with(cluster.client.clone(), &resource);
-    match api.list(&ListParams::default()).await {
-        Ok(list) => Ok(list.items),
+    match list_all(&api, "").await {
+        Ok(found) => Ok(found),
         Err(error) if failure::is_forbidden(&error) || failure::is_not_found(&error) => {
             Ok(Vec::new())
         }

@@ -4,6 +4,7 @@
 //! an administrator sees them first. Overlaps are no error: the manager remaps the peer.
 
 use crate::cidrs::Cidrs;
+use crate::cluster::list_all;
 use crate::commands::install::facts;
 use crate::global::Global;
 use crate::objects;
@@ -14,7 +15,6 @@ use control_api::networking::configuration::{ClusterCidrs, Configuration};
 use control_api::{Network, labels};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;
-use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use std::io::{self, IsTerminal as _};
 
@@ -126,8 +126,8 @@ async fn networks(side: &Side) -> Result<Vec<Network>> {
 /// Returns the nodes, or none without the right to list them: their overlaps are a hint only.
 async fn nodes(side: &Side) -> Result<Vec<Node>> {
     let api = Api::<Node>::all(side.cluster.client.clone());
-    match api.list(&ListParams::default()).await {
-        Ok(list) => Ok(list.items),
+    match list_all(&api, "").await {
+        Ok(nodes) => Ok(nodes),
         Err(error) if failure::is_forbidden(&error) => Ok(Vec::new()),
         Err(error) => Err(side.cluster.failed("list nodes")(error)),
     }

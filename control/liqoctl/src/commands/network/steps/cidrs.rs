@@ -2,12 +2,12 @@
 
 use super::lines;
 use crate::cidrs::Cidrs;
+use crate::cluster::list_all;
 use crate::pair::Side;
 use crate::steps::{Lines, State, Step};
 use anyhow::Result;
 use control_api::{Network, labels};
 use kube::Api;
-use kube::api::ListParams;
 
 /// Reads the CIDRs that a cluster advertises; its controller manager allocates them.
 pub(crate) struct AdvertisedCidrs<'a>(pub(crate) &'a Side);
@@ -31,11 +31,10 @@ impl Step for AdvertisedCidrs<'_> {
     async fn observe(&self, (): &()) -> Result<State<Cidrs>> {
         let (cluster, namespace) = (&self.0.cluster, &self.0.liqo.namespace);
         let api = Api::<Network>::namespaced(cluster.client.clone(), namespace);
-        let listed = api
-            .list(&ListParams::default().labels(labels::NETWORK_TYPE))
+        let networks = list_all(&api, labels::NETWORK_TYPE)
             .await
             .map_err(cluster.failed("list Networks"))?;
-        Ok(match Cidrs::of(&listed.items) {
+        Ok(match Cidrs::of(&networks) {
             Ok(cidrs) => State::Ready(cidrs),
             Err(missing) => State::Waiting(format!(
                 "{missing} in namespace {namespace} of {}",

@@ -1,11 +1,10 @@
 //! The namespaces that a purge removes.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, list_all};
 use crate::tenant;
 use crate::wait::{Deadline, Found};
 use anyhow::{Result, bail};
 use k8s_openapi::api::core::v1::Namespace;
-use kube::api::ListParams;
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
@@ -64,14 +63,10 @@ pub(crate) async fn remove(cluster: &Cluster, liqo: &str, deadline: Deadline) ->
     }
     deadline
         .until("deleting the namespaces", async || {
-            let all = api
-                .list(&ListParams::default())
+            let all = list_all(&api, "")
                 .await
                 .map_err(cluster.failed("list namespaces"))?;
-            let left = all
-                .items
-                .iter()
-                .find(|found| names.contains(&found.name_any()));
+            let left = all.iter().find(|found| names.contains(&found.name_any()));
             Ok(left.map_or(Found::Ready(()), |namespace| {
                 Found::Missing(still_there(namespace))
             }))
