@@ -6,11 +6,13 @@ use crate::task::Task;
 use crate::world::Subject;
 use crate::write::{Action, Write};
 use control_runtime::{
-    self as runtime, Cache, Change, Cluster, Controller, Env, Outcome, Plan, Queue, Ref,
+    self as runtime, Cache, Change, Cluster, Controller, Entry, Env, Outcome, Plan, Queue, Ref,
     Registration, Request, Resource, Selector, WatchChange, WatchId,
 };
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 mod registrations;
 
@@ -21,6 +23,19 @@ use registrations::registrations;
 /// Why an Apply takes fields from other field managers.
 const FORCE: &str = "only the manager creates these objects, so another field manager is a mistake";
 
+/// Time after which kube-apiserver gives up a write that claims a CIDR or an address. A leader starts
+/// none later than 10 s after its renewal, and a standby none before 15 s.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Interval at which an object of another user is read that has the name of one to be created.
+const FOREIGN_READ_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Longest time that tasks of peers wait at the start for the lists of Secrets.
+const LISTS_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Interval at which they check whether these lists are complete.
+const LISTS_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
 /// Plans addresses, Services, keys and status.
 pub(crate) struct NetworkController {
     planner: Planner,
@@ -28,6 +43,12 @@ pub(crate) struct NetworkController {
     watched: BTreeSet<String>,
     /// Secrets that the last plan of a task asked for.
     lookups: BTreeMap<Task, Vec<Key>>,
+    /// Objects of other users that have the name of one that a task creates. No watch reports them.
+    foreign: BTreeMap<Task, BTreeSet<(Kind, Key)>>,
+    /// Namespaces whose Secrets were readable at the start and are not listed yet.
+    unlisted: BTreeSet<String>,
+    /// Until when tasks of peers wait for [`unlisted`](Self::unlisted); `None` before the start.
+    waits_until: Option<Timestamp>,
     metrics: crate::metrics::Metrics,
 }
 
@@ -37,6 +58,9 @@ impl NetworkController {
             planner,
             watched: BTreeSet::new(),
             lookups: BTreeMap::new(),
+            foreign: BTreeMap::new(),
+            unlisted: BTreeSet::new(),
+            waits_until: None,
             metrics,
         }
     }
@@ -50,18 +74,21 @@ impl NetworkController {
     }
 
     /// Adds and removes the watches of Secrets, so that they follow the rights of the manager.
-    fn plan_watches(&mut self) -> Plan<Task> {
+    fn plan_watches(&mut self, now: Timestamp) -> Plan<Task> {
         let bound = self.planner.world.bound_namespaces();
         let mut plan = Plan::default();
+        if self.waits_until.is_none() {
+            self.unlisted.clone_from(&bound);
+            self.waits_until = Some(now + LISTS_WAIT_MAX);
+        }
         for namespace in bound.difference(&self.watched) {
             plan.watches.push(WatchChange::Add(secrets(namespace)));
         }
         for namespace in self.watched.difference(&bound) {
+            self.unlisted.remove(namespace);
             plan.watches.push(WatchChange::Remove(secrets(namespace)));
             let tasks = self.planner.world.forget_secrets(namespace);
-            let tasks = tasks
-                .into_iter()
-                .map(|task| (std::time::Duration::ZERO, task));
+            let tasks = tasks.into_iter().map(|task| (Duration::ZERO, task));
             plan.requeue.extend(tasks);
         }
         self.watched = bound;
@@ -71,28 +98,105 @@ impl NetworkController {
 
     /// Converts a plan of the planner.
     fn convert(&mut self, task: &Task, plan: crate::plan::Plan) -> Plan<Task> {
-        let reads = plan.lookups.iter();
-        let reads = reads.map(|key| Ref::of::<Secret>(&Cluster::Local, key));
+        let lookups = self.look_up(task, &plan.lookups);
+        if !lookups.is_empty() {
+            // It is planned again with what is read now.
+            return Plan {
+                reads: lookups,
+                ..Plan::default()
+            };
+        }
         let mut converted = Plan {
             writes: plan.writes.into_iter().map(convert_write).collect(),
-            reads: reads.collect(),
             events: plan.notices.into_iter().map(event).collect(),
             is_incomplete: plan.retry,
             ..Plan::default()
         };
         for later in plan.again {
-            converted.requeue.push((std::time::Duration::ZERO, later));
+            converted.requeue.push((Duration::ZERO, later));
         }
-        for key in self.lookups.remove(task).unwrap_or_default() {
-            if !plan.lookups.contains(&key) {
-                self.planner.world.looked_up.remove(&key);
-            }
-        }
-        if !plan.lookups.is_empty() {
-            self.lookups.insert(task.clone(), plan.lookups);
+        for (kind, key) in self.foreign.get(task).into_iter().flatten() {
+            converted.reads.push(reference(*kind, key.clone()));
+            converted
+                .requeue
+                .push((FOREIGN_READ_INTERVAL, task.clone()));
         }
 
         converted
+    }
+
+    /// Returns the Secrets that a plan asks for, and drops those that the plan before asked for.
+    fn look_up(&mut self, task: &Task, keys: &[Key]) -> Vec<Ref> {
+        for key in self.lookups.remove(task).unwrap_or_default() {
+            if !keys.contains(&key) {
+                self.planner.world.looked_up.remove(&key);
+            }
+        }
+        if !keys.is_empty() {
+            self.lookups.insert(task.clone(), keys.to_vec());
+        }
+        keys.iter()
+            .map(|key| Ref::of::<Secret>(&Cluster::Local, key))
+            .collect()
+    }
+
+    /// Takes an object of another user into the world, so that the task can report it.
+    fn add_foreign(&mut self, task: &Task, kind: Kind, entry: &Entry) -> Vec<Task> {
+        let objects = self.foreign.entry(task.clone()).or_default();
+        objects.insert((kind, entry.key.clone()));
+        let mut tasks = self.planner.world.put(kind, &entry.key, entry.shared());
+        tasks.insert(task.clone());
+
+        Vec::from_iter(tasks)
+    }
+
+    /// Removes an object of another user from the world, because it is gone or is watched now.
+    fn remove_foreign(&mut self, kind: Kind, key: &Key) -> bool {
+        let id = (kind, key.clone());
+        let mut is_foreign = false;
+        self.foreign.retain(|_, objects| {
+            is_foreign |= objects.remove(&id);
+            !objects.is_empty()
+        });
+
+        is_foreign
+    }
+
+    /// Takes what was read.
+    fn read(&mut self, task: &Task, object: &Ref, outcome: &Outcome) -> Vec<Task> {
+        let Some(kind) = self.kind_of(object) else {
+            return Vec::new();
+        };
+        let is_foreign = (self.foreign.get(task))
+            .is_some_and(|objects| objects.contains(&(kind, object.key.clone())));
+        let secret = match outcome {
+            Outcome::Stored(_) if is_foreign => return Vec::new(),
+            Outcome::Gone if is_foreign => {
+                self.remove_foreign(kind, &object.key);
+                return Vec::from_iter(self.planner.world.remove(kind, &object.key));
+            }
+            Outcome::Stored(entry) => entry.get::<Secret>().cloned(),
+            Outcome::Gone => None,
+            Outcome::Answer(_)
+            | Outcome::AlreadyExists(_)
+            | Outcome::Conflict(_)
+            | Outcome::Refused(_)
+            | Outcome::TimedOut
+            | Outcome::Failed(_)
+            | Outcome::NotLeader => return Vec::new(),
+        };
+        let looked_up = &mut self.planner.world.looked_up;
+        looked_up.insert(object.key.clone(), secret);
+
+        vec![task.clone()]
+    }
+
+    /// Returns whether a task waits because the Secrets that the manager may read are not listed.
+    fn waits(&self, task: &Task, now: Timestamp) -> bool {
+        let is_waiting = self.waits_until.is_none_or(|until| now < until);
+        matches!(task, Task::Peer(_))
+            && is_waiting
+            && (self.waits_until.is_none() || !self.unlisted.is_empty())
     }
 
     /// Remembers why the API server refuses a Service of the gateway, for the peers that requested it.
@@ -125,6 +229,7 @@ impl Controller for NetworkController {
             return Vec::new();
         };
         let key = &change.object.key;
+        self.remove_foreign(kind, key);
         let world = &mut self.planner.world;
         let mut tasks = match change.entry() {
             Some(entry) => world.put(kind, key, entry.shared()),
@@ -138,8 +243,10 @@ impl Controller for NetworkController {
     }
 
     fn started(&mut self, _: &Cache) -> Vec<Task> {
-        let mut tasks = self.planner.start();
-        tasks.push(Task::SecretWatches);
+        self.foreign.clear();
+        // First: the tasks of peers wait for these watches.
+        let mut tasks = vec![Task::SecretWatches];
+        tasks.extend(self.planner.start());
         tasks
     }
 
@@ -151,12 +258,19 @@ impl Controller for NetworkController {
         let Some(namespace) = of_tenant.filter(|it| self.watched.contains(*it)) else {
             return Vec::new();
         };
+        self.unlisted.remove(namespace);
         Vec::from_iter(self.planner.world.secrets_listed(namespace))
     }
 
     fn plan(&mut self, task: &Task, _: &Cache, env: &mut Env<'_>) -> Plan<Task> {
         if *task == Task::SecretWatches {
-            return self.plan_watches();
+            return self.plan_watches(env.now);
+        }
+        if self.waits(task, env.now) {
+            return Plan {
+                requeue: vec![(LISTS_CHECK_INTERVAL, task.clone())],
+                ..Plan::default()
+            };
         }
         let mut surroundings = Surroundings {
             now: env.now,
@@ -169,24 +283,22 @@ impl Controller for NetworkController {
         self.convert(task, plan)
     }
 
-    fn done(&mut self, task: &Task, request: &Request, outcome: &Outcome, _: &Cache) -> Vec<Task> {
+    fn done(
+        &mut self,
+        task: &Task,
+        request: &Request,
+        outcome: &Outcome,
+        cache: &Cache,
+    ) -> Vec<Task> {
         let object = request.object();
         match (request, outcome, self.kind_of(object)) {
-            (Request::Read(_), Outcome::Stored(entry), _) => {
-                let secret = entry.get::<Secret>().cloned();
-                let looked_up = &mut self.planner.world.looked_up;
-                looked_up.insert(object.key.clone(), secret);
-                vec![task.clone()]
-            }
-            (Request::Read(_), Outcome::Gone, _) => {
-                let looked_up = &mut self.planner.world.looked_up;
-                looked_up.insert(object.key.clone(), None);
-                vec![task.clone()]
-            }
-            // It may be the object of another user: the next plan decides.
+            (Request::Read(_), outcome, _) => self.read(task, object, outcome),
             (Request::Write(_), Outcome::AlreadyExists(Some(entry)), Some(kind)) => {
-                let tasks = self.planner.world.put(kind, &object.key, entry.shared());
-                Vec::from_iter(tasks)
+                if cache.contains(object) {
+                    // The cache had not seen it yet. The world has observed it by now.
+                    return vec![task.clone()];
+                }
+                self.add_foreign(task, kind, entry)
             }
             (Request::Write(_), outcome, Some(Kind::Service)) => match (task, outcome) {
                 (Task::Service(hash), Outcome::Refused(status)) => {
@@ -217,6 +329,15 @@ impl Controller for NetworkController {
     }
 }
 
+/// Returns the reference to an object of the local cluster.
+fn reference(kind: Kind, key: Key) -> Ref {
+    Ref {
+        cluster: Cluster::Local,
+        resource: kind.resource(),
+        key,
+    }
+}
+
 /// Returns the watch of the gateways' Secrets in a namespace.
 fn secrets(namespace: &str) -> WatchId {
     WatchId {
@@ -238,18 +359,19 @@ fn refusal(status: &kube::core::Status) -> Option<String> {
 }
 
 fn convert_write(write: Write) -> runtime::Write {
-    let object = Ref {
-        cluster: Cluster::Local,
-        resource: write.kind.resource(),
-        key: write.key,
-    };
+    let object = reference(write.kind, write.key);
     let (action, uid) = match write.action {
         Action::Create(object) => (runtime::Action::Create(object), None),
         Action::Apply(object) => (runtime::Action::Apply(object), None),
         Action::Merge(patch) => (runtime::Action::Merge(patch), None),
         Action::Status(patch) => {
             let status = runtime::Write::new(object, runtime::Action::Merge(patch));
-            return status.subresource("status");
+            let mut status = status.subresource("status");
+            // It claims a CIDR or an address.
+            if matches!(write.kind, Kind::Network | Kind::Ip) {
+                status.server_timeout = Some(CLAIM_TIMEOUT);
+            }
+            return status;
         }
         Action::Delete(uid) => (runtime::Action::Delete, uid),
     };
@@ -263,12 +385,9 @@ fn convert_write(write: Write) -> runtime::Write {
 
 fn event(notice: Notice) -> runtime::Event {
     runtime::Event {
-        object: Ref {
-            cluster: Cluster::Local,
-            resource: notice.kind.resource(),
-            key: notice.key,
-        },
+        object: reference(notice.kind, notice.key),
         is_warning: notice.is_warning,
+        is_repeated: notice.is_change,
         reason: notice.reason,
         note: notice.note,
     }

@@ -81,7 +81,8 @@ pub(crate) struct Surroundings<'a> {
 /// What to do for a task.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// In this order; after one that fails, the rest is done all the same.
+    /// Writes of one kind are sent in this order, those of different kinds concurrently. One that fails
+    /// stops no other.
     pub(crate) writes: Vec<Write>,
     /// What people are to be told.
     pub(crate) notices: Vec<Notice>,

@@ -21,6 +21,8 @@ pub(crate) struct Admission<Id> {
     lanes: BTreeMap<(Cluster, Resource), Lane<Id>>,
     in_flight: BTreeMap<Cluster, usize>,
     waiting: usize,
+    /// The lane that was served last.
+    last: Option<(Cluster, Resource)>,
 }
 
 /// The requests of one resource in one cluster.
@@ -37,6 +39,7 @@ impl<Id> Default for Admission<Id> {
             lanes: BTreeMap::new(),
             in_flight: BTreeMap::new(),
             waiting: 0,
+            last: None,
         }
     }
 }
@@ -65,7 +68,12 @@ impl<Id> Admission<Id> {
         if self.waiting == 0 {
             return admitted;
         }
-        for ((cluster, _), lane) in &mut self.lanes {
+        // Starts after the lane that was served last, so that busy lanes do not take all places.
+        let split = self.last.clone();
+        let (before, after): (Vec<_>, Vec<_>) =
+            (self.lanes.iter_mut()).partition(|(key, _)| Some(*key) <= split.as_ref());
+        for (key, lane) in after.into_iter().chain(before) {
+            let cluster = &key.0;
             let in_flight = self.in_flight.entry(cluster.clone()).or_default();
             while *in_flight < CLUSTER_MAX
                 && lane.in_flight < RESOURCE_MAX
@@ -74,6 +82,7 @@ impl<Id> Admission<Id> {
                 *in_flight += 1;
                 lane.in_flight += 1;
                 self.waiting -= 1;
+                self.last = Some(key.clone());
                 admitted.push(request);
             }
         }
@@ -166,6 +175,32 @@ mod tests {
 
         let admitted = admission.admit().into_iter().map(|((peer, _), _)| peer);
         assert_eq!(Vec::from_iter(admitted), ["busy", "other"]);
+    }
+
+    #[test]
+    fn busy_resources_leave_room_for_another() {
+        let resource = |number: usize| {
+            let mut request = read::<Secret>("x");
+            if let Request::Read(object) = &mut request {
+                object.resource.plural = format!("busy-{number}").into();
+            }
+            request
+        };
+        let mut admission = Admission::default();
+        for number in 0..CLUSTER_MAX * 4 {
+            admission.push(number, Queue::default(), resource(number % 4));
+        }
+        let mut running = admission.admit();
+        assert_eq!(running.len(), CLUSTER_MAX);
+        admission.push(9_999, Queue::default(), read::<Secret>("other"));
+
+        for _ in 0..5 {
+            let (_, ended) = running.remove(0);
+            admission.ended(&ended);
+            running.extend(admission.admit());
+        }
+
+        assert!(running.iter().any(|(number, _)| *number == 9_999));
     }
 
     #[test]

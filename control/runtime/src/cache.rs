@@ -122,8 +122,10 @@ struct Progress {
     /// Keys in the list that is in progress; `None` if none is.
     listed: Option<BTreeSet<Key>>,
     is_synced: bool,
-    /// Highest version that an event of this watch had.
+    /// Highest version that this watch has reported.
     newest: Option<u64>,
+    /// Keys of objects that requests have returned since the list began, which may be newer.
+    answered: BTreeSet<Key>,
 }
 
 #[derive(Debug)]
@@ -209,6 +211,7 @@ impl Cache {
         if let Some(progress) = self.watches.get_mut(id) {
             progress.listed = Some(BTreeSet::new());
             progress.newest = None;
+            progress.answered.clear();
         }
     }
 
@@ -217,8 +220,11 @@ impl Cache {
         let Some(progress) = self.watches.get_mut(id) else {
             return Vec::new();
         };
+        let Some(mut listed) = progress.listed.take() else {
+            return Vec::new();
+        };
         progress.is_synced = true;
-        let listed = progress.listed.take().unwrap_or_default();
+        listed.append(&mut progress.answered);
         let keys = self.covered(id);
         let gone = keys.into_iter().filter(|key| !listed.contains(key));
         let gone: Vec<_> = gone.collect();
@@ -241,22 +247,30 @@ impl Cache {
         let Some(progress) = self.watches.get_mut(id) else {
             return Ok(None);
         };
-        if let Some(listed) = &mut progress.listed {
-            listed.insert(entry.key.clone());
+        progress.newest = progress.newest.max(entry.version);
+        let store = (self.stores).get(&(id.cluster.clone(), id.resource.clone()));
+        let kept = store.and_then(|store| store.get(&entry.key));
+        // A request may have returned a later state, or a later object of the same name. A list is
+        // right otherwise, even if its versions are lower because etcd was restored.
+        let is_comparable = if is_listed {
+            progress.answered.contains(&entry.key)
+        } else {
+            kept.is_some_and(|kept| kept.uid == entry.uid)
+        };
+        if is_comparable && kept.is_some_and(|kept| entry.version < kept.version) {
+            return Ok(None);
         }
-        if !is_listed {
-            progress.newest = progress.newest.max(entry.version);
-            let store = (self.stores).get(&(id.cluster.clone(), id.resource.clone()));
-            let kept = store.and_then(|store| store.get(&entry.key));
-            // The answer to a write can arrive before the watch reports an older change.
-            let is_older =
-                kept.is_some_and(|kept| kept.uid == entry.uid && entry.version < kept.version);
-            if is_older {
-                return Ok(None);
-            }
+        let (key, is_known) = (entry.key.clone(), kept.is_some());
+        let put = self.put(&id.cluster, &id.resource, entry);
+        // The keys of a list are limited like its objects.
+        let progress = self.watches.get_mut(id);
+        if (put.is_ok() || is_known)
+            && let Some(listed) = progress.and_then(|progress| progress.listed.as_mut())
+        {
+            listed.insert(key);
         }
 
-        self.put(&id.cluster, &id.resource, entry)
+        put
     }
 
     /// Notes that a list contains an object that cannot be decoded. Its last form is kept.
@@ -278,19 +292,29 @@ impl Cache {
         resource: &Resource,
         entry: Entry,
     ) -> Result<Option<Changed>, CacheLimits> {
-        let mut covering = self.watches.iter().filter(|(id, _)| {
-            id.cluster == *cluster && id.resource == *resource && id.covers(&entry.key)
+        let labels = entry.labels.as_ref();
+        let mut covering = self.watches.iter_mut().filter(|(id, _)| {
+            let none = BTreeMap::new();
+            let is_selected = || id.selector.selects(labels.unwrap_or(&none));
+            id.cluster == *cluster
+                && id.resource == *resource
+                && id.covers(&entry.key)
+                && is_selected()
         });
         let Some((_, progress)) = covering.next() else {
             // No watch would report later changes or the deletion.
             return Ok(None);
         };
+        if progress.listed.is_some() {
+            progress.answered.insert(entry.key.clone());
+        }
+        let newest_reported = progress.newest;
         let store = self.stores.get(&(cluster.clone(), resource.clone()));
         let kept = store.and_then(|store| store.get(&entry.key));
         let newest = match kept {
             Some(kept) if kept.uid == entry.uid => kept.version,
             // The watch has reported a deletion at this version or before.
-            Some(_) | None => progress.newest,
+            Some(_) | None => newest_reported,
         };
         if newest.is_some() && entry.version <= newest {
             return Ok(None);
@@ -311,6 +335,7 @@ impl Cache {
         progress.newest = progress.newest.max(version);
         if let Some(listed) = &mut progress.listed {
             listed.remove(key);
+            progress.answered.remove(key);
         }
         let store = self
             .stores
@@ -324,11 +349,11 @@ impl Cache {
         self.take(&id.cluster, &id.resource, key)
     }
 
-    /// Removes the object that a request found missing.
-    pub(crate) fn delete_answer(&mut self, object: &Ref, uid: Option<&str>) -> Option<Changed> {
+    /// Removes the object that a request has deleted.
+    pub(crate) fn delete_answer(&mut self, object: &Ref, uid: &str) -> Option<Changed> {
         let store = (self.stores).get(&(object.cluster.clone(), object.resource.clone()))?;
         let kept = store.get(&object.key)?;
-        if uid.is_some_and(|uid| uid != kept.uid) {
+        if uid != kept.uid {
             return None;
         }
 
@@ -339,8 +364,10 @@ impl Cache {
         &mut self,
         cluster: &Cluster,
         resource: &Resource,
-        entry: Entry,
+        mut entry: Entry,
     ) -> Result<Option<Changed>, CacheLimits> {
+        // Only the selection of a watch needs them.
+        entry.labels = None;
         let (Some(form), Some(usage)) = (self.forms.get(resource), self.clusters.get_mut(cluster))
         else {
             return Ok(None);
@@ -441,6 +468,11 @@ impl Cache {
     /// Returns an object of the local cluster.
     pub fn local<T: Kept>(&self, key: &Key) -> Option<&T> {
         self.objects(&Cluster::Local).get(key)
+    }
+
+    /// Returns whether an object is in the cache.
+    pub fn contains(&self, object: &Ref) -> bool {
+        self.entry(object).is_some()
     }
 
     pub(crate) fn entry(&self, object: &Ref) -> Option<&Entry> {

@@ -336,6 +336,9 @@ pub struct Event {
     pub reason: &'static str,
     /// Message for users.
     pub note: String,
+    /// Whether it is published although it equals the last one about the object, because it reports
+    /// an action and not a condition.
+    pub is_repeated: bool,
 }
 
 /// Returns the key of an object from its metadata.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::any::Any;
 use std::borrow::Cow;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -41,6 +42,8 @@ pub struct Entry {
     pub version: Option<u64>,
     /// Length of the object's JSON, in bytes.
     pub size: usize,
+    /// Labels of an object that a request returned; `None` for those of watches.
+    pub(crate) labels: Option<BTreeMap<String, String>>,
     /// Field managers that have changed the object by the operation `Update`.
     pub(crate) updaters: Vec<String>,
     pub(crate) kept: Arc<dyn Any + Send + Sync>,
@@ -164,6 +167,7 @@ impl<K> Decoded<K> {
             uid: metadata.uid.unwrap_or_default(),
             version: metadata.resource_version.and_then(|it| it.parse().ok()),
             size: self.size,
+            labels: metadata.labels,
             updaters: updaters(metadata.managed_fields.as_deref().unwrap_or_default()),
             kept: Arc::new(keep(object)),
         })
@@ -177,6 +181,7 @@ fn identity(metadata: &mut ObjectMeta) -> ObjectMeta {
         namespace: metadata.namespace.clone(),
         uid: metadata.uid.clone(),
         resource_version: metadata.resource_version.clone(),
+        labels: metadata.labels.clone(),
         managed_fields: metadata.managed_fields.take(),
         ..ObjectMeta::default()
     }

@@ -57,7 +57,7 @@ impl Events {
 
     /// Logs and publishes an Event, unless it repeats the last one about the object.
     pub(crate) fn publish(&mut self, event: Event, uid: Option<String>) {
-        if !self.last.is_news(&event) {
+        if !self.last.is_news(&event) && !event.is_repeated {
             return;
         }
         let (object, reason) = (&event.object, event.reason);
@@ -143,6 +143,7 @@ mod tests {
             is_warning: true,
             reason: "Broken",
             note: note.to_owned(),
+            is_repeated: false,
         }
     }
 

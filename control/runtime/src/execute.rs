@@ -38,6 +38,12 @@ impl Context {
     /// Sends the request once.
     pub(crate) async fn execute(&self, request: &Request) -> Outcome {
         let object = request.object();
+        let is_create =
+            matches!(request, Request::Write(write) if matches!(write.action, Action::Create(_)));
+        if object.key.name.is_empty() && !is_create {
+            // The path would be that of all objects.
+            return Outcome::Failed("the object has no name".into());
+        }
         if let Some(part) = invalid_part(object) {
             return Outcome::Failed(format!("{part:?} is not a valid name"));
         }
@@ -168,7 +174,9 @@ fn missing(write: &Write, outcome: Outcome) -> Outcome {
         (Outcome::Gone, Action::Apply(_)) if write.subresource.is_none() && write.uid.is_none() => {
             Outcome::Failed("the namespace or the resource does not exist".into())
         }
-        (Outcome::Conflict(_), Action::Delete) if write.uid.is_some() => {
+        (Outcome::Conflict(_), Action::Delete)
+            if write.uid.is_some() && write.resource_version.is_none() =>
+        {
             // Another object has the name now.
             Outcome::Gone
         }

@@ -7,6 +7,7 @@ use crate::watch::{self, Signal, WatchId};
 use futures_util::stream::BoxStream;
 use kube::Client;
 use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -30,6 +31,21 @@ pub struct Selector {
     /// Name of the only object; `None` for all objects. A role with `resourceNames` permits a list
     /// or watch with exactly this field selector.
     pub name: Option<String>,
+}
+
+impl Selector {
+    /// Returns whether an object with these labels is selected. Knows the forms `key=value`,
+    /// `key==value` and `key`; an object is not selected by others.
+    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        let mut terms = self.labels.split(',').filter(|term| !term.is_empty());
+        terms.all(|term| match term.split_once('=') {
+            Some((key, value)) => {
+                let value = value.strip_prefix('=').unwrap_or(value);
+                labels.get(key).is_some_and(|found| found == value)
+            }
+            None => labels.contains_key(term),
+        })
+    }
 }
 
 /// A resource as one controller uses it. Create it by [`Registration::of`].

@@ -72,14 +72,25 @@ pub struct Runtime {
     workers: Vec<Hosted>,
     admission: Admission<(usize, RequestId)>,
     requests: FuturesUnordered<BoxFuture<'static, Ended>>,
-    signals: mpsc::Receiver<(WatchId, Signal)>,
-    sender: mpsc::Sender<(WatchId, Signal)>,
-    watches: BTreeMap<WatchId, AbortHandle>,
+    signals: mpsc::Receiver<Report>,
+    sender: mpsc::Sender<Report>,
+    watches: BTreeMap<WatchId, RunningWatch>,
+    /// Generation of the next watch.
+    next_generation: u64,
     tasks: JoinSet<()>,
     events: Events,
     leadership: Leadership,
     metrics: Metrics,
     status: RuntimeStatus,
+}
+
+/// A signal, and the generation of the watch that sent it.
+type Report = (WatchId, u64, Signal);
+
+/// A watch that runs. A restarted watch has another generation, which its late signals lack.
+struct RunningWatch {
+    task: AbortHandle,
+    generation: u64,
 }
 
 /// A controller in a runtime.
@@ -138,6 +149,7 @@ impl Runtime {
             signals,
             sender,
             watches: BTreeMap::new(),
+            next_generation: 0,
             tasks: JoinSet::new(),
             events,
             leadership,
@@ -203,7 +215,7 @@ impl Runtime {
                 () = &mut stop => break,
                 Some(turn) = turns.recv() => self.take_turn(turn),
                 Some(ended) = self.requests.next(), if !self.requests.is_empty() => self.take_ended(ended),
-                Some((id, signal)) = self.signals.recv() => self.take_signal(&id, signal),
+                Some(report) = self.signals.recv() => self.take_signal(report),
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -250,8 +262,11 @@ impl Runtime {
     /// Takes the inputs that are there, plans due items, and sends requests.
     fn turn(&mut self) {
         self.status.beat();
-        while let Ok((id, signal)) = self.signals.try_recv() {
-            self.take_signal(&id, signal);
+        for _ in 0..SIGNALS_MAX {
+            let Ok(report) = self.signals.try_recv() else {
+                break;
+            };
+            self.take_signal(report);
         }
         for worker in 0..self.workers.len() {
             for _ in 0..ITEMS_PER_TURN {
@@ -376,21 +391,23 @@ impl Runtime {
         };
         write(&self.cache).add_watch(id.clone());
         let (mut signals, sender) = (form.watch(client, id.clone()), self.sender.clone());
-        let watched = id.clone();
+        let (watched, generation) = (id.clone(), self.next_generation);
+        self.next_generation += 1;
         let task = self.tasks.spawn(async move {
             while let Some(signal) = signals.next().await {
-                if sender.send((watched.clone(), signal)).await.is_err() {
+                let report = (watched.clone(), generation, signal);
+                if sender.send(report).await.is_err() {
                     return;
                 }
             }
         });
-        self.watches.insert(id, task);
+        self.watches.insert(id, RunningWatch { task, generation });
     }
 
     fn remove_watch(&mut self, id: &WatchId) {
         while self.tasks.try_join_next().is_some() {} // Those that were aborted before.
-        if let Some(task) = self.watches.remove(id) {
-            task.abort();
+        if let Some(watch) = self.watches.remove(id) {
+            watch.task.abort();
             self.status.removed(id);
             let changes = write(&self.cache).remove_watch(id);
             self.observe(&changes);
@@ -432,8 +449,8 @@ impl Runtime {
         tracing::warn!(%cluster, "the history of the API server went back: lists all objects again");
         let ids: Vec<_> = self.watches.keys().cloned().collect();
         for id in ids.into_iter().filter(|id| id.cluster == *cluster) {
-            if let Some(task) = self.watches.remove(&id) {
-                task.abort();
+            if let Some(watch) = self.watches.remove(&id) {
+                watch.task.abort();
             }
             self.add_watch(id);
         }

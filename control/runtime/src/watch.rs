@@ -23,7 +23,7 @@ const BACKOFF_MIN: Duration = Duration::from_millis(400);
 /// Longest delay after an error.
 const BACKOFF_MAX: Duration = Duration::from_secs(30);
 
-/// Delay after the server has refused the watch: the resource or the right is missing, which only
+/// Longest delay after the server has refused the watch: the resource or the right is missing, which only
 /// an administrator changes.
 const REFUSED_DELAY: Duration = Duration::from_secs(60);
 
@@ -314,8 +314,11 @@ impl Delay {
         self.failures = self.failures.saturating_add(1);
     }
 
+    /// The right may be granted a moment later, so the delay grows from the shortest one.
     fn refused(&mut self) {
-        self.next = spread(REFUSED_DELAY, random());
+        let delay = BACKOFF_MIN.saturating_mul(1 << self.failures.min(16));
+        self.next = spread(delay.min(REFUSED_DELAY), random());
+        self.failures = self.failures.saturating_add(1);
     }
 }
 

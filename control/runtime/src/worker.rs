@@ -193,9 +193,9 @@ impl<C: Controller> TypedWorker<C> {
             self.queue.failed(item.clone(), now, crate::watch::random());
         } else {
             self.queue.succeeded(item);
-            if is_outdated {
-                self.push(item.clone(), now);
-            }
+        }
+        if is_outdated {
+            self.push(item.clone(), now);
         }
     }
 }

@@ -250,6 +250,47 @@ fn put_namespace(server: &ApiServer, name: &str, is_tenant: &str) {
     );
 }
 
+/// A Service of a user has the name of the one that an IP needs, and is deleted later. No watch of the
+/// manager reports it.
+#[test]
+fn a_service_of_a_user_is_in_the_way_until_it_is_deleted() {
+    const IPS: &str = "/apis/ipam.liqo.io/v1alpha1/namespaces/liqo/ips/printer";
+    const SERVICE: &str = "/api/v1/namespaces/liqo/services/printer";
+    run(async {
+        let server = ApiServer::start();
+        put_namespace(&server, "liqo", "false");
+        let metadata = json!({"name": "printer", "namespace": "liqo"});
+        server.put(
+            SERVICE,
+            json!({"apiVersion": "v1", "kind": "Service", "metadata": metadata,
+                "spec": {"ports": [{"port": 1}]}}),
+        );
+        server.put(
+            IPS,
+            json!({"apiVersion": "ipam.liqo.io/v1alpha1", "kind": "IP", "metadata": metadata,
+                "spec": {"ip": "192.0.2.9", "serviceTemplate": {"spec": {"ports": [{"port": 80}]}}}}),
+        );
+        server.put(
+            "/apis/ipam.liqo.io/v1alpha1/namespaces/liqo/networks/external-cidr",
+            json!({"apiVersion": "ipam.liqo.io/v1alpha1", "kind": "Network",
+                "metadata": {"name": "external-cidr", "namespace": "liqo",
+                    "labels": {"ipam.liqo.io/network-type": "external-cidr"}},
+                "spec": {"cidr": "10.70.0.0/16"}}),
+        );
+        let (_, manager) = start(&server, "a");
+        let port = || server.get(SERVICE).unwrap_or_default()["spec"]["ports"][0]["port"].clone();
+        wait_for("the address", || {
+            server.get(IPS).unwrap_or_default()["status"]["ip"].is_string()
+        })
+        .await;
+        assert_eq!(port(), 1);
+
+        server.remove(SERVICE);
+        wait_for("the Service of the IP", || port() == 80).await;
+        manager.abort();
+    });
+}
+
 /// Puts a GatewayServer for the peer milan.
 fn put_gateway(server: &ApiServer, namespace: &str) {
     put_gateway_of(server, namespace, "milan");

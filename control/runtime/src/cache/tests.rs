@@ -242,3 +242,74 @@ fn a_replay_creates_the_objects_of_the_named_resources() {
     );
     assert!(fixture.cache.replay(&BTreeSet::new()).is_empty());
 }
+
+#[test]
+fn an_answer_during_a_list_is_neither_deleted_nor_replaced_by_the_list() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+    let id = fixture.id.clone();
+
+    fixture.cache.begin_list(&id);
+    assert!(fixture.answer("x", 7, "naples").is_some());
+    assert!(fixture.answer("new", 8, "naples").is_some());
+    let listed = fixture.entry("x", 5, "milan");
+    assert!(
+        fixture
+            .cache
+            .put_watched(&id, listed, true)
+            .unwrap()
+            .is_none()
+    );
+    assert!(fixture.cache.end_list(&id).is_empty());
+
+    assert_eq!(fixture.names("naples"), ["new", "x"]);
+    // The next list is right again.
+    assert_eq!(fixture.list(&["x"]).len(), 1);
+}
+
+#[test]
+fn a_list_with_lower_versions_is_right() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+    fixture.apply("x", 900, "naples");
+
+    fixture.list(&["x"]);
+
+    assert_eq!(fixture.names("milan"), ["x"]);
+}
+
+#[test]
+fn an_answer_older_than_a_list_does_not_bring_an_object_back() {
+    let mut fixture = Fixture::new();
+    let id = fixture.id.clone();
+    fixture.cache.begin_list(&id);
+    let listed = fixture.entry("y", 10, "milan");
+    fixture.cache.put_watched(&id, listed, true).unwrap();
+    fixture.cache.end_list(&id);
+
+    assert!(fixture.answer("x", 9, "milan").is_none());
+    assert!(fixture.answer("x", 11, "milan").is_some());
+}
+
+#[test]
+fn an_answer_that_no_watch_selects_is_not_kept() {
+    let mut fixture = Fixture::new();
+    let id = fixture.id.clone();
+    fixture.cache.remove_watch(&id);
+    fixture.id.selector.labels = "peer=milan".into();
+    fixture.cache.add_watch(fixture.id.clone());
+    fixture.list(&[]);
+
+    assert!(fixture.answer("x", 7, "naples").is_none());
+    assert!(fixture.answer("y", 8, "milan").is_some());
+}
+
+#[test]
+fn the_end_of_a_list_that_has_not_begun_removes_nothing() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+    let id = fixture.id.clone();
+
+    assert!(fixture.cache.end_list(&id).is_empty());
+    assert_eq!(fixture.names("milan"), ["x"]);
+}

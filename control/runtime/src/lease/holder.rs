@@ -151,7 +151,8 @@ impl Holder {
 
     async fn write(&mut self) {
         let began_at = BootTime::now();
-        let was_leader = self.election.renewed_at.is_some();
+        // Writes are dropped between the deadline and a late renewal, so they must be planned again.
+        let could_write = self.leadership.may_write();
         let lease = self.next(
             &self.candidate.identity,
             self.candidate.timing.lease_duration,
@@ -162,13 +163,17 @@ impl Holder {
                 self.lease = Some(lease);
                 self.status.lease(None);
                 self.leadership.set(self.election.deadline());
-                if !was_leader {
+                if !could_write {
                     self.turns.send(Turn::Leads).await.ok();
                 }
             }
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {
                 // Another replica was faster, or the Lease was deleted or restored.
                 self.read().await;
+                if self.election.until_free(BootTime::now()).is_zero() {
+                    self.status.lease(Some(status.message.clone()));
+                    self.election.failed(BootTime::now());
+                }
             }
             Err(error) => {
                 self.status.lease(Some(error.to_string()));

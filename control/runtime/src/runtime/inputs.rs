@@ -1,17 +1,18 @@
 //! Takes what watches, requests and the election report.
 
-use super::{Ended, Response, Runtime, write};
+use super::{Ended, Report, Response, Runtime, write};
 use crate::cache::{CacheLimits, Changed};
-use crate::controller::{Gate, Outcome, Request};
+use crate::controller::{Action, Gate, Outcome, Request};
 use crate::lease::Turn;
 use crate::object::Ref;
 use crate::watch::{Signal, WatchId};
 use std::time::Instant;
 
 impl Runtime {
-    pub(super) fn take_signal(&mut self, id: &WatchId, signal: Signal) {
-        if !self.watches.contains_key(id) {
-            return; // It was sent before the watch was removed.
+    pub(super) fn take_signal(&mut self, (id, generation, signal): Report) {
+        let id = &id;
+        if (self.watches.get(id)).is_none_or(|watch| watch.generation != generation) {
+            return; // It was sent before the watch was removed or restarted.
         }
         let is_response = !matches!(
             signal,
@@ -161,8 +162,15 @@ impl Runtime {
                     write(&self.cache).put_answer(&object.cluster, &object.resource, entry.clone());
                 put.ok().flatten()
             }
-            (Outcome::Gone, Request::Write(gone)) => {
-                write(&self.cache).delete_answer(object, gone.uid.as_deref())
+            (Outcome::AlreadyExists(Some(entry)), _) => {
+                let put =
+                    write(&self.cache).put_answer(&object.cluster, &object.resource, entry.clone());
+                put.ok().flatten()
+            }
+            // Only a deletion tells which object is gone; after other writes the watch reports it.
+            (Outcome::Gone, Request::Write(gone)) if gone.action == Action::Delete => {
+                let uid = gone.uid.as_deref();
+                uid.and_then(|uid| write(&self.cache).delete_answer(object, uid))
             }
             _ => None,
         };
