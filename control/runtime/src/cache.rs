@@ -9,10 +9,15 @@ use crate::registration::{Form, Registration};
 use crate::watch::WatchId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::Arc;
 
+mod change;
+mod reader;
 mod store;
 
+pub use change::Change;
+pub(crate) use change::Changed;
+pub use reader::CacheReader;
 pub use store::Objects;
 
 use store::Store;
@@ -51,60 +56,6 @@ impl CacheLimits {
         objects: 100_000,
         bytes: 256 << 20,
     };
-}
-
-/// A change of one object.
-#[derive(Debug)]
-pub struct Change<'a> {
-    /// The object.
-    pub object: &'a Ref,
-    pub(crate) old: Option<&'a Entry>,
-    pub(crate) new: Option<&'a Entry>,
-}
-
-impl<'a> Change<'a> {
-    /// Returns the object before the change; `None` if it was created, or is of another resource.
-    pub fn before<T: Kept>(&self) -> Option<&'a T> {
-        self.old?.get()
-    }
-
-    /// Returns the object after the change; `None` if it was deleted, or is of another resource.
-    pub fn after<T: Kept>(&self) -> Option<&'a T> {
-        self.new?.get()
-    }
-
-    /// Returns the entry after the change; `None` if the object was deleted.
-    pub fn entry(&self) -> Option<&'a Entry> {
-        self.new
-    }
-
-    /// Returns whether the object is of this type's resource.
-    pub fn is<T: Kept>(&self) -> bool {
-        self.object.resource == T::resource()
-    }
-
-    /// Returns whether the object was deleted.
-    pub fn is_deletion(&self) -> bool {
-        self.new.is_none()
-    }
-}
-
-/// A change with its entries, as the cache returns it.
-#[derive(Clone, Debug)]
-pub(crate) struct Changed {
-    pub(crate) object: Ref,
-    pub(crate) old: Option<Entry>,
-    pub(crate) new: Option<Entry>,
-}
-
-impl Changed {
-    pub(crate) fn borrow(&self) -> Change<'_> {
-        Change {
-            object: &self.object,
-            old: self.old.as_ref(),
-            new: self.new.as_ref(),
-        }
-    }
 }
 
 /// The objects of all clusters.
@@ -508,21 +459,6 @@ impl fmt::Debug for Cache {
         f.debug_struct("Cache")
             .field("clusters", &self.clusters)
             .finish_non_exhaustive()
-    }
-}
-
-/// Reads the cache from any task, for example for an admission review.
-///
-/// A reader waits at most for the change of one object, never for planning or for a list.
-#[derive(Clone, Debug, Default)]
-pub struct CacheReader {
-    pub(crate) cache: Arc<RwLock<Cache>>,
-}
-
-impl CacheReader {
-    /// Returns the cache for as long as the guard lives. Keep it briefly: changes wait for it.
-    pub fn read(&self) -> RwLockReadGuard<'_, Cache> {
-        self.cache.read().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
