@@ -13,6 +13,10 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::CustomResourceExt as _;
 
 pub use self::core::{ForeignCluster, ForeignClusterSpec, ForeignClusterStatus};
+pub use authentication::{
+    Identity, IdentitySpec, IdentityStatus, Renew, RenewSpec, RenewStatus, ResourceSlice,
+    ResourceSliceSpec, ResourceSliceStatus, Tenant, TenantSpec, TenantStatus,
+};
 pub use ipam::{IP, IPSpec, IPStatus, Network, NetworkSpec, NetworkStatus};
 pub use networking::{
     Configuration, ConfigurationSpec, ConfigurationStatus, Connection, ConnectionSpec,
@@ -20,19 +24,30 @@ pub use networking::{
     GatewayServerSpec, GatewayServerStatus, PublicKey, PublicKeySpec, WgGatewayClientTemplate,
     WgGatewayClientTemplateSpec, WgGatewayServerTemplate, WgGatewayServerTemplateSpec,
 };
+pub use offloading::{
+    NamespaceMap, NamespaceMapSpec, NamespaceMapStatus, NamespaceOffloading,
+    NamespaceOffloadingSpec, NamespaceOffloadingStatus, Quota, QuotaSpec, ShadowEndpointSlice,
+    ShadowEndpointSliceSpec, ShadowPod, ShadowPodSpec, ShadowPodStatus, VirtualNode,
+    VirtualNodeSpec, VirtualNodeStatus, VkOptionsTemplate, VkOptionsTemplateSpec,
+};
 
 pub mod annotations;
+pub mod authentication;
+pub mod classes;
 pub mod core;
 pub mod ipam;
 pub mod labels;
 pub mod networking;
+pub mod offloading;
 pub mod tenant_namespace;
 
-mod schema;
+pub mod schema;
 
 /// Returns the definitions of all kinds.
+///
+/// Their schemas say no more than Liqo's: an absent field is not `null`, and an absent `spec` has no default.
 pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
-    vec![
+    let mut definitions = vec![
         IP::crd(),
         Network::crd(),
         Configuration::crd(),
@@ -43,7 +58,21 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         WgGatewayClientTemplate::crd(),
         WgGatewayServerTemplate::crd(),
         ForeignCluster::crd(),
-    ]
+        Tenant::crd(),
+        Identity::crd(),
+        Renew::crd(),
+        ResourceSlice::crd(),
+        Quota::crd(),
+        NamespaceMap::crd(),
+        NamespaceOffloading::crd(),
+        ShadowPod::crd(),
+        ShadowEndpointSlice::crd(),
+        VirtualNode::crd(),
+        VkOptionsTemplate::crd(),
+    ];
+    definitions.iter_mut().for_each(schema::normalize);
+
+    definitions
 }
 
 #[cfg(test)]

@@ -1,275 +1,213 @@
-//! The definitions are compared with Liqo's, written as in its reference: `*` marks a required field.
+//! The definitions are compared with upstream's, and upstream's objects pass through the types.
+//!
+//! `tests/upstream.json` holds `spec` of each definition of upstream, without descriptions; a reference
+//! there names an entry of `schema/kubernetes.json`. `tests/objects.json` holds objects of two clusters
+//! that upstream peered.
+
+mod objects;
 
 use super::*;
-use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
-    CustomResourceDefinitionVersion, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
-};
+use serde_json::{Map, Value, json};
+use std::fs;
+use std::path::Path;
 
-/// References to objects are alike everywhere.
-const REFERENCE: &str = "{apiVersion: string, fieldPath: string, kind: string, name: string, namespace: string, resourceVersion: string, uid: string}";
-
-struct Expected<'a> {
-    heading: &'a str,
-    columns: &'a str,
-    spec: &'a str,
-    status: &'a str,
-}
-
-#[test]
-fn ip_is_as_upstream() {
-    expect(&Expected {
-        heading: "IP ips.ipam.liqo.io/v1alpha1 Namespaced short - status",
-        columns: "Local IP:string:.spec.ip; Remapped IP:string:.status.ip; Remapped IP CIDR:string:.status.cidr; Age:date:.metadata.creationTimestamp",
-        spec: "{ip*: string(ipv4), masquerade: boolean, networkRef: REF, serviceTemplate: {metadata: {annotations: map<string>, finalizers: [string], labels: map<string>, name: string, namespace: string}, spec: {…20 fields}}}",
-        status: "{cidr: string(cidr), ip: string(ipv4)}",
-    });
-}
+/// Where this project's definitions differ from upstream's. An absent side is `null`.
+const DIFFERENCES: &[(&str, &str)] = &[
+    // The provider's decision must survive a consumer that applies its Tenant without the field.
+    ("Tenant.spec.tenantCondition", "default"),
+    // A peer's key is bounded before it is decoded.
+    ("PublicKey.spec.publicKey", "maxLength"),
+    // Duplicate addresses of two objects are repaired by a new address for one of them.
+    ("IP.status.cidr", "x-kubernetes-validations"),
+    ("IP.status.ip", "x-kubernetes-validations"),
+];
 
 #[test]
-fn network_is_as_upstream() {
-    expect(&Expected {
-        heading: "Network networks.ipam.liqo.io/v1alpha1 Namespaced short net status",
-        columns: "Desired CIDR:string:.spec.cidr; Remapped CIDR:string:.status.cidr; Age:date:.metadata.creationTimestamp",
-        spec: "{cidr*: string(cidr), preAllocated: integer(int32) [0..]}",
-        status: "{cidr: string(cidr)}",
-    });
-}
+fn each_definition_is_that_of_upstream_with_additions() {
+    let upstream: Map<String, Value> =
+        serde_json::from_str(include_str!("tests/upstream.json")).unwrap();
+    let mut found = Vec::new();
 
-#[test]
-fn configuration_is_as_upstream() {
-    expect(&Expected {
-        heading: "Configuration configurations.networking.liqo.io/v1beta1 Namespaced short conf status",
-        columns: r"Desired Pod CIDR :string:.spec.remote.cidr.pod; Remapped Pod CIDR:string:.status.remote.cidr.pod; Age:date:.metadata.creationTimestamp; Desired External CIDR:string:.spec.remote.cidr.external:1; Remapped External CIDR:string:.status.remote.cidr.external:1; ClusterID:string:.metadata.labels.liqo\.io/remote-cluster-id:1",
-        spec: "{local: {cidr: {external: [string(cidr)], pod: [string(cidr)]}}, remote: {cidr: {external: [string(cidr)], pod: [string(cidr)]}}}",
-        status: "{conditions: [{lastTransitionTime*: string(date-time), message*: string, observedGeneration: integer(int64) [0..], reason*: string, status*: True|False|Unknown, type*: string}], remote: {cidr: {external: [string(cidr)], pod: [string(cidr)]}}}",
-    });
-}
-
-#[test]
-fn connection_is_as_upstream() {
-    expect(&Expected {
-        heading: "Connection connections.networking.liqo.io/v1beta1 Namespaced short conn status",
-        columns: "Type:string:.spec.type; Status:string:.status.value; Age:date:.metadata.creationTimestamp; Latency:string:.status.latency.value:1; Path:string:.status.conditions[?(@.type==\"PathHealthy\")].reason:1",
-        spec: "{gatewayRef*: REF, type*: Server|Client}",
-        status: "{conditions: [{lastTransitionTime*: string(date-time), message*: string, observedGeneration: integer(int64) [0..], reason*: string, status*: True|False|Unknown, type*: string}], latency: {timestamp: string(date-time), value: string}, reporter: string, value: string}",
-    });
-}
-
-#[test]
-fn gateway_client_is_as_upstream() {
-    expect(&Expected {
-        heading: "GatewayClient gatewayclients.networking.liqo.io/v1beta1 Namespaced short gwc,gwclient status",
-        columns: "Template Kind:string:.spec.clientTemplateRef.kind:1; Template Name:string:.spec.clientTemplateRef.name; Template Namespace:string:.spec.clientTemplateRef.namespace:1; IP:string:.spec.endpoint.addresses[*]; Port:string:.spec.endpoint.port; Protocol:string:.spec.endpoint.protocol:1; MTU:integer:.spec.mtu:1; Age:date:.metadata.creationTimestamp",
-        spec: "{clientTemplateRef: REF, endpoint: {addresses: [string], port: integer(int32), ports: [integer(int32)], protocol: TCP|UDP}, mtu: integer, secretRef: {name: string=}}",
-        status: "{clientRef: REF, conditions: [{lastTransitionTime*: string(date-time), message*: string, observedGeneration: integer(int64) [0..], reason*: string, status*: True|False|Unknown, type*: string}], internalEndpoint: {ip: string(ipv4), node: string}, secretRef: REF}",
-    });
-}
-
-#[test]
-fn gateway_server_is_as_upstream() {
-    expect(&Expected {
-        heading: "GatewayServer gatewayservers.networking.liqo.io/v1beta1 Namespaced short gws,gwserver status",
-        columns: "Template Kind:string:.spec.serverTemplateRef.kind:1; Template Name:string:.spec.serverTemplateRef.name; Template Namespace:string:.spec.serverTemplateRef.namespace:1; IP:string:.status.endpoint.addresses[*]; Port:string:.status.endpoint.port; Protocol:string:.status.endpoint.protocol:1; MTU:integer:.spec.mtu:1; Age:date:.metadata.creationTimestamp",
-        spec: "{endpoint: {loadBalancerIP: string, nodePort: integer(int32), nodePorts: [integer(int32)], port: integer(int32), ports: [integer(int32)], serviceType: ClusterIP|NodePort|LoadBalancer|ExternalName (default ClusterIP)}, mtu: integer, secretRef: {name: string=}, serverTemplateRef: REF, serviceAnnotations: map<string>, serviceLabels: map<string>}",
-        status: "{conditions: [{lastTransitionTime*: string(date-time), message*: string, observedGeneration: integer(int64) [0..], reason*: string, status*: True|False|Unknown, type*: string}], endpoint: {addresses: [string], port: integer(int32), ports: [integer(int32)], protocol: TCP|UDP}, internalEndpoint: {ip: string(ipv4), node: string}, secretRef: REF, serverRef: REF}",
-    });
-}
-
-#[test]
-fn public_key_is_as_upstream() {
-    expect(&Expected {
-        heading: "PublicKey publickeies.networking.liqo.io/v1beta1 Namespaced short pk,pkies,pkey -",
-        columns: "",
-        spec: "{publicKey: string(byte)}",
-        status: "",
-    });
-}
-
-/// Theirs tells more of what is inside, which is of no use here.
-#[test]
-fn gateway_templates_have_the_names_of_upstream() {
-    expect(&Expected {
-        heading: "WgGatewayClientTemplate wggatewayclienttemplates.networking.liqo.io/v1beta1 Namespaced short wggct,wgct -",
-        columns: "",
-        spec: "{objectKind: object, template: object}",
-        status: "",
-    });
-    expect(&Expected {
-        heading: "WgGatewayServerTemplate wggatewayservertemplates.networking.liqo.io/v1beta1 Namespaced short wggst,wgst -",
-        columns: "",
-        spec: "{objectKind: object, template: object}",
-        status: "",
-    });
-}
-
-#[test]
-fn foreign_cluster_is_as_upstream() {
-    const CONDITION: &str = "{lastTransitionTime: string(date-time), message: string, reason: string, status*: None|Pending|Established|Error|Ready|NotReady|SomeNotReady (default None), type*: APIServerStatus|NetworkConnectionStatus|NetworkGatewayServerStatus|NetworkGatewayClientStatus|NetworkGatewayPresence|NetworkConfigurationStatus|AuthIdentityControlPlaneStatus|AuthTenantStatus|OffloadingVirtualNodeStatus|OffloadingNodeStatus}";
-    let module = format!("{{conditions: [{CONDITION}], enabled*: boolean}}");
-    let status = format!(
-        "{{apiServerUrl: string, conditions: [{CONDITION}], foreignProxyUrl: string, modules: {{authentication*: {module}, networking*: {module}, offloading*: {module}}}, observedGeneration: integer(int64), role*: Consumer|Provider|ConsumerAndProvider|Unknown (default Unknown), tenantNamespace: {{local: string, remote: string}}}}"
-    );
-
-    expect(&Expected {
-        heading: "ForeignCluster foreignclusters.core.liqo.io/v1beta1 Cluster short fc status",
-        columns: "Role:string:.status.role; ClusterID:string:.spec.clusterID:1; Age:date:.metadata.creationTimestamp",
-        spec: "{clusterID*: string}",
-        status: &status,
-    });
-}
-
-#[test]
-fn all_kinds_are_in_the_category_of_upstream() {
     for crd in custom_resource_definitions() {
-        assert_eq!(crd.spec.names.categories, Some(vec!["liqo".to_owned()]));
+        let kind = crd.spec.names.kind.clone();
+        let theirs = schema::resolve(&upstream[&kind]);
+        let ours = serde_json::to_value(&crd.spec).unwrap();
+        assert_eq!(
+            crd.metadata.name,
+            Some(format!("{}.{}", crd.spec.names.plural, crd.spec.group))
+        );
+        compare_names(&ours, &theirs, &kind);
+        let schema = |it: &Value| it["versions"][0]["schema"]["openAPIV3Schema"].clone();
+        compare(&schema(&ours), &schema(&theirs), &kind, &mut found);
     }
+
+    let expected: Vec<_> = DIFFERENCES
+        .iter()
+        .map(|(path, key)| format!("{path} {key}"))
+        .collect();
+    found.sort();
+    let mut expected = expected;
+    expected.sort();
+    assert_eq!(found, expected);
 }
 
 #[test]
-fn an_object_of_upstream_survives_the_types() {
-    let text = "\
-apiVersion: networking.liqo.io/v1beta1
-kind: GatewayServer
-metadata:
-  name: rome
-spec:
-  endpoint:
-    loadBalancerIP: 203.0.113.9
-    port: 51840
-    serviceType: LoadBalancer
-  mtu: 1340
-  secretRef:
-    name: ''
-  serverTemplateRef:
-    apiVersion: networking.liqo.io/v1beta1
-    kind: WgGatewayServerTemplate
-    name: wireguard-server
-    namespace: liqo
-status:
-  endpoint:
-    addresses:
-    - 172.18.2.3
-    port: 31110
-    protocol: UDP
-  internalEndpoint:
-    ip: 10.244.1.9
-    node: milan-worker
-";
-    let server: GatewayServer = serde_saphyr::from_str(text).unwrap();
-
-    let value: serde_json::Value = serde_saphyr::from_str(text).unwrap();
-    assert_eq!(serde_json::to_value(server).unwrap(), value);
-}
-
-/// Compares the definition of the kind that the heading starts with.
-#[track_caller]
-fn expect(expected: &Expected<'_>) {
-    let kind = expected.heading.split(' ').next().unwrap();
-    let crd = custom_resource_definitions()
+fn every_kind_of_upstream_that_is_kept_has_a_definition() {
+    let upstream: Map<String, Value> =
+        serde_json::from_str(include_str!("tests/upstream.json")).unwrap();
+    let mut kinds: Vec<_> = custom_resource_definitions()
         .into_iter()
-        .find(|crd| crd.spec.names.kind == kind)
-        .unwrap();
-    let version = &crd.spec.versions[0];
-    let schema = version.schema.as_ref().unwrap();
-    let properties = schema.open_api_v3_schema.as_ref().unwrap();
-    let tree = |key| {
-        let properties = properties.properties.as_ref().unwrap();
-        properties.get(key).map(render).unwrap_or_default()
-    };
+        .map(|crd| crd.spec.names.kind)
+        .collect();
+    kinds.sort();
 
-    assert_eq!(
-        crd.metadata.name,
-        Some(format!("{}.{}", crd.spec.names.plural, crd.spec.group))
-    );
-    assert_eq!(heading(&crd, version), expected.heading);
-    assert_eq!(columns(version), expected.columns);
-    assert_eq!(tree("spec"), expected.spec.replace("REF", REFERENCE));
-    assert_eq!(tree("status"), expected.status.replace("REF", REFERENCE));
+    assert_eq!(kinds, upstream.keys().cloned().collect::<Vec<_>>());
 }
 
-fn heading(crd: &CustomResourceDefinition, version: &CustomResourceDefinitionVersion) -> String {
-    let names = &crd.spec.names;
-    let short = names.short_names.as_ref().map(|names| names.join(","));
-    let status = version
-        .subresources
-        .as_ref()
-        .and_then(|all| all.status.as_ref());
-    format!(
-        "{} {}.{}/{} {} short {} {}",
-        names.kind,
-        names.plural,
-        crd.spec.group,
-        version.name,
-        crd.spec.scope,
-        short
-            .filter(|short| !short.is_empty())
-            .unwrap_or("-".to_owned()),
-        status.map_or("-", |_| "status"),
-    )
-}
-
-fn columns(version: &CustomResourceDefinitionVersion) -> String {
-    let columns = version.additional_printer_columns.iter().flatten();
-    let columns = columns.map(|column| {
-        let priority = column.priority.map(|priority| format!(":{priority}"));
-        let priority = priority.unwrap_or_default();
-        format!(
-            "{}:{}:{}{priority}",
-            column.name, column.type_, column.json_path
-        )
-    });
-
-    columns.collect::<Vec<_>>().join("; ")
-}
-
-/// Renders a schema as the reference does.
-fn render(schema: &JSONSchemaProps) -> String {
-    if let Some(values) = &schema.enum_ {
-        let values: Vec<_> = values.iter().filter_map(|value| value.0.as_str()).collect();
-        let default = schema
-            .default
-            .as_ref()
-            .and_then(|default| default.0.as_str());
-        let default = default.map(|default| format!(" (default {default})"));
-        return values.join("|") + &default.unwrap_or_default();
-    }
-
-    match schema.type_.as_deref() {
-        Some("object") => object(schema),
-        Some("array") => match schema.items.as_ref().unwrap() {
-            JSONSchemaPropsOrArray::Schema(items) => format!("[{}]", render(items)),
-            JSONSchemaPropsOrArray::Schemas(_) => panic!("a tuple"),
-        },
-        Some(scalar) => {
-            let format = schema.format.as_ref().map(|format| format!("({format})"));
-            let default = schema
-                .default
-                .as_ref()
-                .map(|default| format!("={}", default.0.as_str().unwrap()));
-            let minimum = schema.minimum.map(|minimum| format!(" [{minimum}..]"));
-            let parts = [format, default, minimum].map(Option::unwrap_or_default);
-            scalar.to_owned() + &parts.concat()
+#[test]
+fn conditions_are_maps_by_type() {
+    fn check(schema: &Value, path: &str, seen: &mut usize) {
+        let properties = schema["properties"].as_object();
+        for (key, value) in properties.into_iter().flatten() {
+            if key == "conditions" && value["type"] == "array" {
+                assert_eq!(
+                    value["x-kubernetes-list-map-keys"],
+                    json!(["type"]),
+                    "{path}.{key}"
+                );
+                *seen += 1;
+            }
+            check(value, &format!("{path}.{key}"), seen);
         }
-        None => panic!("no type: {schema:?}"),
     }
+
+    let mut seen = 0;
+    for crd in custom_resource_definitions() {
+        let schema = serde_json::to_value(&crd.spec.versions[0].schema).unwrap();
+        check(
+            &schema["openAPIV3Schema"]["properties"]["status"],
+            &crd.spec.names.kind,
+            &mut seen,
+        );
+    }
+    assert_eq!(seen, 10);
 }
 
-fn object(schema: &JSONSchemaProps) -> String {
-    if let Some(JSONSchemaPropsOrBool::Schema(values)) = &schema.additional_properties {
-        return format!("map<{}>", render(values));
-    }
-    let Some(properties) = &schema.properties else {
-        return "object".to_owned();
-    };
-    if properties.contains_key("clusterIP") {
-        return format!("{{…{} fields}}", properties.len());
-    }
-    let fields = properties.iter().map(|(key, field)| {
-        let required = schema.required.as_ref();
-        let is_required = required.is_some_and(|required| required.contains(key));
-        let mark = if is_required { "*" } else { "" };
-        format!("{key}{mark}: {}", render(field))
-    });
+/// A definition beyond this size does not fit into the annotation of `kubectl apply`.
+const FILE_BYTES_MAX: u64 = 256 * 1024;
 
-    format!("{{{}}}", fields.collect::<Vec<_>>().join(", "))
+/// Half of what Helm can store of a release (1 MiB, gzip and base64); the rest is for templates.
+const FILES_COMPRESSED_MAX: usize = 512 * 1024;
+
+#[test]
+fn the_chart_holds_definitions_that_kubectl_and_helm_accept() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../charts/liqo/crds");
+    let mut all = Vec::new();
+
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        let text = fs::read(&path).unwrap();
+        assert!(
+            text.len() as u64 <= FILE_BYTES_MAX,
+            "{}: {} bytes",
+            path.display(),
+            text.len()
+        );
+        all.extend(text);
+    }
+
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut encoder, &all).unwrap();
+    let stored = encoder.finish().unwrap().len().div_ceil(3) * 4;
+    assert!(stored <= FILES_COMPRESSED_MAX, "{stored} bytes");
+}
+
+/// Compares names, scope, columns and subresources. Further columns may follow upstream's.
+#[track_caller]
+fn compare_names(ours: &Value, theirs: &Value, kind: &str) {
+    for key in ["group", "scope"] {
+        assert_eq!(ours[key], theirs[key], "{kind} {key}");
+    }
+    for key in ["kind", "plural", "categories"] {
+        assert_eq!(ours["names"][key], theirs["names"][key], "{kind} {key}");
+    }
+    let short = |it: &Value| {
+        it["names"]["shortNames"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
+    assert_eq!(short(ours), short(theirs), "{kind} short names");
+
+    let (ours, theirs) = (&ours["versions"][0], &theirs["versions"][0]);
+    for key in ["name", "served", "storage"] {
+        assert_eq!(ours[key], theirs[key], "{kind} {key}");
+    }
+    assert_eq!(
+        ours["subresources"]["status"], theirs["subresources"]["status"],
+        "{kind} subresources"
+    );
+    let columns = |it: &Value| {
+        it["additionalPrinterColumns"]
+            .as_array()
+            .cloned()
+            .unwrap_or_default()
+    };
+    let expected = columns(theirs);
+    assert_eq!(
+        columns(ours)
+            .iter()
+            .take(expected.len())
+            .cloned()
+            .collect::<Vec<_>>(),
+        expected,
+        "{kind} columns"
+    );
+}
+
+/// Adds path and keyword of each difference between two schemas to `found`.
+fn compare(ours: &Value, theirs: &Value, path: &str, found: &mut Vec<String>) {
+    let keyword = |it: &Value, key: &str| match (key, it.get(key)) {
+        ("required", Some(Value::Array(names))) => {
+            let mut names: Vec<_> = names.iter().filter_map(Value::as_str).collect();
+            names.sort_unstable();
+            json!(names)
+        }
+        (_, Some(Value::Number(number))) => json!(number.as_f64()),
+        (_, value) => value.cloned().unwrap_or_default(),
+    };
+    let keys = |it: &Value| it.as_object().unwrap().keys().cloned().collect::<Vec<_>>();
+    let mut all: Vec<_> = keys(ours).into_iter().chain(keys(theirs)).collect();
+    all.sort();
+    all.dedup();
+    for key in all {
+        let is_list_type = key == "x-kubernetes-list-type" || key == "x-kubernetes-list-map-keys";
+        match key.as_str() {
+            "description" | "properties" | "title" => {}
+            "items" | "additionalProperties"
+                if theirs.get(&key).is_some() && ours.get(&key).is_some() =>
+            {
+                compare(&ours[&key], &theirs[&key], &format!("{path}[]"), found);
+            }
+            // Upstream's are atomic lists.
+            _ if is_list_type && path.to_lowercase().contains("conditions") => {}
+            _ if keyword(ours, &key) == keyword(theirs, &key) => {}
+            _ => found.push(format!("{path} {key}")),
+        }
+    }
+
+    let empty = Map::new();
+    let theirs = theirs["properties"].as_object().unwrap_or(&empty);
+    let is_root = theirs.contains_key("apiVersion")
+        && theirs.contains_key("metadata")
+        && theirs.contains_key("spec");
+    for (name, value) in theirs {
+        if is_root && name != "spec" && name != "status" {
+            continue;
+        }
+        match ours["properties"].get(name) {
+            Some(own) => compare(own, value, &format!("{path}.{name}"), found),
+            None => found.push(format!("{path}.{name} absent")),
+        }
+    }
 }

@@ -4,7 +4,7 @@
 
 use super::error::Problem;
 use k8s_openapi::ByteString;
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::core::schema::{OptionalEnum, OptionalIntOrString, StructuralSchemaRewriter};
 use schemars::JsonSchema;
 use schemars::generate::SchemaSettings;
@@ -64,7 +64,7 @@ fn remove_nulls(value: &mut Value) {
     }
 }
 
-/// Returns the schema of a kind or a part of one.
+/// Returns the schema of a kind of this project.
 pub(super) fn schema<T: JsonSchema>() -> Value {
     SchemaSettings::openapi3()
         .with(|settings| settings.inline_subschemas = true)
@@ -77,7 +77,13 @@ pub(super) fn schema<T: JsonSchema>() -> Value {
         .to_value()
 }
 
-static METADATA: LazyLock<Value> = LazyLock::new(schema::<ObjectMeta>);
+/// Returns the schema of a kind of Kubernetes.
+pub(super) fn kubernetes_schema(kind: &str) -> Value {
+    control_api::schema::kubernetes(kind)
+        .expect("control-api has the schema of each kind of a fabric")
+}
+
+static METADATA: LazyLock<Value> = LazyLock::new(|| kubernetes_schema("ObjectMeta"));
 
 struct Checker {
     strictness: Strictness,

@@ -28,7 +28,7 @@ pub(super) struct Document {
 
 /// Defines [`Object`] over all kinds that a fabric consists of.
 macro_rules! kinds {
-    ($($kind:ident $strictness:ident,)*) => {
+    ($($kind:ident $strictness:ident $schema:expr,)*) => {
         /// An object of a fabric.
         #[derive(Clone, Debug, PartialEq, Serialize)]
         #[serde(untagged)]
@@ -60,7 +60,7 @@ macro_rules! kinds {
                 value: Value,
             ) -> Result<Self, Vec<(String, Problem)>> {
                 $(if kind == stringify!($kind) && api_version == $kind::api_version(&()) {
-                    static SCHEMA: LazyLock<Value> = LazyLock::new(decode::schema::<$kind>);
+                    static SCHEMA: LazyLock<Value> = LazyLock::new($schema);
                     return decode::object(value, &SCHEMA, Strictness::$strictness).map(Self::$kind);
                 })*
                 let problem = Problem::UnknownKind {
@@ -97,16 +97,16 @@ macro_rules! kinds {
 }
 
 kinds! {
-    ConfigMap Lenient,
-    Node Lenient,
-    EndpointSlice Lenient,
-    Network Strict,
-    IP Strict,
-    Configuration Strict,
-    GatewayServer Strict,
-    GatewayClient Strict,
-    PublicKey Strict,
-    Connection Strict,
+    ConfigMap Lenient || decode::kubernetes_schema("ConfigMap"),
+    Node Lenient || decode::kubernetes_schema("Node"),
+    EndpointSlice Lenient || decode::kubernetes_schema("EndpointSlice"),
+    Network Strict decode::schema::<Network>,
+    IP Strict decode::schema::<IP>,
+    Configuration Strict decode::schema::<Configuration>,
+    GatewayServer Strict decode::schema::<GatewayServer>,
+    GatewayClient Strict decode::schema::<GatewayClient>,
+    PublicKey Strict decode::schema::<PublicKey>,
+    Connection Strict decode::schema::<Connection>,
 }
 
 /// An object is of another kind than asked for.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
     status = "ForeignClusterStatus",
     derive = "Default",
     derive = "PartialEq",
+    attr = "cfg_attr(all(), serde(default))",
     doc = "What is known of a peer, in one place.",
     printcolumn(name = "Role", type_ = "string", json_path = ".status.role"),
     printcolumn(
@@ -53,6 +54,7 @@ pub struct ForeignClusterStatus {
 
     /// Whether its API server is reached.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<ForeignClusterCondition>,
 
     /// The proxy that leads to its API server.
@@ -108,6 +110,7 @@ pub struct Modules {
 pub struct Module {
     /// How its parts fare.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<ForeignClusterCondition>,
 
     /// Whether any of its objects exists.

@@ -64,6 +64,7 @@ pub struct ServiceTemplate {
 
     /// Its spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(schema_with = "schema::service_spec")]
     pub spec: Option<ServiceSpec>,
 }
 

@@ -38,7 +38,7 @@ pub struct NetworkSpec {
 
     /// How many of its first addresses are set aside.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(range(min = 0))]
+    #[schemars(range(min = 0), extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "PreAllocated field is immutable"}]))]
     pub pre_allocated: Option<i32>,
 }
 

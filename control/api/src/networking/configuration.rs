@@ -27,6 +27,7 @@ pub const WAITING_FOR_NETWORKS: &str = "WaitingForNetworks";
     status = "ConfigurationStatus",
     derive = "Default",
     derive = "PartialEq",
+    attr = "cfg_attr(all(), serde(default))",
     doc = "The CIDRs of this cluster and a peer, and how the peer's are seen here.",
     // The space at the end is upstream's.
     printcolumn(name = "Desired Pod CIDR ", type_ = "string", json_path = ".spec.remote.cidr.pod"),

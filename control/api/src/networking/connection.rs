@@ -8,7 +8,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 /// A tunnel to a peer.
-#[derive(CustomResource, JsonSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
+#[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "networking.liqo.io",
     version = "v1beta1",
@@ -18,7 +18,9 @@ use serde::{Deserialize, Serialize};
     category = "liqo",
     namespaced,
     status = "ConnectionStatus",
+    derive = "Default",
     derive = "PartialEq",
+    attr = "cfg_attr(all(), serde(default))",
     doc = "The state of a tunnel to a peer.",
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
     printcolumn(name = "Status", type_ = "string", json_path = ".status.value"),
@@ -52,9 +54,10 @@ pub struct ConnectionSpec {
 }
 
 /// Which side of a tunnel a cluster is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum ConnectionType {
     /// It waits.
+    #[default]
     Server,
     /// It calls.
     Client,

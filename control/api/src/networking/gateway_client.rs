@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
     status = "GatewayClientStatus",
     derive = "Default",
     derive = "PartialEq",
+    attr = "cfg_attr(all(), serde(default))",
     doc = "The client side of a tunnel: this cluster calls a peer's gateway.",
     printcolumn(
         name = "Template Kind",

@@ -23,6 +23,7 @@ use std::collections::BTreeMap;
     status = "GatewayServerStatus",
     derive = "Default",
     derive = "PartialEq",
+    attr = "cfg_attr(all(), serde(default))",
     doc = "The server side of a tunnel: a peer's gateway calls this cluster.",
     printcolumn(
         name = "Template Kind",
@@ -93,7 +94,7 @@ pub struct GatewayServerSpec {
 /// Where a server listens.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
-#[schemars(extend("x-kubernetes-validations" = [{"rule": "!(has(self.port)&&has(self.ports)&&self.port!=self.ports[0])", "message": "port must match ports[0]"}, {"rule": "!(has(self.nodePort)&&has(self.nodePorts)&&self.nodePort!=self.nodePorts[0])", "message": "nodePort must match nodePorts[0]"}]))]
+#[schemars(extend("x-kubernetes-validations" = [{"rule": "!(has(self.port) && has(self.ports))", "message": "port and ports are mutually exclusive"}, {"rule": "!(has(self.nodePort) && has(self.nodePorts))", "message": "nodePort and nodePorts are mutually exclusive"}, {"rule": "has(self.port) || (has(self.ports) && size(self.ports) > 0)", "message": "at least one of port or ports must be set"}, {"rule": "!(has(self.ports)) || self.ports.all(p, self.ports.filter(q, q == p).size() == 1)", "message": "ports must not contain duplicates"}, {"rule": "!(has(self.nodePorts)) || self.nodePorts.all(p, self.nodePorts.filter(q, q == p).size() == 1)", "message": "nodePorts must not contain duplicates"}]))]
 pub struct ServerEndpoint {
     /// The address to ask of a load balancer.
     #[serde(
@@ -103,22 +104,24 @@ pub struct ServerEndpoint {
     )]
     pub load_balancer_ip: Option<String>,
 
-    /// The port on the nodes, for a Service of type NodePort; the first of `node_ports`.
+    /// The port on the nodes, for a Service of type NodePort; excludes `node_ports`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int32")]
     pub node_port: Option<i32>,
 
     /// The ports on the nodes, one per tunnel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub node_ports: Vec<i32>,
 
-    /// The port that the peer is told; the first of `ports`.
+    /// The port that the peer is told; excludes `ports`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int32")]
     pub port: Option<i32>,
 
     /// The ports that the peer is told, one per tunnel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
     pub ports: Vec<i32>,
 
     /// How the gateway is made reachable.

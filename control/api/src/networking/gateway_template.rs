@@ -22,13 +22,14 @@ use serde_json::{Map, Value};
     namespaced,
     derive = "Default",
     derive = "PartialEq",
+    attr = "cfg_attr(all(), serde(default))",
     doc = "How upstream makes the gateway of a GatewayServer; without effect here."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WgGatewayServerTemplateSpec {
     /// Group, version and kind of what is made.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
-    #[schemars(schema_with = "schema::anything")]
+    #[schemars(schema_with = "schema::object_kind")]
     pub object_kind: Map<String, Value>,
 
     /// What it is made from.
@@ -50,13 +51,14 @@ pub struct WgGatewayServerTemplateSpec {
     namespaced,
     derive = "Default",
     derive = "PartialEq",
+    attr = "cfg_attr(all(), serde(default))",
     doc = "How upstream makes the gateway of a GatewayClient; without effect here."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WgGatewayClientTemplateSpec {
     /// Group, version and kind of what is made.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
-    #[schemars(schema_with = "schema::anything")]
+    #[schemars(schema_with = "schema::object_kind")]
     pub object_kind: Map<String, Value>,
 
     /// What it is made from.

@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
     namespaced,
     derive = "Default",
     derive = "PartialEq",
+    attr = "cfg_attr(all(), serde(default))",
     doc = "The WireGuard key of a peer."
 )]
 #[serde(rename_all = "camelCase")]

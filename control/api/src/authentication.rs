@@ -1,0 +1,12 @@
+//! API group `authentication.liqo.io`.
+
+pub use identity::{Identity, IdentitySpec, IdentityStatus};
+pub use renew::{Renew, RenewSpec, RenewStatus};
+pub use resource_slice::{ResourceSlice, ResourceSliceSpec, ResourceSliceStatus};
+pub use tenant::{Tenant, TenantSpec, TenantStatus};
+
+pub mod auth_params;
+pub mod identity;
+pub mod renew;
+pub mod resource_slice;
+pub mod tenant;
