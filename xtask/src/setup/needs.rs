@@ -241,8 +241,8 @@ pub(super) static PACKAGES: &[Package] = &[
     package(
         "iptables",
         "iptables",
-        &[Kubernetes],
-        "kube-proxy and port mappings of pods",
+        &[Laboratory, Kubernetes],
+        "rules of kube-proxy, and port mappings of pods",
     ),
     package(
         "busybox-static",
