@@ -150,16 +150,13 @@ impl NetworkController {
         Vec::from_iter(tasks)
     }
 
-    /// Removes an object of another user from the world, because it is gone or is watched now.
-    fn remove_foreign(&mut self, kind: Kind, key: &Key) -> bool {
+    /// Notes that an object is no longer one of another user: it is gone, or a watch reports it.
+    fn remove_foreign(&mut self, kind: Kind, key: &Key) {
         let id = (kind, key.clone());
-        let mut is_foreign = false;
         self.foreign.retain(|_, objects| {
-            is_foreign |= objects.remove(&id);
+            objects.remove(&id);
             !objects.is_empty()
         });
-
-        is_foreign
     }
 
     /// Takes what was read.
@@ -193,10 +190,9 @@ impl NetworkController {
 
     /// Returns whether a task waits because the Secrets that the manager may read are not listed.
     fn waits(&self, task: &Task, now: Timestamp) -> bool {
-        let is_waiting = self.waits_until.is_none_or(|until| now < until);
-        matches!(task, Task::Peer(_))
-            && is_waiting
-            && (self.waits_until.is_none() || !self.unlisted.is_empty())
+        let is_early =
+            (self.waits_until).is_none_or(|until| now < until && !self.unlisted.is_empty());
+        is_early && matches!(task, Task::Peer(_))
     }
 
     /// Remembers why the API server refuses a Service of the gateway, for the peers that requested it.
@@ -243,7 +239,10 @@ impl Controller for NetworkController {
     }
 
     fn started(&mut self, _: &Cache) -> Vec<Task> {
-        self.foreign.clear();
+        // No watch reports their deletion. The tasks meet them again if they still exist.
+        for (kind, key) in std::mem::take(&mut self.foreign).into_values().flatten() {
+            self.planner.world.remove(kind, &key);
+        }
         // First: the tasks of peers wait for these watches.
         let mut tasks = vec![Task::SecretWatches];
         tasks.extend(self.planner.start());
