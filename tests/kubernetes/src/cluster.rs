@@ -135,6 +135,9 @@ impl Cluster {
     fn program(&self, name: &str) -> Command {
         let mut command = Command::new(self.artifacts().program(name));
         command.env("KUBECONFIG", self.kubeconfig());
+        // The cache of discovery is per address of an API server. A later cluster may have the same
+        // address and other resources.
+        command.env("KUBECACHEDIR", self.folder().join("kubectl-cache"));
         command
     }
 

@@ -193,7 +193,7 @@ pub(super) static PACKAGES: &[Package] = &[
     package(
         "iputils-ping",
         "ping",
-        &[Unit, Laboratory, Demo, Bench],
+        &[Unit, Laboratory, Demo, Bench, Kubernetes],
         "reachability and round-trip times",
     ),
     package(
@@ -211,13 +211,13 @@ pub(super) static PACKAGES: &[Package] = &[
     package(
         "wireguard-tools",
         "wg",
-        &[Unit, Laboratory, Bench],
+        &[Unit, Laboratory, Bench, Kubernetes],
         "configures wireguard-go as a peer",
     ),
     package(
         "wireguard-go",
         "wireguard-go",
-        &[Unit, Laboratory, Bench],
+        &[Unit, Laboratory, Bench, Kubernetes],
         "a WireGuard peer that is not this project's, and the bench's reference",
     ),
     package(
