@@ -393,4 +393,6 @@ fn event(notice: Notice) -> runtime::Event {
 }
 
 #[cfg(test)]
+mod rights;
+#[cfg(test)]
 mod tests;

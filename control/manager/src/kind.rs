@@ -160,6 +160,55 @@ impl Kind {
         }
     }
 
+    /// Returns the verbs of the writes of its objects.
+    pub(crate) fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Self::Network
+            | Self::Ip
+            | Self::Connection
+            | Self::ForeignCluster
+            | Self::Secret
+            | Self::RoleBinding
+            | Self::Service
+            | Self::EndpointSlice
+            | Self::Deployment => &["create", "patch", "delete"],
+            Self::GatewayKeys => &["create", "patch"],
+            Self::Configuration => &["patch"],
+            Self::GatewayServer
+            | Self::GatewayClient
+            | Self::PublicKey
+            | Self::Node
+            | Self::Pod
+            | Self::Namespace
+            | Self::ConfigMap => &[],
+        }
+    }
+
+    /// Returns the subresources of its objects that are written, with the verbs.
+    ///
+    /// `finalizers` and `restricted` are never requested: admission plugins of OpenShift require them,
+    /// for owner references with `blockOwnerDeletion` and for EndpointSlices that Kubernetes' own
+    /// controllers do not write.
+    pub(crate) fn subresources(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Network | Self::Connection | Self::ForeignCluster => &[("status", "patch")],
+            Self::Ip | Self::Configuration | Self::GatewayServer | Self::GatewayClient => {
+                &[("status", "patch"), ("finalizers", "update")]
+            }
+            Self::EndpointSlice => &[("restricted", "create")],
+            Self::PublicKey
+            | Self::Node
+            | Self::Pod
+            | Self::Namespace
+            | Self::ConfigMap
+            | Self::Secret
+            | Self::RoleBinding
+            | Self::GatewayKeys
+            | Self::Service
+            | Self::Deployment => &[],
+        }
+    }
+
     /// Returns the kind of an owner reference, if it is one whose children are looked after.
     pub(crate) fn of_owner(kind: &str) -> Option<Self> {
         match kind {

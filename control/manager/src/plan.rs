@@ -35,7 +35,7 @@ pub(crate) mod tenant;
 mod tunnel;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 /// How many warnings are remembered before those of deleted objects are dropped: who may create objects in
 /// one namespace must not fill this process's memory by doing so again and again.

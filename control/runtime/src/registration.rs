@@ -61,6 +61,8 @@ pub struct Registration {
     pub verbs: Vec<&'static str>,
     /// Verbs on subresources, for example `("status", "patch")`.
     pub subresource_verbs: Vec<(&'static str, &'static str)>,
+    /// Where the controller needs these verbs, if not in [`scope`](Self::scope).
+    pub write_scope: Option<Scope>,
     /// Names of field managers of earlier releases. Before the first Apply to an object that one of
     /// them has changed by the operation `Update`, their fields are assigned to the new manager.
     pub adopted: Vec<&'static str>,
@@ -84,6 +86,7 @@ impl Registration {
             selector: Selector::default(),
             verbs: Vec::new(),
             subresource_verbs: Vec::new(),
+            write_scope: None,
             adopted: Vec::new(),
             is_optional: false,
             form: Arc::new(Typed {
@@ -139,6 +142,13 @@ impl Registration {
     #[must_use]
     pub fn subresource(mut self, subresource: &'static str, verb: &'static str) -> Self {
         self.subresource_verbs.push((subresource, verb));
+        self
+    }
+
+    /// Limits the verbs of writes to another scope than that of the watch.
+    #[must_use]
+    pub fn written_in(mut self, scope: Scope) -> Self {
+        self.write_scope = Some(scope);
         self
     }
 

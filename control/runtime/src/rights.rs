@@ -18,6 +18,16 @@ pub enum RuleScope {
     Planned,
 }
 
+impl From<&Scope> for RuleScope {
+    fn from(scope: &Scope) -> Self {
+        match scope {
+            Scope::All => Self::Cluster,
+            Scope::Namespace(namespace) => Self::Namespace(namespace.clone()),
+            Scope::Planned => Self::Planned,
+        }
+    }
+}
+
 /// Returns the rules that controllers with these registrations need, by scope.
 pub fn rules<'a>(
     registrations: impl IntoIterator<Item = &'a Registration>,
@@ -25,28 +35,29 @@ pub fn rules<'a>(
     // Verbs by scope, group, resource and name.
     let mut rights = BTreeMap::<_, BTreeSet<&str>>::new();
     for registration in registrations {
-        let scope = match &registration.scope {
-            Scope::All => RuleScope::Cluster,
-            Scope::Namespace(namespace) => RuleScope::Namespace(namespace.clone()),
-            Scope::Planned => RuleScope::Planned,
-        };
+        let read_in = RuleScope::from(&registration.scope);
+        let written_in = registration.write_scope.as_ref();
+        let written_in = written_in.map_or_else(|| read_in.clone(), RuleScope::from);
         let resource = &registration.resource;
-        let name = registration.selector.name.clone();
-        let mut add = |subresource: Option<&str>, verb: &'static str| {
+        let mut add = |scope: &RuleScope, subresource: Option<&str>, verb: &'static str| {
             let plural = match subresource {
                 Some(subresource) => format!("{}/{subresource}", resource.plural),
                 None => resource.plural.to_string(),
             };
             // A request to create an object has no name that a rule could restrict.
-            let name = name.clone().filter(|_| verb != "create");
+            let name = registration.selector.name.clone();
+            let name = name.filter(|_| verb != "create");
             let id = (scope.clone(), resource.group.to_string(), plural, name);
             rights.entry(id).or_default().insert(verb);
         };
-        for verb in WATCH.iter().chain(&registration.verbs) {
-            add(None, verb);
+        for verb in WATCH {
+            add(&read_in, None, verb);
+        }
+        for verb in &registration.verbs {
+            add(&written_in, None, verb);
         }
         for (subresource, verb) in &registration.subresource_verbs {
-            add(Some(subresource), verb);
+            add(&written_in, Some(subresource), verb);
         }
     }
 
@@ -99,5 +110,19 @@ mod tests {
         let status = &rules[&RuleScope::Cluster][1];
         assert_eq!(status.resources, Some(vec!["nodes/status".to_owned()]));
         assert_eq!(status.verbs, ["patch"]);
+    }
+
+    #[test]
+    fn verbs_of_writes_have_a_scope_of_their_own() {
+        let keys = secrets(Scope::All)
+            .verbs(&["patch"])
+            .written_in(Scope::Planned);
+        let rules = rules([&keys]);
+
+        assert_eq!(
+            rules[&RuleScope::Cluster][0].verbs,
+            ["get", "list", "watch"]
+        );
+        assert_eq!(rules[&RuleScope::Planned][0].verbs, ["patch"]);
     }
 }

@@ -43,7 +43,14 @@ pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
         | Kind::EndpointSlice
         | Kind::Deployment => Scope::All,
     };
-    let mut registration = typed(kind, scope);
+    let mut registration = typed(kind, scope).verbs(kind.verbs());
+    for (subresource, verb) in kind.subresources() {
+        registration = registration.subresource(subresource, verb);
+    }
+    if kind == Kind::Deployment {
+        // Written in tenant namespaces only, and watched by label everywhere.
+        registration = registration.written_in(Scope::Planned);
+    }
     if let Some(selector) = kind.selector() {
         registration = registration.labels(selector);
     }

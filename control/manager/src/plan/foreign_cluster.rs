@@ -107,113 +107,115 @@ impl Parts<'_> {
         self.has_configuration || self.gateway.is_some() || self.connection.is_some()
     }
 
-    /// Returns how each part of the networking module fares, in upstream's order and words.
+    /// Returns the condition of each part of the networking module, in upstream's order.
     fn networking(&self) -> Vec<Line<'_>> {
-        let configuration = if self.has_configuration {
+        [
+            Some(self.configuration()),
+            Some(self.presence()),
+            self.gateway_replicas(),
+            Some(self.connection()),
+        ]
+        .into_iter()
+        .flatten()
+        .collect()
+    }
+
+    fn configuration(&self) -> Line<'_> {
+        let part = Type::NetworkConfigurationStatus;
+        if self.has_configuration {
             (
-                Type::NetworkConfigurationStatus,
+                part,
                 Status::Ready,
                 "NetworkConfigurationPresence",
                 "The network configuration of the peer cluster is present",
             )
         } else {
             (
-                Type::NetworkConfigurationStatus,
+                part,
                 Status::NotReady,
                 "NetworkConfigurationMissing",
                 "The network configuration for the connection with the foreign cluster is missing",
             )
-        };
-        let presence = if self.gateway.is_some() {
+        }
+    }
+
+    fn presence(&self) -> Line<'_> {
+        let part = Type::NetworkGatewayPresence;
+        if self.gateway.is_some() {
             (
-                Type::NetworkGatewayPresence,
+                part,
                 Status::Ready,
                 "GatewayPresence",
                 "There is a gateway connecting to the foreign cluster",
             )
         } else {
             (
-                Type::NetworkGatewayPresence,
+                part,
                 Status::NotReady,
                 "GatewayMissing",
                 "The gateway resource connecting to the foreign cluster is missing",
             )
+        }
+    }
+
+    fn gateway_replicas(&self) -> Option<Line<'_>> {
+        let part = match self.gateway? {
+            Gateway::Server(..) => Type::NetworkGatewayServerStatus,
+            Gateway::Client(..) => Type::NetworkGatewayClientStatus,
         };
-        let replicas = self.gateway.map(|gateway| {
-            let part = match gateway {
-                Gateway::Server(..) => Type::NetworkGatewayServerStatus,
-                Gateway::Client(..) => Type::NetworkGatewayClientStatus,
-            };
-            match self.replicas {
-                (0, _) => (
-                    part,
-                    Status::NotReady,
-                    "GatewaysNotReady",
-                    "All gateway replicas are not ready",
-                ),
-                (ready, all) if ready < all => (
-                    part,
-                    Status::SomeNotReady,
-                    "GatewaysSomeNotReady",
-                    "Some gateway replicas are not ready",
-                ),
-                _ => (
-                    part,
-                    Status::Ready,
-                    "GatewaysReady",
-                    "All gateway replicas are ready",
-                ),
-            }
-        });
-        let part = Type::NetworkConnectionStatus;
-        let connection = match (self.connection.as_deref(), &self.fault) {
+        let (status, reason, message) = match self.replicas {
+            (0, _) => (
+                Status::NotReady,
+                "GatewaysNotReady",
+                "All gateway replicas are not ready",
+            ),
+            (ready, all) if ready < all => (
+                Status::SomeNotReady,
+                "GatewaysSomeNotReady",
+                "Some gateway replicas are not ready",
+            ),
+            _ => (
+                Status::Ready,
+                "GatewaysReady",
+                "All gateway replicas are ready",
+            ),
+        };
+
+        Some((part, status, reason, message))
+    }
+
+    fn connection(&self) -> Line<'_> {
+        let fault = self.fault.as_ref();
+        let message = |default| fault.map_or(default, |fault| fault.message.as_str());
+        let (status, reason, message) = match (self.connection.as_deref(), fault) {
             (Some(CONNECTED), Some(fault)) => (
-                part,
                 Status::SomeNotReady,
                 fault.reason.as_str(),
                 fault.message.as_str(),
             ),
             (Some(CONNECTED), None) => (
-                part,
                 Status::Established,
                 "ConnectionEstablished",
                 "The network connection with the foreign cluster is established",
             ),
-            (Some(ERROR), fault) => (
-                part,
+            (Some(ERROR), _) => (
                 Status::Error,
                 "ConnectionError",
-                fault.as_ref().map_or(
-                    "The network connection with the foreign cluster is in error",
-                    |fault| &fault.message,
-                ),
+                message("The network connection with the foreign cluster is in error"),
             ),
-            (Some(_), fault) => (
-                part,
+            (Some(_), _) => (
                 Status::Pending,
                 "ConnectionPending",
-                fault.as_ref().map_or(
-                    "The network connection with the foreign cluster is connecting",
-                    |fault| &fault.message,
-                ),
+                message("The network connection with the foreign cluster is connecting"),
             ),
             (None, _) => (
-                part,
                 Status::NotReady,
                 "ConnectionMissing",
                 "There is no network connection with the foreign cluster",
             ),
         };
 
-        [
-            Some(configuration),
-            Some(presence),
-            replicas,
-            Some(connection),
-        ]
-        .into_iter()
-        .flatten()
-        .collect()
+        (Type::NetworkConnectionStatus, status, reason, message)
     }
 }
 

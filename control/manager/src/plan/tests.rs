@@ -17,6 +17,7 @@ mod tenants;
 
 use crate::kind::{Key, Kind};
 use cluster::Cluster;
+pub(crate) use cluster::settings;
 use serde_json::{Value, json};
 
 /// Namespace of the peer `milan`.

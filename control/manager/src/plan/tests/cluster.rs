@@ -40,7 +40,7 @@ pub(super) struct Cluster {
 impl Cluster {
     pub(super) fn new() -> Self {
         Self {
-            planner: planner(),
+            planner: Planner::new(settings()).unwrap(),
             objects: BTreeMap::new(),
             writes: Vec::new(),
             made: BTreeSet::new(),
@@ -116,7 +116,7 @@ impl Cluster {
 
     /// Ends the manager and begins another one.
     pub(super) fn restart(&mut self) {
-        self.planner = planner();
+        self.planner = Planner::new(settings()).unwrap();
         self.queue = Queue::default();
         self.started = false;
         let objects: Vec<_> = self.objects.clone().into_iter().collect();
@@ -251,7 +251,9 @@ impl Cluster {
         is_done
     }
 
+    /// Executes a write as an API server does. Returns whether it succeeded.
     fn write(&mut self, task: &Task, write: Write) -> bool {
+        assert_right(&write);
         let name = (write.kind, write.key.clone());
         if write.kind == Kind::Secret {
             assert!(
@@ -263,25 +265,8 @@ impl Cluster {
         if present.is_none() && matches!(write.action, Action::Create(_) | Action::Apply(_)) {
             self.made.insert(name.clone());
         }
-        if let (Task::Service(hash), Kind::Service) = (task, write.kind) {
-            let (Action::Create(object) | Action::Apply(object) | Action::Merge(object)) =
-                &write.action
-            else {
-                self.delete(write.kind, &write.key);
-                return true;
-            };
-            let port = &object["spec"]["ports"][0]["nodePort"];
-            if self.taken_ports.iter().any(|taken| port == taken) {
-                let message = "provided port is already allocated".to_owned();
-                self.planner
-                    .world
-                    .refused_services
-                    .insert(hash.clone(), message);
-                let subject = crate::world::Subject::Service(hash.clone());
-                let peers: Vec<_> = self.planner.world.peers_linked(&subject).collect();
-                peers.into_iter().for_each(|task| self.queue.push(task));
-                return false;
-            }
+        if self.is_refused(task, &write) {
+            return false;
         }
         match (write.action, present) {
             (Action::Create(mut object), None) => {
@@ -295,27 +280,7 @@ impl Cluster {
                 return false;
             }
             (Action::Apply(object), present) => {
-                let mut base = present.unwrap_or_default();
-                // Server-side apply takes away what its manager had set before.
-                base["metadata"]["annotations"] = json!({});
-                // A selector is applied as a whole.
-                base["spec"]["selector"].take();
-                let ports = base["spec"]["ports"].clone();
-                let mut object = merged(base, object);
-                let is_other = |port: &Value| port["port"] != object["spec"]["ports"][0]["port"];
-                if write.kind == Kind::Service
-                    && ports.as_array().iter().any(|it| it.iter().any(is_other))
-                {
-                    // Those stay, under the same name.
-                    panic!("spec.ports[1].name: Duplicate value: {ports}");
-                }
-                // Server-side apply keeps what others have set of a port of the same number.
-                if object["spec"]["ports"][0]["port"] == ports[0]["port"]
-                    && write.kind == Kind::Service
-                {
-                    object["spec"]["ports"][0] =
-                        merged(ports[0].clone(), object["spec"]["ports"][0].clone());
-                }
+                let object = applied(write.kind, present.unwrap_or_default(), object);
                 self.store(write.kind, write.key, object, false);
             }
             (Action::Merge(patch) | Action::Status(patch), Some(present)) => {
@@ -329,6 +294,30 @@ impl Cluster {
             }
             (Action::Delete(_), None) => {}
         }
+        true
+    }
+
+    /// Returns whether the API server refuses a Service, because its node port is used, and reports the
+    /// refusal to the planner.
+    fn is_refused(&mut self, task: &Task, write: &Write) -> bool {
+        let (Task::Service(hash), Kind::Service) = (task, write.kind) else {
+            return false;
+        };
+        let (Action::Create(object) | Action::Apply(object) | Action::Merge(object)) =
+            &write.action
+        else {
+            return false;
+        };
+        let port = &object["spec"]["ports"][0]["nodePort"];
+        if !self.taken_ports.iter().any(|taken| port == taken) {
+            return false;
+        }
+        let message = "provided port is already allocated".to_owned();
+        let refused = &mut self.planner.world.refused_services;
+        refused.insert(hash.clone(), message);
+        let subject = crate::world::Subject::Service(hash.clone());
+        let peers: Vec<_> = self.planner.world.peers_linked(&subject).collect();
+        peers.into_iter().for_each(|task| self.queue.push(task));
         true
     }
 
@@ -379,8 +368,44 @@ impl Cluster {
     }
 }
 
-fn planner() -> Planner {
-    Planner::new(Settings {
+/// Checks that the manager's registrations ask for the right to a write.
+fn assert_right(write: &Write) {
+    let is_declared = match write.action {
+        Action::Create(_) => write.kind.verbs().contains(&"create"),
+        Action::Apply(_) => ["create", "patch"]
+            .iter()
+            .all(|verb| write.kind.verbs().contains(verb)),
+        Action::Merge(_) => write.kind.verbs().contains(&"patch"),
+        Action::Status(_) => write.kind.subresources().contains(&("status", "patch")),
+        Action::Delete(_) => write.kind.verbs().contains(&"delete"),
+    };
+    assert!(is_declared, "no registration declares {write:?}");
+}
+
+/// Returns an object after a server-side apply by the only field manager.
+fn applied(kind: Kind, mut base: Value, object: Value) -> Value {
+    // Server-side apply removes what its manager had set before.
+    base["metadata"]["annotations"] = json!({});
+    // A selector is applied as a whole.
+    base["spec"]["selector"].take();
+    let ports = base["spec"]["ports"].clone();
+    let mut object = merged(base, object);
+    let is_other = |port: &Value| port["port"] != object["spec"]["ports"][0]["port"];
+    if kind == Kind::Service && ports.as_array().iter().any(|it| it.iter().any(is_other)) {
+        // The other ports stay, under the same name.
+        panic!("spec.ports[1].name: Duplicate value: {ports}");
+    }
+    // Server-side apply keeps what others have set of a port of the same number.
+    if object["spec"]["ports"][0]["port"] == ports[0]["port"] && kind == Kind::Service {
+        object["spec"]["ports"][0] = merged(ports[0].clone(), object["spec"]["ports"][0].clone());
+    }
+
+    object
+}
+
+/// Returns the settings of an installation in the namespace `liqo`.
+pub(crate) fn settings() -> Settings {
+    Settings {
         namespace: "liqo".to_owned(),
         tenant_namespaces: vec!["named".to_owned()],
         pools: DEFAULT_POOLS.to_vec(),
@@ -393,8 +418,7 @@ fn planner() -> Planner {
             uid: "uid-installation".to_owned(),
             ..OwnerReference::default()
         }),
-    })
-    .unwrap()
+    }
 }
 
 /// Returns whether the watch of a kind tells of an object.
