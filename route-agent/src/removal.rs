@@ -5,7 +5,6 @@
 //! same way in both cases, so the agent asks the API server whether its DaemonSet exists. If the
 //! API server does not reply, the state stays.
 
-use control_fabric::Object;
 use control_source::{Source, Watch};
 use k8s_openapi::api::apps::v1::DaemonSet;
 use kube::api::Api;
@@ -109,7 +108,7 @@ fn parse(is_terminating: Result<Option<bool>, kube::Error>) -> DaemonSetState {
 /// Completes when the cluster's ConfigMap is deleted. A watch that is open stays open after the
 /// agent has lost its rights, so the agent is notified of the deletion.
 async fn config_map_deleted(watch: &mut Watch) {
-    while (watch.store().iter()).any(|object| matches!(object, Object::ConfigMap(_))) {
+    while watch.has_cluster_id() {
         watch.changed().await;
     }
 }

@@ -71,10 +71,10 @@ fn histograms<L: Clone + std::hash::Hash + Eq>() -> Family<L, Histogram> {
     Family::new_with_constructor(|| Histogram::new(BUCKETS))
 }
 
-impl Metrics {
-    /// Creates the metrics in a registry.
-    pub fn new(registry: &mut Registry) -> Self {
-        let metrics = Self {
+impl Default for Metrics {
+    /// Creates metrics that no registry reports.
+    fn default() -> Self {
+        Self {
             depth: Family::default(),
             wait: histograms(),
             duration: histograms(),
@@ -88,7 +88,14 @@ impl Metrics {
             invalid: Family::default(),
             watch_errors: Family::default(),
             is_leader: Gauge::default(),
-        };
+        }
+    }
+}
+
+impl Metrics {
+    /// Creates the metrics in a registry.
+    pub fn new(registry: &mut Registry) -> Self {
+        let metrics = Self::default();
         metrics.register(registry);
 
         metrics

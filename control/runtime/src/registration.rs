@@ -159,7 +159,8 @@ impl Registration {
         self
     }
 
-    /// Lets the controller plan before the objects are listed.
+    /// Lets the controller plan before the objects are listed. A server that refuses the watch is asked
+    /// again every 10 minutes, and this is no failure.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.is_optional = true;
@@ -207,7 +208,7 @@ pub(crate) type IndexValues = Arc<dyn Fn(&Entry) -> Vec<String> + Send + Sync>;
 /// The types of a registration, erased.
 pub(crate) trait Form: Send + Sync {
     /// Starts a watch. The stream never ends.
-    fn watch(&self, client: Client, id: WatchId) -> BoxStream<'static, Signal>;
+    fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal>;
 
     /// Decodes an object that a request returned.
     fn decode(&self, text: &str) -> Result<Entry, DecodeError>;
@@ -234,9 +235,10 @@ where
     K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
     T: Kept,
 {
-    fn watch(&self, client: Client, id: WatchId) -> BoxStream<'static, Signal> {
+    fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal> {
         let keep = self.keep;
-        watch::stream(client, id, move |decoded: Decoded<K>| decoded.entry(keep))
+        let entry = move |decoded: Decoded<K>| decoded.entry(keep);
+        watch::stream(client, id, is_optional, entry)
     }
 
     fn decode(&self, text: &str) -> Result<Entry, DecodeError> {

@@ -390,7 +390,8 @@ impl Runtime {
             return;
         };
         write(&self.cache).add_watch(id.clone());
-        let (mut signals, sender) = (form.watch(client, id.clone()), self.sender.clone());
+        let signals = form.watch(client, id.clone(), self.is_optional(&id));
+        let (mut signals, sender) = (signals, self.sender.clone());
         let (watched, generation) = (id.clone(), self.next_generation);
         self.next_generation += 1;
         let task = self.tasks.spawn(async move {
@@ -402,6 +403,15 @@ impl Runtime {
             }
         });
         self.watches.insert(id, RunningWatch { task, generation });
+    }
+
+    /// Returns whether a watch is registered, and all registrations of it are optional.
+    fn is_optional(&self, id: &WatchId) -> bool {
+        let registrations = (self.workers.iter()).flat_map(|it| it.worker.registrations());
+        let mut registrations = registrations
+            .filter(|it| it.watch_id().as_ref() == Some(id))
+            .peekable();
+        registrations.peek().is_some() && registrations.all(|it| it.is_optional)
     }
 
     fn remove_watch(&mut self, id: &WatchId) {

@@ -20,12 +20,17 @@ const PAGE_SIZE: u32 = 500;
 /// Delay after the first error of a watch. Each further error doubles it.
 const BACKOFF_MIN: Duration = Duration::from_millis(400);
 
-/// Longest delay after an error.
-const BACKOFF_MAX: Duration = Duration::from_secs(30);
+/// Longest delay after an error: so soon is seen what was missed while an API server was away. A thousand
+/// nodes that ask it again are then a few hundred requests per second.
+const BACKOFF_MAX: Duration = Duration::from_secs(8);
 
 /// Longest delay after the server has refused the watch: the resource or the right is missing, which only
 /// an administrator changes.
 const REFUSED_DELAY: Duration = Duration::from_secs(60);
+
+/// Delay after the server has refused a watch that no controller requires: most clusters lack the
+/// resource, and every node may ask for it.
+const OPTIONAL_DELAY: Duration = Duration::from_secs(600);
 
 /// Not found, and forbidden.
 const REFUSALS: [u16; 2] = [404, 403];
@@ -96,10 +101,12 @@ pub(crate) enum Signal {
     Failed(String),
 }
 
-/// Starts a watch whose objects are converted by `entry`.
+/// Starts a watch whose objects are converted by `entry`. One that is optional and refused is repeated
+/// rarely.
 pub(crate) fn stream<K>(
     client: Client,
     id: WatchId,
+    is_optional: bool,
     entry: impl Fn(Decoded<K>) -> Result<Entry, DecodeError> + Clone + Send + 'static,
 ) -> BoxStream<'static, Signal>
 where
@@ -108,6 +115,7 @@ where
     let state = State {
         client,
         id,
+        is_optional,
         events: None,
         delay: Delay::default(),
         newest: None,
@@ -123,6 +131,7 @@ where
 struct State<K, F> {
     client: Client,
     id: WatchId,
+    is_optional: bool,
     events: Option<BoxStream<'static, watcher::Result<Event<Decoded<K>>>>>,
     delay: Delay,
     /// Highest version in an event since the last list.
@@ -211,7 +220,7 @@ where
         let status = status(error);
         if status.is_some_and(|(code, _)| REFUSALS.contains(&code)) {
             self.events = None;
-            self.delay.refused();
+            self.delay.refused(self.is_optional);
             return Signal::Refused(message(error));
         }
         self.delay.failed();
@@ -315,9 +324,14 @@ impl Delay {
     }
 
     /// The right may be granted a moment later, so the delay grows from the shortest one.
-    fn refused(&mut self) {
+    fn refused(&mut self, is_optional: bool) {
         let delay = BACKOFF_MIN.saturating_mul(1 << self.failures.min(16));
-        self.next = spread(delay.min(REFUSED_DELAY), random());
+        let delay = if is_optional {
+            OPTIONAL_DELAY
+        } else {
+            delay.min(REFUSED_DELAY)
+        };
+        self.next = spread(delay, random());
         self.failures = self.failures.saturating_add(1);
     }
 }

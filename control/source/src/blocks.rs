@@ -4,21 +4,13 @@
 //! nothing then. What they say instead takes its place, so that packets go to the right node at once; where
 //! nothing is known, any node gets them, and its CNI forwards them.
 
-use crate::pauses::{Pauses, spread};
-use crate::select::Updates;
-use crate::store::{Item, Update};
 use control_api::{Network, labels};
 use control_fabric::{Object, Objects};
-use futures_util::stream::{self, BoxStream, StreamExt as _};
+use control_runtime::{Cache, Cluster, Kept, Registration, Resource, Scope};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;
-use kube::Client;
-use kube::api::{Api, ApiResource, DynamicObject};
-use kube::runtime::WatchStreamExt as _;
-use kube::runtime::watcher::{self, Event};
-use serde_json::Value;
+use kube::api::DynamicObject;
 use std::collections::BTreeMap;
-use std::time::Duration;
 
 /// Prefixes that one object of a CNI gives to a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,22 +24,45 @@ pub struct Blocks {
 /// How many prefixes count: a quarter of what the gateway's table holds.
 const BLOCKS_MAX: usize = 16_384;
 
-/// How long nobody asks after a refusal: in most clusters these kinds do not exist, and each of many nodes
-/// asks for them.
-const REST: Duration = Duration::from_secs(600);
+/// What the cache keeps of Calico's `IPAMBlock`: `None` if it gives a node nothing.
+#[derive(PartialEq)]
+struct CalicoBlock(Option<Blocks>);
 
-/// Not found, and forbidden.
-const REFUSALS: [u16; 2] = [404, 403];
+impl Kept for CalicoBlock {
+    fn resource() -> Resource {
+        resource("crd.projectcalico.org", "v1", "IPAMBlock", "ipamblocks")
+    }
+}
 
-/// Watches the kinds in which CNIs tell so. None of them needs to exist.
-pub(crate) fn watches(client: &Client) -> Vec<Updates> {
-    let calico = kind("crd.projectcalico.org", "v1", "IPAMBlock", "ipamblocks");
-    let cilium = kind("cilium.io", "v2", "CiliumNode", "ciliumnodes");
+/// What the cache keeps of Cilium's `CiliumNode`: `None` if it gives a node nothing.
+#[derive(PartialEq)]
+struct CiliumNode(Option<Blocks>);
+
+impl Kept for CiliumNode {
+    fn resource() -> Resource {
+        resource("cilium.io", "v2", "CiliumNode", "ciliumnodes")
+    }
+}
+
+/// Registers the resources in which CNIs tell so. None of them needs to exist.
+pub(crate) fn registrations() -> Vec<Registration> {
+    let calico = |object: DynamicObject| CalicoBlock(calico_block(&object));
+    let cilium = |object: DynamicObject| CiliumNode(cilium_node(&object));
 
     vec![
-        updates(client, &calico, calico_block),
-        updates(client, &cilium, cilium_node),
+        Registration::of(Scope::All, calico).optional(),
+        Registration::of(Scope::All, cilium).optional(),
     ]
+}
+
+/// Returns what the objects of CNIs tell.
+pub(crate) fn of(cache: &Cache) -> impl Iterator<Item = &Blocks> {
+    let calico = cache.objects::<CalicoBlock>(&Cluster::Local);
+    let cilium = cache.objects::<CiliumNode>(&Cluster::Local);
+    let calico = calico.iter().filter_map(|(_, block)| block.0.as_ref());
+    let cilium = cilium.iter().filter_map(|(_, node)| node.0.as_ref());
+
+    calico.chain(cilium)
 }
 
 /// Gives nodes the prefixes that their CNI tells, in place of `spec.podCIDRs`.
@@ -96,10 +111,11 @@ fn give(node: &mut Node, cidrs: Vec<String>) {
 }
 
 /// Reads Calico's `IPAMBlock`: `spec.cidr`, and `spec.affinity`, which is `host:NODE`.
-fn calico_block(block: &Value) -> Option<Blocks> {
-    let node = block["spec"]["affinity"].as_str()?.strip_prefix("host:")?;
-    let cidr = block["spec"]["cidr"].as_str()?.parse().ok()?;
-    let is_gone = block["spec"]["deleted"] == true;
+fn calico_block(block: &DynamicObject) -> Option<Blocks> {
+    let spec = block.data.get("spec")?;
+    let node = spec["affinity"].as_str()?.strip_prefix("host:")?;
+    let cidr = spec["cidr"].as_str()?.parse().ok()?;
+    let is_gone = spec["deleted"] == true;
 
     (!is_gone).then(|| Blocks {
         node: node.to_owned(),
@@ -108,95 +124,33 @@ fn calico_block(block: &Value) -> Option<Blocks> {
 }
 
 /// Reads Cilium's `CiliumNode`: its name is the node's, and `spec.ipam.podCIDRs` its prefixes.
-fn cilium_node(object: &Value) -> Option<Blocks> {
-    let node = object["metadata"]["name"].as_str()?;
-    let cidrs = object["spec"]["ipam"]["podCIDRs"].as_array()?;
+fn cilium_node(object: &DynamicObject) -> Option<Blocks> {
+    let node = object.metadata.name.as_ref()?;
+    let spec = object.data.get("spec")?;
+    let cidrs = spec["ipam"]["podCIDRs"].as_array()?;
     let cidrs = cidrs
         .iter()
         .filter_map(|cidr| cidr.as_str()?.parse().ok())
         .collect();
 
     Some(Blocks {
-        node: node.to_owned(),
+        node: node.clone(),
         cidrs,
     })
 }
 
-fn kind(group: &str, version: &str, kind: &str, plural: &str) -> ApiResource {
-    ApiResource {
-        group: group.to_owned(),
-        version: version.to_owned(),
-        api_version: format!("{group}/{version}"),
-        kind: kind.to_owned(),
-        plural: plural.to_owned(),
+fn resource(
+    group: &'static str,
+    version: &'static str,
+    kind: &'static str,
+    plural: &'static str,
+) -> Resource {
+    Resource {
+        group: group.into(),
+        version: version.into(),
+        kind: kind.into(),
+        plural: plural.into(),
     }
-}
-
-/// A watch of a kind, or a rest from it.
-enum Attempt {
-    Watch(BoxStream<'static, Result<Event<DynamicObject>, watcher::Error>>),
-    Rest,
-}
-
-fn updates(client: &Client, resource: &ApiResource, read: fn(&Value) -> Option<Blocks>) -> Updates {
-    let api: Api<DynamicObject> = Api::all_with(client.clone(), resource);
-    let watch = move || {
-        let events = watcher::watcher(api.clone(), watcher::Config::default());
-        events.backoff(Pauses::new()).boxed()
-    };
-    let update = move |object: DynamicObject| {
-        let id = crate::select::id(&object);
-        let value = serde_json::to_value(&object).unwrap_or_default();
-        match read(&value) {
-            Some(blocks) => Update::Apply(id, Item::Blocks(blocks)),
-            None => Update::Delete(id),
-        }
-    };
-    let updates = stream::unfold(Attempt::Watch(watch()), move |attempt| {
-        let watch = watch.clone();
-        async move {
-            let mut events = match attempt {
-                Attempt::Watch(events) => events,
-                Attempt::Rest => {
-                    tokio::time::sleep(spread(REST)).await;
-                    watch()
-                }
-            };
-            let (updates, next) = match events.next().await? {
-                Ok(event) => (vec![Ok(translate(event, update))], Attempt::Watch(events)),
-                // There is no such CNI here, or no right to ask it.
-                Err(error) if is_refusal(&error) => {
-                    tracing::debug!(%error, "no prefixes of a CNI's own");
-                    (vec![Ok(Update::Begin), Ok(Update::End)], Attempt::Rest)
-                }
-                Err(error) => (vec![Err(error)], Attempt::Watch(events)),
-            };
-            Some((stream::iter(updates), next))
-        }
-    });
-
-    updates.flatten().boxed()
-}
-
-fn translate(event: Event<DynamicObject>, update: impl FnOnce(DynamicObject) -> Update) -> Update {
-    match event {
-        Event::Init => Update::Begin,
-        Event::InitApply(object) | Event::Apply(object) => update(object),
-        Event::Delete(object) => Update::Delete(crate::select::id(&object)),
-        Event::InitDone => Update::End,
-    }
-}
-
-/// Returns whether the API server has answered, but does not know the kind or not allow it.
-fn is_refusal(error: &watcher::Error) -> bool {
-    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
-    | watcher::Error::WatchStartFailed(kube::Error::Api(status))) = error
-    else {
-        return false;
-    };
-
-    // By the code: of a group that it does not know, the API server gives no reason.
-    REFUSALS.contains(&status.code)
 }
 
 #[cfg(test)]

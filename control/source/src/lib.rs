@@ -3,24 +3,22 @@
 //!
 //! ```text
 //! file --load-----------------------------------------------------> Fabric
-//! API server --watch--> Store --objects--> Tenancy::prune --> control_fabric::admit --^
+//! API server --control_runtime--> Cache --objects--> Tenancy::prune --> Steady::admit --^
 //! ```
 
 #![forbid(unsafe_code)]
 
 pub use arguments::Arguments;
 pub use blocks::Blocks;
+pub use registrations::Keys;
 pub use source::{Error, Origin, Reading, Source};
-pub use store::{Id, Item, Keys, Store, Update};
 pub use watch::{Error as WatchError, Installation, Scope, Watch};
 
 pub mod file;
 
 mod arguments;
 mod blocks;
-mod pauses;
-mod select;
+mod registrations;
 mod source;
-mod store;
 mod trim;
 mod watch;

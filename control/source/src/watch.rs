@@ -1,17 +1,23 @@
 //! Follows the API server.
 
 use crate::blocks;
-use crate::select::{self, Updates};
-use crate::store::{Store, Update};
+use crate::registrations::{self, Keys, KeysSecret};
 use clap::Args;
 use control_api::{Connection, labels};
-use control_fabric::{Admission, Steady, Tenancy};
-use futures_util::stream::{SelectAll, StreamExt as _};
-use kube::runtime::watcher;
+use control_fabric::{Admission, Objects, Steady, Tenancy};
+use control_runtime::{
+    self as runtime, Cache, CacheReader, Change, Cluster, Controller, Env, Plan, Registration,
+    Runtime, RuntimeStatus,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::{Client, Config, ResourceExt as _};
 use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::time::{Instant, timeout_at};
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long the objects must be quiet before they are looked at: one change of a
 /// person's comes as several.
@@ -35,6 +41,10 @@ pub enum Error {
     /// The credentials cannot be used.
     #[error("failed to prepare a client of the API server")]
     Client(#[source] kube::Error),
+
+    /// Two registrations contradict each other.
+    #[error(transparent)]
+    Registration(#[from] runtime::RegistrationError),
 }
 
 /// Who watches, and so what.
@@ -79,26 +89,55 @@ impl From<&str> for Installation {
     }
 }
 
-/// A watch of all that makes a fabric.
-///
-/// It makes progress only while [`Watch::changed`] is polled.
+/// The controller of a process that follows objects and writes none. It reports that an object has
+/// changed; the cache has the object.
+struct Follower {
+    registrations: Vec<Registration>,
+    /// Whether everything was listed. Its receivers are notified of each change of an object.
+    is_listed: watch::Sender<bool>,
+}
+
+impl Controller for Follower {
+    type Item = Infallible;
+    const NAME: &'static str = "follower";
+    const FIELD_MANAGER: &'static str = "liqo-follower";
+
+    fn resources(&self) -> Vec<Registration> {
+        self.registrations.clone()
+    }
+
+    fn observe(&mut self, _: &Change<'_>, _: &Cache) -> Vec<Infallible> {
+        self.is_listed.send_modify(|_| {});
+        Vec::new()
+    }
+
+    fn started(&mut self, _: &Cache) -> Vec<Infallible> {
+        self.is_listed.send_replace(true);
+        Vec::new()
+    }
+
+    fn plan(&mut self, item: &Infallible, _: &Cache, _: &mut Env<'_>) -> Plan<Infallible> {
+        match *item {}
+    }
+}
+
+/// A watch of all that makes a fabric. It follows the API server until it is dropped.
 pub struct Watch {
     client: Client,
     installation: Installation,
-    updates: SelectAll<Numbered>,
-    store: Store,
+    cache: CacheReader,
+    status: RuntimeStatus,
+    /// Notified of changes; true once everything was listed.
+    is_listed: watch::Receiver<bool>,
+    /// The runtime.
+    _task: JoinSet<()>,
     steady: Steady,
     /// The tenant namespace of each peer, by cluster ID, as it was when the objects were last read.
     tenants: BTreeMap<String, String>,
     /// A change that was noticed and is yet to rest: when it began, and when it may be
     /// looked at. Outlives a dropped wait.
     unrest: Option<(Instant, Instant)>,
-    failing: bool,
 }
-
-/// The updates of a kind, with its number.
-type Numbered = futures_util::stream::BoxStream<'static, (usize, Told)>;
-type Told = Result<Update, watcher::Error>;
 
 impl Watch {
     /// Starts to watch what `installation` is configured to do, with the credentials of this
@@ -114,43 +153,66 @@ impl Watch {
             .map_err(|error| Error::Config(kube::Error::InferConfig(error)))?;
         let client = Client::try_from(config).map_err(Error::Client)?;
 
-        Ok(Self::with(client, installation.clone(), scope))
+        Self::with(client, installation.clone(), scope)
     }
 
-    /// Starts to watch by `client`.
-    pub fn with(client: Client, installation: impl Into<Installation>, scope: Scope) -> Self {
+    /// Starts to watch by `client`. Must be called within a tokio runtime.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Registration`] if two registrations contradict each other.
+    pub fn with(
+        client: Client,
+        installation: impl Into<Installation>,
+        scope: Scope,
+    ) -> Result<Self, Error> {
         let installation = installation.into();
-        let namespace = &installation.namespace;
-        let mut updates = select::fabric(&client, namespace);
-        if scope == Scope::Gateway {
-            updates.extend(select::gateway(&client, namespace));
-        }
-        let store = Store::new(updates.len());
-        updates.extend(blocks::watches(&client));
-        let numbered = updates.into_iter().enumerate().map(number);
+        let (sender, is_listed) = watch::channel(false);
+        let settings = runtime::Settings {
+            name: "liqo-follower",
+            identity: String::new(),
+            lease: None,
+            // It creates no keys.
+            random: || [0; 32],
+        };
+        let mut runtime = Runtime::new(client.clone(), settings, runtime::Metrics::default());
+        runtime.add(Follower {
+            registrations: registrations::registrations(&installation.namespace, scope),
+            is_listed: sender,
+        })?;
+        let (cache, status) = (runtime.reader(), runtime.status());
+        let mut task = JoinSet::new();
+        task.spawn(runtime.run(std::future::pending()));
 
-        Self {
+        Ok(Self {
             client,
             installation,
-            updates: numbered.collect(),
-            store,
+            cache,
+            status,
+            is_listed,
+            _task: task,
             steady: Steady::default(),
             tenants: BTreeMap::new(),
             unrest: None,
-            failing: false,
-        }
+        })
     }
 
     /// Waits until everything was listed once; tells in the log if that takes long.
     pub async fn wait_until_complete(&mut self) {
-        let mut tell_at = Instant::now() + PATIENCE;
-        while !self.store.is_complete() {
-            if timeout_at(tell_at, self.advance()).await.is_err() {
-                tracing::warn!("still waiting for the API server");
-                tell_at = Instant::now() + PATIENCE * 6;
-            }
+        let mut patience = PATIENCE;
+        while timeout(patience, self.listed()).await.is_err() {
+            let reason = self.status.ready().err().unwrap_or_default();
+            tracing::warn!("still waiting for the API server: {reason}");
+            patience = PATIENCE * 6;
         }
         self.unrest = None;
+    }
+
+    async fn listed(&mut self) {
+        if self.is_listed.wait_for(|it| *it).await.is_err() {
+            // The runtime does not end before this watch does.
+            std::future::pending().await
+        }
     }
 
     /// Completes when something has changed and has come to rest.
@@ -158,7 +220,7 @@ impl Watch {
     /// It can be dropped and called again without losing a change.
     pub async fn changed(&mut self) {
         loop {
-            let Some((_, rest_at)) = self.unrest.filter(|_| self.store.is_complete()) else {
+            let Some((_, rest_at)) = self.unrest else {
                 self.advance().await;
                 continue;
             };
@@ -169,9 +231,19 @@ impl Watch {
         }
     }
 
+    /// Takes the next notification.
+    async fn advance(&mut self) {
+        if self.is_listed.changed().await.is_err() {
+            return std::future::pending().await;
+        }
+        let now = Instant::now();
+        let began = self.unrest.map_or(now, |(began, _)| began);
+        self.unrest = Some((began, (now + QUIET).min(began + UNREST_MAX)));
+    }
+
     /// Returns what can be served now.
     pub fn admit(&mut self) -> Admission {
-        let mut objects = self.store.objects();
+        let mut objects = self.objects();
         let tenancy = self.tenancy();
         self.tenants = tenancy.tenant_namespaces(&objects);
         let misplaced = tenancy.prune(&mut objects);
@@ -181,27 +253,55 @@ impl Watch {
         admission
     }
 
+    /// Returns the objects of the fabric; nodes have the prefixes that their CNI tells.
+    pub fn objects(&self) -> Objects {
+        let cache = self.cache.read();
+        let mut objects = Objects::default();
+        registrations::extend(&mut objects, &cache);
+        blocks::assign(&mut objects, blocks::of(&cache));
+
+        objects
+    }
+
+    /// Returns the private keys.
+    pub fn keys(&self) -> Keys {
+        let cache = self.cache.read();
+        let secrets = cache.objects::<KeysSecret>(&Cluster::Local);
+        let keys = secrets.iter().flat_map(|(_, secret)| secret.0.clone());
+
+        keys.collect()
+    }
+
     /// Returns the Connections in the tenant namespaces of their peers: the status of a copy elsewhere
     /// is not written in place of theirs.
-    pub fn connections(&self) -> impl Iterator<Item = &Connection> {
-        self.store.connections().filter(|connection| {
+    pub fn connections(&self) -> Vec<Arc<Connection>> {
+        let cache = self.cache.read();
+        let connections = cache.objects::<Connection>(&Cluster::Local).shared();
+        let connections = connections.filter(|connection| {
             let peer = connection.labels().get(labels::REMOTE_CLUSTER_ID);
             let tenant = peer.and_then(|peer| self.tenants.get(peer));
             tenant.is_some() && tenant == connection.metadata.namespace.as_ref()
-        })
+        });
+
+        connections.collect()
+    }
+
+    /// Returns whether the ConfigMap exists that names the cluster.
+    pub fn has_cluster_id(&self) -> bool {
+        let cache = self.cache.read();
+        !cache.objects::<ConfigMap>(&Cluster::Local).is_empty()
     }
 
     fn tenancy(&self) -> Tenancy {
+        let cache = self.cache.read();
+        let labelled = cache.objects::<Namespace>(&Cluster::Local);
+        let labelled = labelled.iter().map(|(_, it)| it.metadata.clone());
+
         Tenancy {
             liqo: self.installation.namespace.clone(),
             named: self.installation.tenant_namespaces.clone(),
-            labelled: self.store.tenant_namespaces().cloned().collect(),
+            labelled: labelled.collect(),
         }
-    }
-
-    /// Returns what is there.
-    pub fn store(&self) -> &Store {
-        &self.store
     }
 
     /// Returns the client, for what is to be written.
@@ -216,42 +316,8 @@ impl Watch {
 
     /// Returns whether the API server's last answer to a watch was an error.
     pub fn is_failing(&self) -> bool {
-        self.failing
+        !self.status.failing().is_empty()
     }
-
-    /// Takes the next update.
-    async fn advance(&mut self) {
-        let Some((kind, update)) = self.updates.next().await else {
-            // Watches do not end; without this a broken promise would be a busy loop.
-            return std::future::pending().await;
-        };
-        match update {
-            Ok(update) => {
-                // A beginning is no answer yet: each attempt has one.
-                let is_answer = !matches!(update, Update::Begin);
-                if is_answer && std::mem::take(&mut self.failing) {
-                    tracing::info!("the API server answers again");
-                }
-                if self.store.apply(kind, update) {
-                    let now = Instant::now();
-                    let began = self.unrest.map_or(now, |(began, _)| began);
-                    self.unrest = Some((began, (now + QUIET).min(began + UNREST_MAX)));
-                }
-            }
-            Err(error) => {
-                if !std::mem::replace(&mut self.failing, true) {
-                    tracing::warn!(
-                        %error,
-                        "the API server cannot be watched: what it said last stays in force"
-                    );
-                }
-            }
-        }
-    }
-}
-
-fn number((kind, updates): (usize, Updates)) -> Numbered {
-    updates.map(move |update| (kind, update)).boxed()
 }
 
 #[cfg(test)]

@@ -322,7 +322,8 @@ impl Control {
     /// Starts the writes of all Connections whose status is out of date.
     fn report(&mut self) {
         if let Some(reporter) = &mut self.reporter {
-            reporter.write(self.loader.connections());
+            let connections = self.loader.connections();
+            reporter.write(connections.iter().map(Arc::as_ref));
         }
     }
 

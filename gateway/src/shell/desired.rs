@@ -11,6 +11,7 @@ use ipnet::Ipv4Net;
 use kube::Client;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The reason why the gateway cannot apply the desired state.
 #[derive(Debug, thiserror::Error)]
@@ -115,13 +116,12 @@ impl Loader {
         }
     }
 
-    /// Returns the watched Connections; an empty iterator if the source is a file.
-    pub(crate) fn connections(&self) -> impl Iterator<Item = &Connection> {
-        let watch = match &self.source {
-            Source::Cluster(watch) => Some(watch),
-            Source::File(_) => None,
-        };
-        watch.into_iter().flat_map(|it| it.connections())
+    /// Returns the watched Connections; none if the source is a file.
+    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
+        match &self.source {
+            Source::Cluster(watch) => watch.connections(),
+            Source::File(_) => Vec::new(),
+        }
     }
 
     /// Starts to watch the source; starts a thread if the source is a file.
@@ -216,7 +216,7 @@ impl Loader {
         let mut missing = BTreeMap::new();
         match (&self.keys, &self.source) {
             (KeyStore::Source, Source::Cluster(watch)) => {
-                let keys = watch.store().keys();
+                let keys = watch.keys();
                 for peer in &fabric.peers {
                     let key = keys.get(&peer.cluster_id).map(|key| key.as_slice());
                     match PrivateKey::from_slice(key.unwrap_or_default()) {

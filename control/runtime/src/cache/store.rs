@@ -5,6 +5,7 @@ use crate::object::Key;
 use crate::registration::IndexValues;
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
+use std::sync::Arc;
 
 type Indexes = [(&'static str, IndexValues)];
 
@@ -94,6 +95,12 @@ impl<'a, T: Kept> Objects<'a, T> {
     pub fn iter(&self) -> impl Iterator<Item = (&'a Key, &'a T)> + use<'a, T> {
         let entries = self.store.into_iter().flat_map(Store::all);
         entries.filter_map(|entry| Some((&entry.key, entry.get()?)))
+    }
+
+    /// Returns all objects, by key, shared with the cache.
+    pub fn shared(&self) -> impl Iterator<Item = Arc<T>> + use<'a, T> {
+        let entries = self.store.into_iter().flat_map(Store::all);
+        entries.filter_map(|entry| entry.shared().downcast().ok())
     }
 
     /// Returns the objects of a namespace, by name.

@@ -57,6 +57,10 @@ impl Runtime {
                 self.relist(&id.cluster);
                 Vec::new()
             }
+            Signal::Refused(reason) if self.is_optional(id) => {
+                tracing::debug!(watch = %id, "not watched: {reason}");
+                Vec::new()
+            }
             Signal::Failed(reason) | Signal::Refused(reason) => {
                 self.metrics.watch_failed(id);
                 if self.status.failed(id, &reason) {

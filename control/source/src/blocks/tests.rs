@@ -1,5 +1,5 @@
 use super::*;
-use serde_json::{from_value, json};
+use serde_json::{Value, from_value, json};
 
 #[test]
 fn what_a_cni_says_takes_the_place_of_what_the_node_says() {
@@ -51,11 +51,13 @@ fn without_such_a_cni_nodes_keep_what_they_say() {
 
 #[test]
 fn calicos_blocks_and_ciliums_nodes_are_read() {
-    let block = |spec: Value| calico_block(&json!({"metadata": {"name": "x"}, "spec": spec}));
-    let cilium = json!({
+    let object = |object: Value| from_value::<DynamicObject>(object).unwrap();
+    let block =
+        |spec: Value| calico_block(&object(json!({"metadata": {"name": "x"}, "spec": spec})));
+    let cilium = object(json!({
         "metadata": {"name": "rome-1"},
         "spec": {"ipam": {"podCIDRs": ["10.244.1.0/24", "fd00::/64"]}},
-    });
+    }));
 
     assert_eq!(
         block(json!({"cidr": "10.244.0.64/26", "affinity": "host:rome-1"})),
@@ -73,20 +75,6 @@ fn calicos_blocks_and_ciliums_nodes_are_read() {
         cilium_node(&cilium),
         Some(blocks("rome-1", &["10.244.1.0/24"]))
     );
-}
-
-#[test]
-fn a_kind_that_is_not_there_or_not_allowed_is_no_failure() {
-    let error = |code: u16, reason: &str| {
-        let status = json!({"status": "Failure", "code": code, "reason": reason, "message": ""});
-        watcher::Error::InitialListFailed(kube::Error::Api(from_value(status).unwrap()))
-    };
-
-    assert!(is_refusal(&error(404, "NotFound")));
-    // Of an unknown group it says `404 page not found`, which is no object.
-    assert!(is_refusal(&error(404, "Failed to parse error data")));
-    assert!(is_refusal(&error(403, "Forbidden")));
-    assert!(!is_refusal(&error(500, "InternalError")));
 }
 
 fn blocks(node: &str, cidrs: &[&str]) -> Blocks {

@@ -131,6 +131,14 @@ impl Lab {
             json!({"name": "gw-milan", "namespace": "liqo-tenant-milan", "labels": labels});
         let spec = json!({"type": "Server", "gatewayRef": {}});
         server.put(PATH, json!({"metadata": metadata, "spec": spec}));
+        let labels = json!({
+            labels::REMOTE_CLUSTER_ID: "milan",
+            labels::TENANT_NAMESPACE: "true",
+        });
+        server.put(
+            "/api/v1/namespaces/liqo-tenant-milan",
+            json!({"metadata": {"name": "liqo-tenant-milan", "labels": labels}}),
+        );
         let mut lab = Self {
             server,
             replicas: Vec::new(),
@@ -154,8 +162,10 @@ impl Lab {
     async fn add(&mut self, name: &str) {
         let config = kube::Config::new(self.server.url().parse().unwrap());
         let client = Client::try_from(config).unwrap();
-        let mut watch = Watch::with(client.clone(), "liqo", Scope::Gateway);
+        let watch = Watch::with(client.clone(), "liqo", Scope::Gateway);
+        let mut watch = watch.expect("the registrations agree");
         watch.wait_until_complete().await;
+        watch.admit();
         let mut reporter = Reporter::new(client, name);
         reporter.set_peers(["milan"], BTreeMap::new());
         self.replicas.push((reporter, watch));
@@ -188,7 +198,8 @@ impl Lab {
                 return false;
             }
             for (reporter, watch) in &mut self.replicas {
-                reporter.write(watch.store().connections());
+                let connections = watch.connections();
+                reporter.write(connections.iter().map(AsRef::as_ref));
                 let event = async {
                     tokio::select! {
                         () = watch.changed() => {}

@@ -1,0 +1,105 @@
+//! Which resources are followed, and what is kept of their objects.
+
+use crate::blocks;
+use crate::trim::{self, Trim};
+use crate::watch::Scope;
+use control_api::{
+    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, labels,
+};
+use control_fabric::{Object, Objects};
+use control_runtime::{Cache, Cluster, Kept, Registration, Resource, Scope as In};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde::de::DeserializeOwned;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use zeroize::Zeroizing;
+
+/// The Secret that holds the private keys of all peerings.
+const KEYS_SECRET: &str = "liqo-gateway-keys";
+
+/// The private keys of this cluster's gateways, raw, by the peer's cluster id.
+pub type Keys = BTreeMap<String, Zeroizing<Vec<u8>>>;
+
+/// What the cache keeps of the Secret of the private keys.
+#[derive(PartialEq)]
+pub(crate) struct KeysSecret(pub(crate) Keys);
+
+impl Kept for KeysSecret {
+    fn resource() -> Resource {
+        Resource::of::<Secret>()
+    }
+}
+
+/// Returns the resources that a route agent or a gateway follows, with Liqo in `namespace`.
+pub(crate) fn registrations(namespace: &str, scope: Scope) -> Vec<Registration> {
+    let id = format!("{}={}", labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP);
+    let replicas = format!("{}={}", labels::COMPONENT, labels::COMPONENT_GATEWAY);
+    // Those mirror Configurations, which are followed themselves.
+    let own = format!("!{}", labels::CONFIGURATION_CIDR_TYPE);
+    let tenants = format!("{}=true", labels::TENANT_NAMESPACE);
+    let liqo = || In::Namespace(namespace.to_owned());
+    let namespaces = Registration::of(In::All, |namespace: Namespace| Namespace {
+        metadata: trim::metadata(namespace.metadata),
+        ..Namespace::default()
+    });
+    let mut all = vec![
+        objects::<ConfigMap>(liqo(), &id),
+        objects::<Node>(In::All, ""),
+        objects::<EndpointSlice>(liqo(), &replicas),
+        objects::<Network>(In::All, &own),
+        objects::<IP>(In::All, ""),
+        of_peers::<Configuration>(),
+        of_peers::<GatewayServer>(),
+        of_peers::<GatewayClient>(),
+        of_peers::<PublicKey>(),
+        // The labels by which an administrator chooses the namespaces of peers.
+        namespaces.labels(tenants),
+    ];
+    if scope == Scope::Gateway {
+        all.push(Registration::of(liqo(), keys).name(KEYS_SECRET));
+        all.push(of_peers::<Connection>());
+    }
+    all.extend(blocks::registrations());
+
+    all
+}
+
+/// Adds the objects of the fabric in the cache.
+pub(crate) fn extend(objects: &mut Objects, cache: &Cache) {
+    add::<ConfigMap>(objects, cache);
+    add::<Node>(objects, cache);
+    add::<EndpointSlice>(objects, cache);
+    add::<Network>(objects, cache);
+    add::<IP>(objects, cache);
+    add::<Configuration>(objects, cache);
+    add::<GatewayServer>(objects, cache);
+    add::<GatewayClient>(objects, cache);
+    add::<PublicKey>(objects, cache);
+    add::<Connection>(objects, cache);
+}
+
+fn add<K: Kept + Clone + Into<Object>>(objects: &mut Objects, cache: &Cache) {
+    let found = cache.objects::<K>(&Cluster::Local);
+    objects.extend(found.iter().map(|(_, object)| object.clone().into()));
+}
+
+fn of_peers<K>() -> Registration
+where
+    K: kube::Resource<DynamicType = ()> + Kept + Trim + Clone + Debug + DeserializeOwned,
+{
+    objects::<K>(In::All, labels::REMOTE_CLUSTER_ID)
+}
+
+fn objects<K>(scope: In, labels: &str) -> Registration
+where
+    K: kube::Resource<DynamicType = ()> + Kept + Trim + Clone + Debug + DeserializeOwned,
+{
+    Registration::of(scope, K::trim).labels(labels)
+}
+
+fn keys(secret: Secret) -> KeysSecret {
+    let data = secret.data.unwrap_or_default();
+    let keys = data.into_iter();
+    KeysSecret(keys.map(|(id, key)| (id, Zeroizing::new(key.0))).collect())
+}
