@@ -11,6 +11,7 @@ mod identities;
 mod lifecycle;
 mod ownership;
 mod rights;
+mod runtime;
 mod webhooks;
 
 use kubernetes_lab::control_plane;
@@ -18,7 +19,12 @@ use libtest_mimic::Arguments;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    if let Err(error) = control_plane::isolate() {
+    // A replica stays in the namespaces of the tests that started it.
+    let ready = runtime::replica::run_if_asked().and_then(|has_run| match has_run {
+        true => std::process::exit(0),
+        false => control_plane::isolate(),
+    });
+    if let Err(error) = ready {
         eprintln!("error: {error:#}");
         return ExitCode::FAILURE;
     }
@@ -28,6 +34,7 @@ fn main() -> ExitCode {
     identities::add(&mut suite);
     webhooks::add(&mut suite);
     rights::add(&mut suite);
+    runtime::add(&mut suite);
     history::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())

@@ -5,6 +5,7 @@ use rcgen::CertifiedKey;
 use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufStream};
 use tokio::net::{TcpListener, TcpStream};
@@ -13,14 +14,15 @@ use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::pki_types::PrivatePkcs8KeyDer;
 
 /// A webhook's server on 127.0.0.1. It ends with the runtime of the test.
-pub(super) struct Server {
+pub(crate) struct Server {
     address: SocketAddr,
     certificate: String,
+    calls: Arc<AtomicUsize>,
 }
 
 impl Server {
     /// Starts a server that allows or refuses all objects, `delay` after the request.
-    pub(super) async fn start(allowed: bool, delay: Duration) -> Result<Self> {
+    pub(crate) async fn start(allowed: bool, delay: Duration) -> Result<Self> {
         let CertifiedKey { cert, signing_key } =
             rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()])
                 .context("failed to sign a certificate")?;
@@ -32,12 +34,19 @@ impl Server {
         let acceptor = TlsAcceptor::from(Arc::new(config));
         let listener = TcpListener::bind("127.0.0.1:0").await?;
         let address = listener.local_addr()?;
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counter = Arc::clone(&calls);
 
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let acceptor = acceptor.clone();
+                let review = Review {
+                    allowed,
+                    delay,
+                    calls: Arc::clone(&counter),
+                };
                 tokio::spawn(async move {
-                    if let Err(error) = serve(stream, acceptor, allowed, delay).await {
+                    if let Err(error) = serve(stream, acceptor, review).await {
                         eprintln!("webhook: {error:#}");
                     }
                 });
@@ -47,38 +56,47 @@ impl Server {
         Ok(Self {
             address,
             certificate: cert.pem(),
+            calls,
         })
     }
 
-    pub(super) fn url(&self) -> String {
+    /// Returns the number of requests that have arrived.
+    pub(crate) fn calls(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn url(&self) -> String {
         format!("https://{}/review", self.address)
     }
 
     /// Returns the self-signed certificate as PEM.
-    pub(super) fn certificate(&self) -> String {
+    pub(crate) fn certificate(&self) -> String {
         self.certificate.clone()
     }
 }
 
-/// Serves the requests of a connection.
-async fn serve(
-    stream: TcpStream,
-    acceptor: TlsAcceptor,
+/// The response to each request, its delay, and the number of requests.
+struct Review {
     allowed: bool,
     delay: Duration,
-) -> Result<()> {
+    calls: Arc<AtomicUsize>,
+}
+
+/// Serves the requests of a connection.
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, answer: Review) -> Result<()> {
     let mut stream = BufStream::new(acceptor.accept(stream).await?);
     while let Some(length) = content_length(&mut stream).await? {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await?;
         let review: Value = serde_json::from_slice(&body).context("the request is no JSON")?;
-        tokio::time::sleep(delay).await;
+        answer.calls.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(answer.delay).await;
         let response = json!({
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
             "response": {
                 "uid": review["request"]["uid"],
-                "allowed": allowed,
+                "allowed": answer.allowed,
                 "status": {"code": 400, "message": "refused by a test"},
             },
         })

@@ -1,6 +1,7 @@
 //! The audit log of the API server: one event at the receipt of a request, and one at its end.
 
 use anyhow::{Context as _, Result};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
 use serde::Deserialize;
 use std::fs::{self, File};
 use std::io::{Read as _, Seek as _, SeekFrom};
@@ -29,6 +30,8 @@ pub struct AuditEvent {
     pub audit_id: String,
     /// `RequestReceived`, `ResponseComplete` or `Panic`.
     pub stage: String,
+    /// When the request reached this stage, by the clock of the API server.
+    pub stage_timestamp: MicroTime,
     /// The verb, such as `get`, `watch` or `patch`.
     pub verb: String,
     /// The path and the query of the request.
@@ -136,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_line_that_is_not_yet_complete_is_left_out() {
-        let line = r#"{"auditID":"1","stage":"RequestReceived","verb":"get","requestURI":"/readyz","user":{"username":"admin"}}"#;
+        let line = r#"{"auditID":"1","stage":"RequestReceived","stageTimestamp":"2026-01-02T03:04:05.678901Z","verb":"get","requestURI":"/readyz","user":{"username":"admin"}}"#;
 
         let events = parse(&format!("{line}\n{{\"auditID\":")).unwrap();
 

@@ -8,6 +8,8 @@ use k8s_openapi::api::core::v1::ServiceAccount;
 use kube::api::PostParams;
 use kube::config::{AuthInfo, KubeConfigOptions, Kubeconfig};
 use kube::{Api, Client, Config};
+use std::fs;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
 impl ControlPlane {
@@ -29,6 +31,22 @@ impl ControlPlane {
         let name = format!("client-{}", self.clients.fetch_add(1, Ordering::Relaxed));
         self.pki.client("ca", &name, subject)?;
         self.connect(&name).await
+    }
+
+    /// Returns the path of a new kubeconfig with a certificate of `subject`. `server` is the URL of
+    /// the API server, or of a relay to it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a file cannot be written.
+    pub fn kubeconfig_as(&self, subject: Subject<'_>, server: &str) -> Result<PathBuf> {
+        let name = format!("client-{}", self.clients.fetch_add(1, Ordering::Relaxed));
+        self.pki.client("ca", &name, subject)?;
+        let text = self.pki.kubeconfig(super::NAME, server, &name)?;
+        let path = self.pki.folder().join(format!("{name}.conf"));
+        fs::write(&path, text).with_context(|| format!("failed to write {}", path.display()))?;
+
+        Ok(path)
     }
 
     /// Returns a new client with a token of a service account, like the token of a pod.

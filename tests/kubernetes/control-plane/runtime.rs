@@ -1,0 +1,18 @@
+//! Tests of the control runtime against a real API server: leaders that fail, slow webhooks, and
+//! failures of the API server.
+
+mod admission;
+mod audit;
+mod copies;
+mod failures;
+mod leader;
+mod relay;
+pub(crate) mod replica;
+
+use crate::fixture::Suite;
+
+pub(crate) fn add(suite: &mut Suite) {
+    leader::add(suite);
+    admission::add(suite);
+    failures::add(suite);
+}

@@ -1,0 +1,147 @@
+//! Tests of leaders that are killed or paused.
+
+use super::audit::{code, writes};
+use super::copies;
+use super::replica::{Replica, TIMING};
+use crate::fixture::{Deadline, Fixture, SOON, Suite, parallel, until};
+use crate::webhooks::server::Server;
+use crate::webhooks::{self, Reviewed};
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::jiff::Timestamp;
+use nix::sys::signal::Signal;
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    parallel!(
+        suite,
+        a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired,
+        a_leader_that_was_paused_sends_nothing_after_its_deadline,
+    );
+}
+
+/// The largest delay of the first write of a new leader.
+const TAKE_OVER_MAX: Duration = Duration::from_millis(100);
+
+async fn a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let namespace = "leader-killed";
+    let client = fixture.namespace(namespace).await?;
+    let names = copies::names("copy", 10);
+    let server = fixture.control_plane.server();
+    let mut leader = Replica::start(fixture, "killed-leader", namespace, server)?;
+    copies::put(&client, namespace, &names, &["secret"], "1").await?;
+    copies::until_copied(fixture, namespace, &names, "1").await?;
+    let standby = Replica::start(fixture, "killed-standby", namespace, server)?;
+    standby.until_watching(fixture).await?;
+    let lists = standby.lists(fixture)?;
+
+    leader.kill().await?;
+    copies::put(&client, namespace, &names, &["secret"], "2").await?;
+    copies::until_copied(fixture, namespace, &names, "2").await?;
+
+    let expired = last_renewal(&leader, fixture)? + TIMING.lease_duration;
+    let events = standby.events(fixture, "secrets")?;
+    let first = writes(&events, "RequestReceived").next();
+    let first = first.context("no write of the standby")?.stage_timestamp.0;
+    let delay = first.duration_since(expired);
+    eprintln!(
+        "the standby wrote {} ms after the Lease had expired",
+        delay.as_millis()
+    );
+    ensure!(
+        !delay.is_negative(),
+        "{delay:?} before the Lease has expired"
+    );
+    ensure!(delay.unsigned_abs() <= TAKE_OVER_MAX, "{delay:?} too late");
+    ensure!(standby.lists(fixture)? == lists, "it has listed again");
+    Ok(())
+}
+
+async fn a_leader_that_was_paused_sends_nothing_after_its_deadline(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let namespace = "leader-paused";
+    let client = fixture.namespace(namespace).await?;
+    // 16 writes are in flight, the others wait in the process.
+    let (in_flight, names) = (16, copies::names("copy", 40));
+    let server = fixture.control_plane.server();
+    let mut leader = Replica::start(fixture, "paused-leader", namespace, server)?;
+    copies::put(&client, namespace, &names, &["secret"], "1").await?;
+    copies::until_copied(fixture, namespace, &names, "1").await?;
+    let standby = Replica::start(fixture, "paused-standby", namespace, server)?;
+    standby.until_watching(fixture).await?;
+    let before = writes(&leader.events(fixture, "secrets")?, "RequestReceived").count();
+    // The delay is longer than the standby needs to take over and to write.
+    let webhook = Server::start(true, Duration::from_secs(8)).await?;
+    let reviewed = Reviewed {
+        user: "paused-leader",
+        resource: "secrets",
+        operation: "UPDATE",
+    };
+    webhooks::register(fixture, namespace, &webhook, &reviewed).await?;
+    webhooks::until_called(fixture, namespace, &webhook, reviewed.user, &names[0]).await?;
+
+    copies::put(&client, namespace, &names, &["secret"], "2").await?;
+    until(Deadline::after(SOON), "writes in flight", async || {
+        let count = writes(&leader.events(fixture, "secrets")?, "RequestReceived").count();
+        ensure!(count - before >= in_flight, "{}", count - before);
+        Ok(())
+    })
+    .await?;
+    leader.signal(Signal::SIGSTOP)?;
+    copies::until_copied(fixture, namespace, &names, "2").await?;
+    until(Deadline::after(SOON), "the responses", async || {
+        let events = leader.events(fixture, "secrets")?;
+        let late = writes(&events, "ResponseComplete").skip(before);
+        let codes: Vec<_> = late.filter_map(code).collect();
+        ensure!(codes == vec![409; in_flight], "{codes:?}");
+        Ok(())
+    })
+    .await?;
+    leader.signal(Signal::SIGCONT)?;
+    until_seen_again(&leader, fixture).await?;
+    leader.stop().await?;
+
+    let deadline = last_renewal(&leader, fixture)? + TIMING.renew_deadline;
+    let events = leader.events(fixture, "secrets")?;
+    let sent: Vec<_> = writes(&events, "RequestReceived").collect();
+    ensure!(
+        sent.len() - before == in_flight,
+        "{} writes",
+        sent.len() - before
+    );
+    let late = sent.iter().find(|it| it.stage_timestamp.0 > deadline);
+    ensure!(late.is_none(), "{late:?}");
+    Ok(())
+}
+
+/// Waits until the API server has received a request for the Lease after the pause.
+async fn until_seen_again(leader: &Replica, fixture: &Fixture) -> Result<()> {
+    let count = leader.events(fixture, "leases")?.len();
+    until(
+        Deadline::after(SOON),
+        "the leader to continue",
+        async || {
+            ensure!(
+                leader.events(fixture, "leases")?.len() > count,
+                "no request"
+            );
+            Ok(())
+        },
+    )
+    .await
+}
+
+/// Returns the time of the last write of the Lease that succeeded.
+fn last_renewal(leader: &Replica, fixture: &Fixture) -> Result<Timestamp> {
+    let events = leader.events(fixture, "leases")?;
+    let renewed = writes(&events, "ResponseComplete").filter(|it| code(it) == Some(200));
+    let last = renewed.last().context("the Lease was not renewed")?;
+    let received = writes(&events, "RequestReceived").find(|it| it.audit_id == last.audit_id);
+
+    Ok(received
+        .context("no receipt of the renewal")?
+        .stage_timestamp
+        .0)
+}
