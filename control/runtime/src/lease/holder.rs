@@ -105,13 +105,17 @@ impl Holder {
     }
 
     async fn observe(&mut self, change: Option<watcher::Result<Event<Lease>>>) {
+        if let Some(Ok(event)) = &change
+            && !matches!(event, Event::Init)
+        {
+            // `Init` is no answer: it precedes the list. A resumed watch has no list, so a standby
+            // learns by the next renewal that the API server answers again.
+            self.status.lease(None);
+        }
         match change {
             Some(Ok(Event::Apply(lease) | Event::InitApply(lease))) => self.see(Some(lease)),
             Some(Ok(Event::Delete(_))) => self.see(None),
-            Some(Ok(Event::InitDone)) => {
-                self.is_listed = true;
-                self.status.lease(None);
-            }
+            Some(Ok(Event::InitDone)) => self.is_listed = true,
             Some(Ok(Event::Init)) => {}
             Some(Err(error)) => self.status.lease(Some(error.to_string())),
             None => tokio::time::sleep(self.candidate.timing.retry_period).await,

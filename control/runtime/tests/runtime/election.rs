@@ -98,3 +98,23 @@ async fn a_standby_writes_nothing_and_plans_everything_when_it_takes_over() {
     .await;
     standby.stop().await;
 }
+
+#[tokio::test]
+async fn every_replica_is_ready_again_after_the_api_server_was_away() {
+    let mut server = ApiServer::start();
+    let (leader, standby) = pair(&server).await;
+
+    server.go();
+    wait_for("failing replicas", || {
+        leader.status.ready().is_err() && standby.status.ready().is_err()
+    })
+    .await;
+    server.come();
+
+    wait_for("ready replicas", || {
+        leader.status.ready().is_ok() && standby.status.ready().is_ok()
+    })
+    .await;
+    leader.stop().await;
+    standby.stop().await;
+}
