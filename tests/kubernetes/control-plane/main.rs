@@ -18,6 +18,14 @@ use kubernetes_lab::control_plane;
 use libtest_mimic::Arguments;
 use std::process::ExitCode;
 
+/// The tests that `cargo xtask test --kubernetes --quick` leaves out: they take long, or compare
+/// durations.
+const SLOW: &[&str] = &[
+    "runtime::failures::a_cut_network_loses_no_change",
+    "runtime::admission::a_slow_webhook_delays_no_other_writes",
+    "runtime::leader::a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired",
+];
+
 fn main() -> ExitCode {
     // A replica stays in the namespaces of the tests that started it.
     let ready = runtime::replica::run_if_asked().and_then(|has_run| match has_run {
@@ -29,6 +37,7 @@ fn main() -> ExitCode {
         return ExitCode::FAILURE;
     }
     let mut suite = fixture::Suite::default();
+    suite.slow(SLOW);
     ownership::add(&mut suite);
     lifecycle::add(&mut suite);
     identities::add(&mut suite);

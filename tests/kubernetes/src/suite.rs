@@ -94,6 +94,7 @@ pub trait Shared: Sized + Send + Sync + 'static {
 pub struct Suite<C: Shared> {
     tests: Vec<Test<C>>,
     essential: &'static [&'static str],
+    slow: &'static [&'static str],
 }
 
 struct Test<C: Shared> {
@@ -132,6 +133,7 @@ impl<C: Shared> Default for Suite<C> {
         Self {
             tests: Vec::new(),
             essential: &[],
+            slow: &[],
         }
     }
 }
@@ -150,6 +152,11 @@ impl<C: Shared> Suite<C> {
     /// Sets the essential tests, which every change must pass. `LIQO_LAB_ESSENTIAL` selects them.
     pub fn essential(&mut self, names: &'static [&'static str]) {
         self.essential = names;
+    }
+
+    /// Sets the tests that `LIQO_LAB_ESSENTIAL` leaves out of a suite without a list of essential tests.
+    pub fn slow(&mut self, names: &'static [&'static str]) {
+        self.slow = names;
     }
 
     /// Creates the clusters, runs the tests, and removes the clusters. `program` is the
@@ -198,17 +205,16 @@ impl<C: Shared> Suite<C> {
 
     /// Removes the tests that the environment variables do not select.
     fn select(&mut self) -> Result<()> {
-        let mut names = self.essential.iter();
+        let mut names = self.essential.iter().chain(self.slow);
         let unknown = names.find(|name| !self.tests.iter().any(|test| test.name == **name));
-        ensure!(
-            unknown.is_none(),
-            "essential test {unknown:?} does not exist"
-        );
+        ensure!(unknown.is_none(), "test {unknown:?} does not exist");
 
         if env::var_os(ESSENTIAL).is_some() {
-            let essential = self.essential;
-            self.tests
-                .retain(|test| essential.contains(&test.name.as_str()));
+            let (essential, slow) = (self.essential, self.slow);
+            self.tests.retain(|test| {
+                let name = test.name.as_str();
+                (essential.is_empty() || essential.contains(&name)) && !slow.contains(&name)
+            });
         }
         if let Ok(only) = env::var(ONLY) {
             let only: Vec<_> = only.split(',').collect();

@@ -58,7 +58,7 @@ pub(super) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     let artifacts = cluster::artifacts(shell, &program)?;
     let filter = options.filter.as_deref();
     if has_tests(shell, "control-plane", filter)? {
-        control_plane(shell, &artifacts, filter)?;
+        control_plane(shell, &artifacts, options)?;
     }
     if !options.quick && has_tests(shell, "kubernetes", filter)? {
         clusters(shell, &program, &artifacts, filter)?;
@@ -97,9 +97,13 @@ fn has_tests(shell: &mut Shell, name: &str, filter: Option<&str>) -> Result<bool
 /// # Errors
 ///
 /// Returns the errors of [`run`].
-fn control_plane(shell: &mut Shell, artifacts: &Path, filter: Option<&str>) -> Result<()> {
+fn control_plane(shell: &mut Shell, artifacts: &Path, options: &Test) -> Result<()> {
     console::step("Control plane: an API server without nodes");
+    let filter = options.filter.as_deref();
     run_suite(shell, None, "control-plane", filter, |tests| {
+        if options.quick {
+            tests.env(ESSENTIAL, "1");
+        }
         tests.env(ARTIFACTS, artifacts).env(CHART, chart());
     })
 }
