@@ -8,9 +8,9 @@ use crate::entry::{DecodeError, Decoded, Entry};
 use crate::object::{Cluster, Key, Resource};
 use crate::registration::Selector;
 use futures_util::stream::{self, BoxStream, StreamExt as _};
-use kube::api::Api;
+use kube::Client;
+use kube::api::{Api, ListParams};
 use kube::runtime::watcher::{self, Event};
-use kube::{Client, ResourceExt as _};
 use std::fmt;
 use std::time::Duration;
 
@@ -119,6 +119,8 @@ where
         events: None,
         delay: Delay::default(),
         newest: None,
+        highest: None,
+        was_cut: false,
         entry,
     };
     stream::unfold(state, |mut state| async move {
@@ -136,6 +138,10 @@ struct State<K, F> {
     delay: Delay,
     /// Highest version in an event since the last list.
     newest: Option<u64>,
+    /// Highest version of an object or list that was seen.
+    highest: Option<u64>,
+    /// Whether the watch was interrupted since its history was compared.
+    was_cut: bool,
     entry: F,
 }
 
@@ -146,6 +152,12 @@ where
 {
     async fn next(&mut self) -> Signal {
         self.delay.wait().await;
+        if self.was_cut
+            && self.events.is_some()
+            && let Some(signal) = self.compare_history().await
+        {
+            return signal;
+        }
         let events = match &mut self.events {
             Some(events) => events,
             None => self.events.insert(events(&self.client, &self.id)),
@@ -170,13 +182,16 @@ where
                 self.newest = None;
                 Signal::ListBegins
             }
-            Event::InitApply(object) => match (self.entry)(object) {
-                Ok(entry) => Signal::Listed(entry),
-                Err(error) => Signal::Invalid {
-                    error,
-                    is_listed: true,
-                },
-            },
+            Event::InitApply(object) => {
+                self.highest = self.highest.max(version(&object));
+                match (self.entry)(object) {
+                    Ok(entry) => Signal::Listed(entry),
+                    Err(error) => Signal::Invalid {
+                        error,
+                        is_listed: true,
+                    },
+                }
+            }
             Event::InitDone => Signal::ListEnds,
             Event::Apply(object) => {
                 if self.went_back(&object) {
@@ -206,14 +221,41 @@ where
     /// Returns whether an event is older than one before it, which only a restored etcd causes: the
     /// events of a watch are ordered by version.
     fn went_back(&mut self, object: &Decoded<K>) -> bool {
-        let version = object.resource_version().and_then(|it| it.parse().ok());
+        let version = version(object);
         let went_back = version < self.newest;
+        self.highest = self.highest.max(version);
         if went_back {
             self.events = None;
         }
         self.newest = version;
 
         went_back
+    }
+
+    /// Compares the version of the resource with the highest one that was seen, before an interrupted
+    /// watch is resumed. A restored etcd is older, and a watch of a version that it does not have yet
+    /// reports no changes until then.
+    async fn compare_history(&mut self) -> Option<Signal> {
+        let selector = &self.id.selector;
+        let mut params = ListParams::default().limit(1).labels(&selector.labels);
+        if let Some(name) = &selector.name {
+            params = params.fields(&format!("metadata.name={name}"));
+        }
+        let api = api::<K>(&self.client, &self.id);
+        match api.list_metadata(&params).await {
+            Ok(list) => {
+                let version = list.metadata.resource_version;
+                let version = version.and_then(|it| it.parse().ok());
+                if version < self.highest {
+                    self.events = None;
+                    return Some(Signal::WentBack);
+                }
+                self.highest = version;
+                self.was_cut = false;
+                None
+            }
+            Err(error) => Some(self.failure(&watcher::Error::InitialListFailed(error))),
+        }
     }
 
     fn failure(&mut self, error: &watcher::Error) -> Signal {
@@ -224,6 +266,7 @@ where
             return Signal::Refused(message(error));
         }
         self.delay.failed();
+        self.was_cut = true;
         // kube's watcher would continue after an event that it cannot read, and so lose a change.
         if let watcher::Error::WatchFailed(kube::Error::SerdeError(_)) = error {
             self.events = None;
@@ -249,11 +292,6 @@ fn events<K>(
 where
     K: kube::Resource + serde::de::DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
 {
-    let resource = id.resource.api_resource();
-    let api: Api<Decoded<K>> = match &id.namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
-        None => Api::all_with(client.clone(), &resource),
-    };
     let mut config = watcher::Config::default().page_size(PAGE_SIZE);
     if !id.selector.labels.is_empty() {
         config = config.labels(&id.selector.labels);
@@ -262,7 +300,19 @@ where
         config = config.fields(&format!("metadata.name={name}"));
     }
 
-    watcher::watcher(api, config).boxed()
+    watcher::watcher(api::<K>(client, id), config).boxed()
+}
+
+fn api<K: Clone + fmt::Debug>(client: &Client, id: &WatchId) -> Api<Decoded<K>> {
+    let resource = id.resource.api_resource();
+    match &id.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &resource),
+        None => Api::all_with(client.clone(), &resource),
+    }
+}
+
+fn version<K>(object: &Decoded<K>) -> Option<u64> {
+    object.metadata.resource_version.as_ref()?.parse().ok()
 }
 
 /// Returns code and message of the server's response.

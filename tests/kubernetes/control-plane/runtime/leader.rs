@@ -133,10 +133,11 @@ async fn until_seen_again(leader: &Replica, fixture: &Fixture) -> Result<()> {
     .await
 }
 
-/// Returns the time of the last write of the Lease that succeeded.
+/// Returns the time of the last write of the Lease that succeeded. The first one creates it.
 fn last_renewal(leader: &Replica, fixture: &Fixture) -> Result<Timestamp> {
     let events = leader.events(fixture, "leases")?;
-    let renewed = writes(&events, "ResponseComplete").filter(|it| code(it) == Some(200));
+    let renewed =
+        writes(&events, "ResponseComplete").filter(|it| matches!(code(it), Some(200 | 201)));
     let last = renewed.last().context("the Lease was not renewed")?;
     let received = writes(&events, "RequestReceived").find(|it| it.audit_id == last.audit_id);
 

@@ -43,7 +43,7 @@ impl Relay {
         self.is_cut.send_replace(true);
     }
 
-    /// Transmits again, first what was held back.
+    /// Transmits again. The connections on which one side has sent meanwhile end.
     pub(super) fn mend(&self) {
         self.is_cut.send_replace(false);
     }
@@ -69,8 +69,9 @@ async fn copy(
     let mut data = vec![0; 16 * 1024];
     loop {
         let length = from.read(&mut data).await?;
+        let was_cut = *state.borrow();
         state.wait_for(|is_cut| !is_cut).await?;
-        if length == 0 {
+        if length == 0 || was_cut {
             return Ok(());
         }
         to.write_all(&data[..length]).await?;
