@@ -7,7 +7,7 @@ use crate::plan::{Planner, Settings};
 use crate::state::State;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
-use control_runtime::{self as runtime, LeaseSettings, Runtime, Timing, transport};
+use control_runtime::{self as runtime, LeaseSettings, Replicas, Runtime, Timing, transport};
 use control_source::Installation;
 use ipam::DEFAULT_POOLS;
 use ipnet::Ipv4Net;
@@ -90,13 +90,13 @@ impl Cli {
         let runtime_metrics = runtime::Metrics::new(&mut registry);
         let state = Arc::new(State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
-        let runtime_settings = self.runtime_settings();
+        let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
         let managed = async move {
             let namespace = planner.settings.namespace.clone();
             let installation = installation::owner(&client, &namespace).await;
             planner.settings.installation = installation;
             let mut runtime = Runtime::new(client, runtime_settings, runtime_metrics);
-            runtime.add(NetworkController::new(planner, metrics))?;
+            runtime.add(NetworkController::new(planner, metrics), &replicas)?;
             state.set(runtime.status());
             runtime.run(stop()).await;
             anyhow::Ok(())
@@ -112,13 +112,19 @@ impl Cli {
         runtime::Settings {
             name: NAME,
             identity: self.identity(),
-            lease: self.leader_elect.then(|| LeaseSettings {
-                namespace: self.installation.namespace.clone(),
-                name: NAME,
-                timing: Timing::default(),
-            }),
             random: || StaticSecret::random().to_bytes(),
         }
+    }
+
+    fn replicas(&self) -> Replicas {
+        if !self.leader_elect {
+            return Replicas::Active;
+        }
+        Replicas::WarmStandby(LeaseSettings {
+            namespace: self.installation.namespace.clone(),
+            name: NAME.to_owned(),
+            timing: Timing::default(),
+        })
     }
 
     fn settings(&self) -> anyhow::Result<Settings> {

@@ -90,6 +90,28 @@ impl<Id> Admission<Id> {
         admitted
     }
 
+    /// Removes requests that wait, and returns their numbers.
+    pub(crate) fn remove(&mut self, is_removed: impl Fn(&Id, &Request) -> bool) -> Vec<Id> {
+        let mut removed = Vec::new();
+        for lane in self.lanes.values_mut() {
+            for requests in lane.waiting.values_mut() {
+                let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(requests)
+                    .into_iter()
+                    .partition(|(id, request)| is_removed(id, request));
+                requests.extend(kept);
+                removed.extend(gone.into_iter().map(|(id, _)| id));
+            }
+            lane.waiting.retain(|_, requests| !requests.is_empty());
+            let waiting = &lane.waiting;
+            lane.turns.retain(|queue| waiting.contains_key(queue));
+        }
+        self.lanes
+            .retain(|_, lane| lane.in_flight > 0 || !lane.turns.is_empty());
+        self.waiting -= removed.len();
+
+        removed
+    }
+
     /// Notes that an admitted request has ended.
     pub(crate) fn ended(&mut self, request: &Request) {
         let object = request.object();
@@ -201,6 +223,28 @@ mod tests {
         }
 
         assert!(running.iter().any(|(number, _)| *number == 9_999));
+    }
+
+    #[test]
+    fn removed_requests_are_not_admitted_and_others_are() {
+        let mut admission = Admission::default();
+        for number in 0..RESOURCE_MAX {
+            admission.push(number, Queue::default(), read::<Secret>("x"));
+        }
+        let running = admission.admit();
+        for number in 100..110 {
+            let queue = Queue((number % 2).to_string());
+            admission.push(number, queue, read::<Secret>("x"));
+        }
+        admission.push(110, Queue::default(), read::<ConfigMap>("y"));
+
+        let removed = admission.remove(|number, _| number % 2 == 0);
+
+        assert_eq!(removed, [110, 100, 102, 104, 106, 108]);
+        assert_eq!(admission.waiting(), 5);
+        running.iter().for_each(|(_, ended)| admission.ended(ended));
+        let admitted = admission.admit().into_iter().map(|(number, _)| number);
+        assert_eq!(Vec::from_iter(admitted), [101, 103, 105, 107, 109]);
     }
 
     #[test]

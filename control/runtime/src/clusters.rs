@@ -3,16 +3,20 @@
 use crate::kubeconfig::RemoteConfig;
 use crate::object::Cluster;
 use crate::transport::{ConfigError, Transport};
+use crate::watch;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::Api;
 use std::collections::BTreeMap;
+use tokio::task::{AbortHandle, JoinSet};
 
 /// Clients of all clusters. A client stays the same when address and credentials are replaced, so
 /// watches resume where they were.
 pub(crate) struct Clusters {
     local: Client,
     remotes: BTreeMap<Cluster, Remote>,
+    /// Requests that identify clusters.
+    identifications: JoinSet<(Cluster, Option<String>)>,
 }
 
 struct Remote {
@@ -20,6 +24,7 @@ struct Remote {
     client: Client,
     /// UID of the namespace `kube-system`, which identifies the cluster.
     identity: Option<String>,
+    identification: AbortHandle,
 }
 
 impl Clusters {
@@ -27,6 +32,7 @@ impl Clusters {
         Self {
             local,
             remotes: BTreeMap::new(),
+            identifications: JoinSet::new(),
         }
     }
 
@@ -37,7 +43,8 @@ impl Clusters {
         }
     }
 
-    /// Adds a cluster, or replaces its address and credentials. Returns whether it was added.
+    /// Adds a cluster, or replaces its address and credentials, and has it identified. Returns whether
+    /// it was added.
     ///
     /// # Errors
     ///
@@ -49,12 +56,19 @@ impl Clusters {
     ) -> Result<bool, ConfigError> {
         if let Some(remote) = self.remotes.get(cluster) {
             remote.transport.replace(&config.config)?;
+            remote.identification.abort();
+            let identification = self.identify(cluster, remote.client.clone());
+            if let Some(remote) = self.remotes.get_mut(cluster) {
+                remote.identification = identification;
+            }
             return Ok(false);
         }
         let transport = Transport::new(&config.config)?;
         let namespace = config.config.default_namespace.clone();
+        let client = Client::new(transport.clone(), namespace);
         let remote = Remote {
-            client: Client::new(transport.clone(), namespace),
+            identification: self.identify(cluster, client.clone()),
+            client,
             transport,
             identity: None,
         };
@@ -63,13 +77,34 @@ impl Clusters {
         Ok(true)
     }
 
+    fn identify(&mut self, cluster: &Cluster, client: Client) -> AbortHandle {
+        let cluster = cluster.clone();
+        self.identifications
+            .spawn(async move { (cluster, identity(client).await) })
+    }
+
     pub(crate) fn remove(&mut self, cluster: &Cluster) {
-        self.remotes.remove(cluster);
+        if let Some(remote) = self.remotes.remove(cluster) {
+            remote.identification.abort();
+        }
+    }
+
+    /// Returns the next cluster that is another one than before; `None` if no request runs.
+    pub(crate) async fn replaced(&mut self) -> Option<Cluster> {
+        while let Some(identified) = self.identifications.join_next().await {
+            // The request was aborted if this is an error.
+            if let Ok((cluster, identity)) = identified
+                && self.take_identity(&cluster, identity)
+            {
+                return Some(cluster);
+            }
+        }
+        None
     }
 
     /// Notes the identity of a cluster. Returns whether it is another cluster than before, whose
     /// objects and versions mean nothing for this one.
-    pub(crate) fn identify(&mut self, cluster: &Cluster, identity: Option<String>) -> bool {
+    fn take_identity(&mut self, cluster: &Cluster, identity: Option<String>) -> bool {
         let (Some(remote), Some(identity)) = (self.remotes.get_mut(cluster), identity) else {
             return false;
         };
@@ -78,14 +113,17 @@ impl Clusters {
     }
 }
 
-/// Reads what identifies a cluster; `None` if it may not be read.
-pub(crate) async fn identity(client: Client) -> Option<String> {
+/// Reads what identifies a cluster, until the server answers; `None` if it may not be read.
+async fn identity(client: Client) -> Option<String> {
     let namespaces: Api<Namespace> = Api::all(client);
-    match namespaces.get_metadata("kube-system").await {
-        Ok(namespace) => namespace.metadata.uid,
-        Err(error) => {
-            tracing::debug!(%error, "failed to identify a cluster");
-            None
+    let mut failures = 0;
+    loop {
+        match namespaces.get_metadata("kube-system").await {
+            Ok(namespace) => return namespace.metadata.uid,
+            Err(kube::Error::Api(status)) if watch::REFUSALS.contains(&status.code) => return None,
+            Err(error) => tracing::debug!(%error, "failed to identify a cluster, and retries"),
         }
+        tokio::time::sleep(watch::backoff(failures)).await;
+        failures += 1;
     }
 }

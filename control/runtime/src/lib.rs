@@ -30,11 +30,11 @@ pub use controller::{
 };
 pub use entry::{DecodeError, Entry, Kept};
 pub use kubeconfig::{KubeconfigError, RemoteConfig};
-pub use lease::{Leadership, Timing};
+pub use lease::{LeaseSettings, Replicas, Timing};
 pub use metrics::Metrics;
 pub use object::{Cluster, Key, Ref, Resource};
 pub use registration::{Registration, Scope, Selector};
 pub use rights::{RuleScope, rules};
-pub use runtime::{LeaseSettings, Runtime, Settings};
+pub use runtime::{Runtime, Settings};
 pub use status::RuntimeStatus;
 pub use watch::WatchId;

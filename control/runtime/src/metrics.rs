@@ -28,7 +28,12 @@ pub struct Metrics {
     rejected: Family<ClusterLabel, Counter>,
     invalid: Family<ResourceLabels, Counter>,
     watch_errors: Family<ResourceLabels, Counter>,
-    is_leader: Gauge,
+    is_leader: Family<LeaseLabel, Gauge>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
+struct LeaseLabel {
+    lease: String,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
@@ -87,7 +92,7 @@ impl Default for Metrics {
             rejected: Family::default(),
             invalid: Family::default(),
             watch_errors: Family::default(),
-            is_leader: Gauge::default(),
+            is_leader: Family::default(),
         }
     }
 }
@@ -169,7 +174,7 @@ impl Metrics {
         );
         registry.register(
             "is_leader",
-            "Whether this replica sends the writes of the leader",
+            "Whether this replica holds the Lease",
             self.is_leader.clone(),
         );
     }
@@ -248,8 +253,11 @@ impl Metrics {
         self.watch_errors.get_or_create(&labels(id)).inc();
     }
 
-    pub(crate) fn leads(&self, leads: bool) {
-        self.is_leader.set(leads.into());
+    pub(crate) fn leads(&self, lease: &str, leads: bool) {
+        let lease = lease.to_owned();
+        self.is_leader
+            .get_or_create(&LeaseLabel { lease })
+            .set(leads.into());
     }
 
     /// Forgets a cluster, so that peers that come and go take no memory.

@@ -5,28 +5,33 @@
 
 use crate::admission::Admission;
 use crate::cache::{Cache, CacheLimits, CacheReader, Changed, RegistrationError};
-use crate::clusters::{self, Clusters};
-use crate::controller::{ClusterChange, Controller, Env, Outcome, Request, WatchChange};
+use crate::clusters::Clusters;
+use crate::controller::{Controller, Env, Outcome, Request};
 use crate::event::Events;
-use crate::execute::Context;
-use crate::lease::{self, Candidate, Leadership, Timing, Turn};
+use crate::lease::Replicas;
 use crate::metrics::Metrics;
-use crate::object::{Cluster, Ref, Resource};
+use crate::object::Cluster;
 use crate::status::RuntimeStatus;
 use crate::watch::{Signal, WatchId};
-use crate::worker::{Effects, RequestId, TypedWorker, Worker};
+use crate::worker::{Effects, RequestId};
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{PoisonError, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
-use tokio::task::{AbortHandle, JoinSet};
 
+mod effects;
+mod elections;
+mod hosted;
 mod inputs;
+mod watches;
+
+use elections::Elections;
+use hosted::Hosted;
+use watches::Watches;
 
 /// Signals of watches that wait to be processed. Watches wait when there are more.
 const SIGNALS_MAX: usize = 256;
@@ -47,21 +52,8 @@ pub struct Settings {
     pub name: &'static str,
     /// Identity of this replica: the name of its pod.
     pub identity: String,
-    /// Lease that one of several replicas holds; `None` if there is one replica.
-    pub lease: Option<LeaseSettings>,
     /// Returns 32 bytes that cannot be guessed, for controllers that create keys.
     pub random: fn() -> [u8; 32],
-}
-
-/// The Lease of several replicas.
-#[derive(Clone, Debug)]
-pub struct LeaseSettings {
-    /// Namespace of the Lease.
-    pub namespace: String,
-    /// Name of the Lease.
-    pub name: &'static str,
-    /// Durations of the election.
-    pub timing: Timing,
 }
 
 /// Runs controllers. See the [crate's documentation](crate).
@@ -71,52 +63,18 @@ pub struct Runtime {
     cache: CacheReader,
     workers: Vec<Hosted>,
     admission: Admission<(usize, RequestId)>,
-    requests: FuturesUnordered<BoxFuture<'static, Ended>>,
+    requests: FuturesUnordered<BoxFuture<'static, Response>>,
     signals: mpsc::Receiver<Report>,
     sender: mpsc::Sender<Report>,
-    watches: BTreeMap<WatchId, RunningWatch>,
-    /// Generation of the next watch.
-    next_generation: u64,
-    tasks: JoinSet<()>,
+    watches: Watches,
+    elections: Elections,
     events: Events,
-    leadership: Leadership,
     metrics: Metrics,
     status: RuntimeStatus,
 }
 
 /// A signal, and the generation of the watch that sent it.
 type Report = (WatchId, u64, Signal);
-
-/// A watch that runs. A restarted watch has another generation, which its late signals lack.
-struct RunningWatch {
-    task: AbortHandle,
-    generation: u64,
-}
-
-/// A controller in a runtime.
-struct Hosted {
-    worker: Box<dyn Worker>,
-    resources: BTreeSet<Resource>,
-    /// Watches without which it cannot decide.
-    required: Vec<WatchId>,
-    is_started: bool,
-}
-
-impl Hosted {
-    /// Has every object observed, and so every item planned.
-    fn start(&mut self, cache: &Cache, now: Instant) {
-        for changed in cache.replay(&self.resources) {
-            self.worker.observe(&changed.borrow(), cache, now);
-        }
-        self.worker.started(cache, now);
-    }
-}
-
-/// Something that ran beside the loop.
-enum Ended {
-    Request(Box<Response>),
-    Identity(Cluster, Option<String>),
-}
 
 /// A request with its outcome.
 struct Response {
@@ -132,10 +90,6 @@ impl Runtime {
     pub fn new(client: Client, settings: Settings, metrics: Metrics) -> Self {
         let (sender, signals) = mpsc::channel(SIGNALS_MAX);
         let events = Events::start(client.clone(), settings.name, &settings.identity);
-        let leadership = match settings.lease {
-            Some(_) => Leadership::default(),
-            None => Leadership::permanent(),
-        };
         let cache = CacheReader::default();
         write(&cache).add_cluster(Cluster::Local, CacheLimits::LOCAL);
 
@@ -148,39 +102,47 @@ impl Runtime {
             requests: FuturesUnordered::new(),
             signals,
             sender,
-            watches: BTreeMap::new(),
-            next_generation: 0,
-            tasks: JoinSet::new(),
+            watches: Watches::default(),
+            elections: Elections::default(),
             events,
-            leadership,
             metrics,
             status: RuntimeStatus::default(),
         }
     }
 
-    /// Adds a controller.
+    /// Adds a controller. Controllers that name the same Lease share one election, with the durations
+    /// that the first of them names.
     ///
     /// # Errors
     ///
     /// Returns [`RegistrationError`] if its registrations contradict those of another controller.
-    pub fn add<C: Controller>(&mut self, controller: C) -> Result<(), RegistrationError> {
-        let worker = TypedWorker::new(controller);
-        let mut required = Vec::new();
-        for registration in worker.registrations() {
+    pub fn add<C: Controller>(
+        &mut self,
+        controller: C,
+        replicas: &Replicas,
+    ) -> Result<(), RegistrationError> {
+        let election = replicas.lease().map(|lease| self.elections.join(lease));
+        let hosted = Hosted::new(controller, replicas, election);
+        for registration in hosted.worker.registrations() {
             write(&self.cache).register(registration)?;
-            if let Some(id) = registration.watch_id()
-                && !registration.is_optional
-            {
-                self.status.expect(id.clone());
-                required.push(id);
-            }
         }
-        self.workers.push(Hosted {
-            resources: worker.resources(),
-            worker: Box::new(worker),
-            required,
-            is_started: false,
-        });
+        if let Some(lease) = replicas.lease() {
+            self.status.lead(&lease.name, false);
+            self.metrics.leads(&lease.name, false);
+        }
+        let number = self.workers.len();
+        for id in hosted
+            .worker
+            .registrations()
+            .iter()
+            .filter_map(|it| it.watch_id())
+        {
+            self.watches.add(id, number);
+        }
+        if !hosted.is_cold {
+            self.status.expect(&hosted.required);
+        }
+        self.workers.push(hosted);
 
         Ok(())
     }
@@ -196,14 +158,14 @@ impl Runtime {
     }
 
     /// Runs the controllers until `stop` completes. Then lets the requests in flight end, and
-    /// releases the Lease.
+    /// releases the Leases.
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
-        let (end_lease, ended) = watch::channel(false);
+        let (end_leases, ended) = watch::channel(false);
         let (sender, mut turns) = mpsc::channel(4);
         // Aborted when this future is dropped, so that a Lease is not renewed without a leader.
-        let mut election = self.elect(sender, ended);
-        for id in self.static_watches() {
-            self.add_watch(id);
+        let mut candidates = self.elect(&sender, &ended);
+        for id in self.watches.all() {
+            self.sync_watch(&id);
         }
         let mut stop = std::pin::pin!(stop);
         loop {
@@ -213,50 +175,22 @@ impl Runtime {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                Some(turn) = turns.recv() => self.take_turn(turn),
-                Some(ended) = self.requests.next(), if !self.requests.is_empty() => self.take_ended(ended),
+                Some((election, turn)) = turns.recv() => self.take_turn(election, turn),
+                Some(response) = self.requests.next() => self.take_response(response),
+                Some(cluster) = self.clusters.replaced() => self.relist(&cluster),
                 Some(report) = self.signals.recv() => self.take_signal(report),
                 () = tokio::time::sleep(wait) => {}
             }
         }
 
-        self.tasks.abort_all();
+        self.watches.stop();
         let drained = async { while self.requests.next().await.is_some() {} };
         if tokio::time::timeout(STOP_MAX, drained).await.is_err() {
             tracing::warn!("stopped before the API server had answered all requests");
         }
-        end_lease.send_replace(true);
-        drop(tokio::time::timeout(STOP_MAX, election.join_next()).await);
-    }
-
-    /// Starts the election, if there is one.
-    fn elect(&self, turns: mpsc::Sender<Turn>, stop: watch::Receiver<bool>) -> JoinSet<()> {
-        let mut tasks = JoinSet::new();
-        let (Some(settings), Some(client)) =
-            (&self.settings.lease, self.clusters.client(&Cluster::Local))
-        else {
-            self.status.lead(true);
-            self.metrics.leads(true);
-            return tasks;
-        };
-        let candidate = Candidate {
-            namespace: settings.namespace.clone(),
-            name: settings.name,
-            identity: self.settings.identity.clone(),
-            timing: settings.timing,
-        };
-        let (leadership, status) = (self.leadership.clone(), self.status.clone());
-        let client = client.clone();
-        tasks.spawn(lease::hold(
-            client, candidate, leadership, status, turns, stop,
-        ));
-
-        tasks
-    }
-
-    fn static_watches(&self) -> BTreeSet<WatchId> {
-        let registrations = (self.workers.iter()).flat_map(|it| it.worker.registrations());
-        registrations.filter_map(|it| it.watch_id()).collect()
+        end_leases.send_replace(true);
+        let released = async { while candidates.join_next().await.is_some() {} };
+        drop(tokio::time::timeout(STOP_MAX, released).await);
     }
 
     /// Takes the inputs that are there, plans due items, and sends requests.
@@ -301,171 +235,6 @@ impl Runtime {
         next.unwrap_or(now + WAIT_MAX).min(now + WAIT_MAX)
     }
 
-    /// Does what a plan asks for, besides sending requests.
-    fn carry_out(&mut self, worker: usize, effects: Effects) {
-        let name = self.workers[worker].worker.name();
-        for (item, waited) in effects.planned {
-            self.metrics.planned(name, item, waited);
-        }
-        for (item, is_success, duration) in effects.ended {
-            self.metrics.ended(name, item, is_success, duration);
-        }
-        for change in effects.clusters {
-            self.change_cluster(change);
-        }
-        for change in effects.watches {
-            match change {
-                WatchChange::Add(id) => self.add_watch(id),
-                WatchChange::Remove(id) => self.remove_watch(&id),
-            }
-        }
-        for ready in effects.requests {
-            self.admission
-                .push((worker, ready.id), ready.queue, ready.request);
-        }
-        for event in effects.events {
-            if self.leadership.may_write() {
-                let uid = self
-                    .cache
-                    .read()
-                    .entry(&event.object)
-                    .map(|it| it.uid.clone());
-                self.events.publish(event, uid);
-            }
-        }
-    }
-
-    /// Sends the requests that the limits admit.
-    fn send(&mut self) {
-        for ((worker, id), request) in self.admission.admit() {
-            let context = self.context(worker, request.object());
-            self.requests.push(Box::pin(async move {
-                let began_at = Instant::now();
-                let outcome = match context {
-                    Some(context) => context.execute(&request).await,
-                    None => Outcome::Failed("the cluster is not connected".into()),
-                };
-                Ended::Request(Box::new(Response {
-                    worker,
-                    id,
-                    request,
-                    outcome,
-                    duration: began_at.elapsed(),
-                }))
-            }));
-        }
-        self.metrics.waiting(self.admission.waiting());
-    }
-
-    /// Returns what a request on an object needs; `None` if its cluster was removed.
-    fn context(&self, worker: usize, object: &Ref) -> Option<Context> {
-        let client = self.clusters.client(&object.cluster)?.clone();
-        let worker = &self.workers[worker].worker;
-        let cache = self.cache.read();
-        let updaters = cache.entry(object).map(|entry| entry.updaters.as_slice());
-        let updaters = updaters.unwrap_or_default();
-        let registrations = worker.registrations().iter();
-        let of_resource = registrations.filter(|it| it.resource == object.resource);
-        let adopted = of_resource.flat_map(|it| it.adopted.iter().copied());
-
-        Some(Context {
-            client,
-            leadership: self.leadership.clone(),
-            form: cache.form(&object.resource).cloned(),
-            field_manager: worker.field_manager(),
-            adopted: adopted
-                .filter(|manager| updaters.iter().any(|updater| updater == manager))
-                .collect(),
-        })
-    }
-
-    fn add_watch(&mut self, id: WatchId) {
-        if self.watches.contains_key(&id) {
-            return;
-        }
-        let form = self.cache.read().form(&id.resource).cloned();
-        let client = self.clusters.client(&id.cluster).cloned();
-        let (Some(form), Some(client)) = (form, client) else {
-            tracing::error!(watch = %id, "no controller registers the resource, or the cluster is not connected");
-            return;
-        };
-        write(&self.cache).add_watch(id.clone());
-        let signals = form.watch(client, id.clone(), self.is_optional(&id));
-        let (mut signals, sender) = (signals, self.sender.clone());
-        let (watched, generation) = (id.clone(), self.next_generation);
-        self.next_generation += 1;
-        let task = self.tasks.spawn(async move {
-            while let Some(signal) = signals.next().await {
-                let report = (watched.clone(), generation, signal);
-                if sender.send(report).await.is_err() {
-                    return;
-                }
-            }
-        });
-        self.watches.insert(id, RunningWatch { task, generation });
-    }
-
-    /// Returns whether a watch is registered, and all registrations of it are optional.
-    fn is_optional(&self, id: &WatchId) -> bool {
-        let registrations = (self.workers.iter()).flat_map(|it| it.worker.registrations());
-        let mut registrations = registrations
-            .filter(|it| it.watch_id().as_ref() == Some(id))
-            .peekable();
-        registrations.peek().is_some() && registrations.all(|it| it.is_optional)
-    }
-
-    fn remove_watch(&mut self, id: &WatchId) {
-        while self.tasks.try_join_next().is_some() {} // Those that were aborted before.
-        if let Some(watch) = self.watches.remove(id) {
-            watch.task.abort();
-            self.status.removed(id);
-            let changes = write(&self.cache).remove_watch(id);
-            self.observe(&changes);
-        }
-    }
-
-    fn change_cluster(&mut self, change: ClusterChange) {
-        match change {
-            ClusterChange::Set(cluster, config) => match self.clusters.set(&cluster, &config) {
-                Ok(is_new) => {
-                    if is_new {
-                        write(&self.cache).add_cluster(cluster.clone(), CacheLimits::REMOTE);
-                    }
-                    if let Some(client) = self.clusters.client(&cluster).cloned() {
-                        self.requests.push(Box::pin(async move {
-                            Ended::Identity(cluster, clusters::identity(client).await)
-                        }));
-                    }
-                }
-                Err(error) => {
-                    tracing::warn!(%cluster, %error, "failed to use the credentials of a cluster");
-                }
-            },
-            ClusterChange::Remove(cluster) => {
-                let watches: Vec<_> = self.watches.keys().cloned().collect();
-                for id in watches.into_iter().filter(|id| id.cluster == cluster) {
-                    self.remove_watch(&id);
-                }
-                let changes = write(&self.cache).remove_cluster(&cluster);
-                self.observe(&changes);
-                self.clusters.remove(&cluster);
-                self.metrics.forget(&cluster);
-            }
-        }
-    }
-
-    /// Lists all objects of a cluster again.
-    fn relist(&mut self, cluster: &Cluster) {
-        tracing::warn!(%cluster, "the history of the API server went back: lists all objects again");
-        let ids: Vec<_> = self.watches.keys().cloned().collect();
-        for id in ids.into_iter().filter(|id| id.cluster == *cluster) {
-            if let Some(watch) = self.watches.remove(&id) {
-                watch.task.abort();
-            }
-            self.add_watch(id);
-        }
-    }
-
     fn observe(&mut self, changes: &[Changed]) {
         let (cache, now) = (self.cache.read(), Instant::now());
         for changed in changes {
@@ -486,7 +255,6 @@ impl std::fmt::Debug for Runtime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Runtime")
             .field("settings", &self.settings)
-            .field("watches", &self.watches.len())
             .finish_non_exhaustive()
     }
 }

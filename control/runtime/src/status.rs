@@ -2,7 +2,7 @@
 
 use crate::watch::WatchId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,13 +21,19 @@ struct Inner {
     started_at: Instant,
     /// Last turn of the loop, in milliseconds since the start.
     beat: AtomicU64,
-    is_leader: AtomicBool,
     /// Watches that controllers need, and that have not completed their first list.
     missing: Mutex<BTreeSet<WatchId>>,
-    /// Why the last request for the Lease failed.
-    lease_failure: Mutex<Option<String>>,
+    /// The Leases of this replica's controllers, by name.
+    leases: Mutex<BTreeMap<String, LeaseState>>,
     /// Watches whose last request failed, and why.
     failing: Mutex<BTreeMap<WatchId, String>>,
+}
+
+#[derive(Debug, Default)]
+struct LeaseState {
+    is_held: bool,
+    /// Why the last request for the Lease failed.
+    failure: Option<String>,
 }
 
 impl Default for RuntimeStatus {
@@ -36,9 +42,8 @@ impl Default for RuntimeStatus {
             inner: Arc::new(Inner {
                 started_at: Instant::now(),
                 beat: AtomicU64::new(0),
-                is_leader: AtomicBool::new(false),
                 missing: Mutex::default(),
-                lease_failure: Mutex::default(),
+                leases: Mutex::default(),
                 failing: Mutex::default(),
             }),
         }
@@ -46,9 +51,15 @@ impl Default for RuntimeStatus {
 }
 
 impl RuntimeStatus {
-    /// Returns whether this replica sends the writes of the leader.
+    /// Returns whether this replica holds all Leases of its controllers.
     pub fn is_leader(&self) -> bool {
-        self.inner.is_leader.load(Ordering::Relaxed)
+        lock(&self.inner.leases).values().all(|lease| lease.is_held)
+    }
+
+    /// Returns whether this replica holds the Lease of this name.
+    pub fn holds(&self, lease: &str) -> bool {
+        let leases = lock(&self.inner.leases);
+        leases.get(lease).is_some_and(|lease| lease.is_held)
     }
 
     /// Checks that the process can serve: all watches that controllers need were listed, and the API
@@ -58,7 +69,8 @@ impl RuntimeStatus {
     ///
     /// Returns the resources, and the responses of the API server.
     pub fn ready(&self) -> Result<(), String> {
-        if let Some(failure) = &*lock(&self.inner.lease_failure) {
+        let leases = lock(&self.inner.leases);
+        if let Some(failure) = leases.values().find_map(|lease| lease.failure.as_ref()) {
             return Err(format!("the API server does not answer: {failure}"));
         }
         let missing = lock(&self.inner.missing);
@@ -102,23 +114,25 @@ impl RuntimeStatus {
         self.inner.beat.store(elapsed, Ordering::Relaxed);
     }
 
-    pub(crate) fn lead(&self, leads: bool) {
-        self.inner.is_leader.store(leads, Ordering::Relaxed);
+    pub(crate) fn lead(&self, lease: &str, leads: bool) {
+        let mut leases = lock(&self.inner.leases);
+        leases.entry(lease.to_owned()).or_default().is_held = leads;
     }
 
     /// Notes whether the last request for the Lease failed, and logs a change.
-    pub(crate) fn lease(&self, failure: Option<String>) {
-        let mut last = lock(&self.inner.lease_failure);
+    pub(crate) fn lease(&self, lease: &str, failure: Option<String>) {
+        let mut leases = lock(&self.inner.leases);
+        let last = &mut leases.entry(lease.to_owned()).or_default().failure;
         match (&*last, &failure) {
-            (None, Some(failure)) => tracing::warn!("failed to access the Lease: {failure}"),
-            (Some(_), None) => tracing::info!("the API server answers again"),
+            (None, Some(failure)) => tracing::warn!(lease, "failed to access the Lease: {failure}"),
+            (Some(_), None) => tracing::info!(lease, "the API server answers again"),
             (None, None) | (Some(_), Some(_)) => {}
         }
         *last = failure;
     }
 
-    pub(crate) fn expect(&self, id: WatchId) {
-        lock(&self.inner.missing).insert(id);
+    pub(crate) fn expect(&self, required: &[WatchId]) {
+        lock(&self.inner.missing).extend(required.iter().cloned());
     }
 
     pub(crate) fn synced(&self, id: &WatchId) {

@@ -33,7 +33,7 @@ const REFUSED_DELAY: Duration = Duration::from_secs(60);
 const OPTIONAL_DELAY: Duration = Duration::from_secs(600);
 
 /// Not found, and forbidden.
-const REFUSALS: [u16; 2] = [404, 403];
+pub(crate) const REFUSALS: [u16; 2] = [404, 403];
 
 /// Identity of a watch: two plans that name the same watch share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -386,7 +386,8 @@ impl Delay {
     }
 }
 
-fn backoff(failures: u32) -> Duration {
+/// Returns the delay before a request is repeated that has failed `failures` times before.
+pub(crate) fn backoff(failures: u32) -> Duration {
     let delay = BACKOFF_MIN.saturating_mul(1 << failures.min(16));
     spread(delay.min(BACKOFF_MAX), random())
 }

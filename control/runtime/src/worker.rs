@@ -69,6 +69,9 @@ pub(crate) trait Worker: Send {
         now: Instant,
     ) -> Effects;
 
+    /// Drops all items and plans. Outcomes of their requests are ignored.
+    fn reset(&mut self);
+
     /// Returns when [`step`](Self::step) plans an item next.
     fn next_at(&self, now: Instant) -> Option<Instant>;
 
@@ -306,6 +309,12 @@ impl<C: Controller> Worker for TypedWorker<C> {
         self.advance(&item, &mut effects, now);
 
         effects
+    }
+
+    fn reset(&mut self) {
+        self.queue = WorkQueue::default();
+        self.flights.clear();
+        self.plans.clear();
     }
 
     fn next_at(&self, now: Instant) -> Option<Instant> {

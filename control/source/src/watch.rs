@@ -171,15 +171,15 @@ impl Watch {
         let settings = runtime::Settings {
             name: "liqo-follower",
             identity: String::new(),
-            lease: None,
             // It creates no keys.
             random: || [0; 32],
         };
         let mut runtime = Runtime::new(client.clone(), settings, runtime::Metrics::default());
-        runtime.add(Follower {
+        let follower = Follower {
             registrations: registrations::registrations(&installation.namespace, scope),
             is_listed: sender,
-        })?;
+        };
+        runtime.add(follower, &runtime::Replicas::Active)?;
         let (cache, status) = (runtime.reader(), runtime.status());
         let mut task = JoinSet::new();
         task.spawn(runtime.run(std::future::pending()));

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::plan::{Planner, Settings};
-use control_runtime::{LeaseSettings, Runtime, RuntimeStatus, Timing};
+use control_runtime::{LeaseSettings, Replicas, Runtime, RuntimeStatus, Timing};
 use fake_apiserver::ApiServer;
 use ipam::DEFAULT_POOLS;
 use kube::Client;
@@ -217,11 +217,6 @@ fn start(server: &ApiServer, identity: &str) -> (RuntimeStatus, JoinHandle<()>) 
     let settings = runtime::Settings {
         name: "liqo-controller-manager",
         identity: identity.to_owned(),
-        lease: Some(LeaseSettings {
-            namespace: "liqo".to_owned(),
-            name: "liqo-controller-manager",
-            timing: TIMING,
-        }),
         random: || [7; 32],
     };
     let mut registry = Registry::default();
@@ -229,7 +224,12 @@ fn start(server: &ApiServer, identity: &str) -> (RuntimeStatus, JoinHandle<()>) 
     let controller = NetworkController::new(planner.unwrap(), metrics);
     let metrics = runtime::Metrics::new(&mut registry);
     let mut runtime = Runtime::new(client(server), settings, metrics);
-    runtime.add(controller).unwrap();
+    let replicas = Replicas::WarmStandby(LeaseSettings {
+        namespace: "liqo".to_owned(),
+        name: "liqo-controller-manager".to_owned(),
+        timing: TIMING,
+    });
+    runtime.add(controller, &replicas).unwrap();
     let status = runtime.status();
 
     (status, tokio::spawn(runtime.run(std::future::pending())))

@@ -1,6 +1,6 @@
 //! Acquires and renews a Lease, and watches it meanwhile.
 
-use super::{BootTime, Election, Leadership, Record, Step, Timing};
+use super::{BootTime, Election, Leadership, LeaseSettings, Record, Step};
 use crate::status::RuntimeStatus;
 use futures_util::StreamExt as _;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
@@ -17,69 +17,72 @@ use tokio::sync::{mpsc, watch};
 const RELEASED_SECONDS: i32 = 1;
 
 /// A change of leadership.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Turn {
     /// This replica leads from now on.
-    Leads,
+    Leads(Leadership),
     /// This replica is a standby from now on.
     StandsBy,
     /// The Lease has an older version than before: etcd was restored.
     WentBack,
 }
 
-/// Name and holder of a Lease.
-#[derive(Clone, Debug)]
+/// A replica's part in the election of a Lease.
+#[derive(Debug)]
 pub(crate) struct Candidate {
-    pub(crate) namespace: String,
-    pub(crate) name: &'static str,
+    pub(crate) lease: LeaseSettings,
+    /// Number of the election, which the turns carry.
+    pub(crate) election: usize,
     /// Identity of this replica.
     pub(crate) identity: String,
-    pub(crate) timing: Timing,
+    pub(crate) status: RuntimeStatus,
+    pub(crate) turns: mpsc::Sender<(usize, Turn)>,
 }
 
-/// Takes part in the election until `stop` changes, then releases the Lease.
-pub(crate) async fn hold(
-    client: Client,
-    candidate: Candidate,
-    leadership: Leadership,
-    status: RuntimeStatus,
-    turns: mpsc::Sender<Turn>,
-    mut stop: watch::Receiver<bool>,
-) {
-    let api: Api<Lease> = Api::namespaced(client, &candidate.namespace);
-    let fields = format!("metadata.name={}", candidate.name);
-    let config = watcher::Config::default().fields(&fields);
-    let mut changes = watcher::watcher(api.clone(), config)
-        .default_backoff()
-        .boxed();
-    let mut holder = Holder {
-        election: Election::new(&candidate.identity, candidate.timing),
-        candidate,
-        api,
-        lease: None,
-        is_listed: false,
-        leadership,
-        status,
-        turns,
-    };
-
-    loop {
-        let wait = match holder.next_step() {
-            Step::Write => {
-                holder.write().await;
-                continue;
-            }
-            Step::Wait(wait) => wait,
-            Step::Lost => {
-                holder.lose().await;
-                continue;
-            }
+impl Candidate {
+    /// Takes part in the election until `stop` changes, then releases the Lease.
+    pub(crate) async fn run(self, client: Client, mut stop: watch::Receiver<bool>) {
+        let api: Api<Lease> = Api::namespaced(client, &self.lease.namespace);
+        let fields = format!("metadata.name={}", self.lease.name);
+        let config = watcher::Config::default().fields(&fields);
+        let mut changes = watcher::watcher(api.clone(), config)
+            .default_backoff()
+            .boxed();
+        let mut holder = Holder {
+            election: Election::new(&self.identity, self.lease.timing),
+            candidate: self,
+            api,
+            lease: None,
+            is_listed: false,
+            leadership: Leadership::default(),
         };
-        tokio::select! {
-            change = changes.next() => holder.observe(change).await,
-            () = tokio::time::sleep(wait) => {}
-            _ = stop.changed() => return holder.release().await,
+
+        loop {
+            let wait = match holder.next_step() {
+                Step::Write => {
+                    holder.write().await;
+                    continue;
+                }
+                Step::Wait(wait) => wait,
+                Step::Lost => {
+                    holder.lose().await;
+                    continue;
+                }
+            };
+            tokio::select! {
+                change = changes.next() => holder.observe(change).await,
+                () = tokio::time::sleep(wait) => {}
+                _ = stop.changed() => return holder.release().await,
+            }
         }
+    }
+
+    fn failure(&self, failure: Option<String>) {
+        self.status.lease(&self.lease.name, failure);
+    }
+
+    async fn turn(&self, turn: Turn) {
+        self.turns.send((self.election, turn)).await.ok();
     }
 }
 
@@ -91,15 +94,14 @@ struct Holder {
     lease: Option<Lease>,
     /// Whether the watch has completed its first list.
     is_listed: bool,
+    /// That of the present or last period as the leader.
     leadership: Leadership,
-    status: RuntimeStatus,
-    turns: mpsc::Sender<Turn>,
 }
 
 impl Holder {
     fn next_step(&self) -> Step {
         if !self.is_listed {
-            return Step::Wait(self.candidate.timing.retry_period);
+            return Step::Wait(self.candidate.lease.timing.retry_period);
         }
         self.election.step(BootTime::now())
     }
@@ -110,15 +112,15 @@ impl Holder {
         {
             // `Init` is no answer: it precedes the list. A resumed watch has no list, so a standby
             // learns by the next renewal that the API server answers again.
-            self.status.lease(None);
+            self.candidate.failure(None);
         }
         match change {
             Some(Ok(Event::Apply(lease) | Event::InitApply(lease))) => self.see(Some(lease)),
             Some(Ok(Event::Delete(_))) => self.see(None),
             Some(Ok(Event::InitDone)) => self.is_listed = true,
             Some(Ok(Event::Init)) => {}
-            Some(Err(error)) => self.status.lease(Some(error.to_string())),
-            None => tokio::time::sleep(self.candidate.timing.retry_period).await,
+            Some(Err(error)) => self.candidate.failure(Some(error.to_string())),
+            None => tokio::time::sleep(self.candidate.lease.timing.retry_period).await,
         }
     }
 
@@ -136,18 +138,18 @@ impl Holder {
 
     /// Reads the Lease after a conflict.
     async fn read(&mut self) {
-        match self.api.get_opt(self.candidate.name).await {
+        match self.api.get_opt(&self.candidate.lease.name).await {
             Ok(lease) => {
                 if version(lease.as_ref()) < version(self.lease.as_ref()) {
                     tracing::warn!("the Lease is older than before: lists all objects again");
-                    self.turns.send(Turn::WentBack).await.ok();
+                    self.candidate.turn(Turn::WentBack).await;
                 }
                 self.election
                     .observe(lease.as_ref().map(record), BootTime::now());
                 self.lease = lease;
             }
             Err(error) => {
-                self.status.lease(Some(error.to_string()));
+                self.candidate.failure(Some(error.to_string()));
                 self.election.failed(BootTime::now());
             }
         }
@@ -159,28 +161,32 @@ impl Holder {
         let could_write = self.leadership.may_write();
         let lease = self.next(
             &self.candidate.identity,
-            self.candidate.timing.lease_duration,
+            self.candidate.lease.timing.lease_duration,
         );
         match self.send(&lease).await {
             Ok(lease) => {
                 self.election.written(record(&lease), began_at);
                 self.lease = Some(lease);
-                self.status.lease(None);
+                self.candidate.failure(None);
+                if !could_write {
+                    self.leadership = Leadership::default();
+                }
                 self.leadership.set(self.election.deadline());
                 if !could_write {
-                    self.turns.send(Turn::Leads).await.ok();
+                    let leadership = self.leadership.clone();
+                    self.candidate.turn(Turn::Leads(leadership)).await;
                 }
             }
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {
                 // Another replica was faster, or the Lease was deleted or restored.
                 self.read().await;
                 if self.election.until_free(BootTime::now()).is_zero() {
-                    self.status.lease(Some(status.message.clone()));
+                    self.candidate.failure(Some(status.message.clone()));
                     self.election.failed(BootTime::now());
                 }
             }
             Err(error) => {
-                self.status.lease(Some(error.to_string()));
+                self.candidate.failure(Some(error.to_string()));
                 self.election.failed(BootTime::now());
             }
         }
@@ -191,7 +197,9 @@ impl Holder {
     async fn send(&self, lease: &Lease) -> kube::Result<Lease> {
         let params = PostParams::default();
         if lease.metadata.resource_version.is_some() {
-            self.api.replace(self.candidate.name, &params, lease).await
+            self.api
+                .replace(&self.candidate.lease.name, &params, lease)
+                .await
         } else {
             self.api.create(&params, lease).await
         }
@@ -200,7 +208,7 @@ impl Holder {
     async fn lose(&mut self) {
         self.leadership.set(None);
         self.election.step_down();
-        self.turns.send(Turn::StandsBy).await.ok();
+        self.candidate.turn(Turn::StandsBy).await;
     }
 
     /// Gives up the Lease, so that a standby need not wait until it expires.
@@ -213,7 +221,7 @@ impl Holder {
                 spec.lease_duration_seconds = Some(RELEASED_SECONDS);
             }
             if let Err(error) = self.send(&lease).await {
-                tracing::debug!(%error, lease = self.candidate.name, "failed to release the Lease");
+                tracing::debug!(%error, lease = self.candidate.lease.name, "failed to release the Lease");
             }
         }
         self.election.step_down();
@@ -235,7 +243,7 @@ impl Holder {
             ..LeaseSpec::default()
         };
         let metadata = ObjectMeta {
-            name: Some(self.candidate.name.to_owned()),
+            name: Some(self.candidate.lease.name.clone()),
             managed_fields: None,
             ..old.metadata
         };

@@ -1,9 +1,8 @@
-//! Takes what watches, requests and the election report.
+//! Takes what watches and requests report.
 
-use super::{Ended, Report, Response, Runtime, write};
+use super::{Report, Response, Runtime, write};
 use crate::cache::{CacheLimits, Changed};
 use crate::controller::{Action, Gate, Outcome, Request};
-use crate::lease::Turn;
 use crate::object::Ref;
 use crate::watch::{Signal, WatchId};
 use std::time::Instant;
@@ -11,7 +10,7 @@ use std::time::Instant;
 impl Runtime {
     pub(super) fn take_signal(&mut self, (id, generation, signal): Report) {
         let id = &id;
-        if (self.watches.get(id)).is_none_or(|watch| watch.generation != generation) {
+        if !self.watches.is_current(id, generation) {
             return; // It was sent before the watch was removed or restarted.
         }
         let is_response = !matches!(
@@ -87,16 +86,14 @@ impl Runtime {
     }
 
     /// Starts the controllers whose watches have been listed.
-    fn start_workers(&mut self) {
+    pub(super) fn start_workers(&mut self) {
         let cache = self.cache.read();
-        for hosted in &mut self.workers {
-            let is_listed = || hosted.required.iter().all(|id| cache.is_synced(id));
-            if hosted.is_started || !is_listed() {
-                continue;
+        for hosted in self.workers.iter_mut().filter(|it| !it.is_started) {
+            let may_start = !hosted.is_cold || self.elections.is_held(hosted.election);
+            if may_start && hosted.required.iter().all(|id| cache.is_synced(id)) {
+                tracing::info!(controller = hosted.worker.name(), "all objects are listed");
+                hosted.start(&cache);
             }
-            hosted.is_started = true;
-            tracing::info!(controller = hosted.worker.name(), "all objects are listed");
-            hosted.start(&cache, Instant::now());
         }
     }
 
@@ -109,37 +106,7 @@ impl Runtime {
         }
     }
 
-    pub(super) fn take_turn(&mut self, turn: Turn) {
-        match turn {
-            Turn::Leads => {
-                tracing::info!("this replica is the leader");
-                self.status.lead(true);
-                self.metrics.leads(true);
-                // A standby has planned, too, but its writes were dropped.
-                let (cache, now) = (self.cache.read(), Instant::now());
-                for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
-                    hosted.start(&cache, now);
-                }
-            }
-            Turn::StandsBy => {
-                tracing::warn!("this replica is no longer the leader, and writes nothing");
-                self.status.lead(false);
-                self.metrics.leads(false);
-            }
-            Turn::WentBack => self.relist(&crate::object::Cluster::Local),
-        }
-    }
-
-    pub(super) fn take_ended(&mut self, ended: Ended) {
-        let response = match ended {
-            Ended::Request(response) => *response,
-            Ended::Identity(cluster, identity) => {
-                if self.clusters.identify(&cluster, identity) {
-                    self.relist(&cluster);
-                }
-                return;
-            }
-        };
+    pub(super) fn take_response(&mut self, response: Response) {
         let Response {
             worker,
             id,

@@ -1,7 +1,7 @@
 //! Processes that run the example of the crate's documentation.
 
 use crate::example::NodeAddresses;
-use control_runtime::{LeaseSettings, Metrics, Runtime, RuntimeStatus, Settings, Timing};
+use control_runtime::{LeaseSettings, Metrics, Replicas, Runtime, RuntimeStatus, Settings, Timing};
 use fake_apiserver::ApiServer;
 use prometheus_client::registry::Registry;
 use serde_json::json;
@@ -27,16 +27,20 @@ impl Process {
         let settings = Settings {
             name: "example",
             identity: identity.into(),
-            lease: timing.map(|timing| LeaseSettings {
-                namespace: "addresses".into(),
-                name: "example",
-                timing,
-            }),
             random: || [0; 32],
         };
         let metrics = Metrics::new(&mut Registry::default());
         let mut runtime = Runtime::new(client, settings, metrics);
-        runtime.add(NodeAddresses).expect("registrations");
+        let replicas = timing.map_or(Replicas::Active, |timing| {
+            Replicas::WarmStandby(LeaseSettings {
+                namespace: "addresses".into(),
+                name: "example".into(),
+                timing,
+            })
+        });
+        runtime
+            .add(NodeAddresses, &replicas)
+            .expect("registrations");
         let status = runtime.status();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(runtime.run(async { drop(stopped.await) }));

@@ -3,7 +3,7 @@
 use super::copies::Copies;
 use crate::fixture::{Deadline, Fixture, SOON, until};
 use anyhow::{Context as _, Result, ensure};
-use control_runtime::{LeaseSettings, Metrics, Runtime, Settings, Timing, transport};
+use control_runtime::{LeaseSettings, Metrics, Replicas, Runtime, Settings, Timing, transport};
 use kube::Config;
 use kube::config::KubeConfigOptions;
 use kubernetes_lab::control_plane::AuditEvent;
@@ -146,16 +146,16 @@ async fn run(identity: String, namespace: String) -> Result<()> {
     let settings = Settings {
         name: "copies",
         identity,
-        lease: Some(LeaseSettings {
-            namespace: namespace.clone(),
-            name: "copies",
-            timing: TIMING,
-        }),
         random: || [0; 32],
     };
     let metrics = Metrics::new(&mut Registry::default());
     let mut runtime = Runtime::new(transport::client(&config)?, settings, metrics);
-    runtime.add(Copies { namespace })?;
+    let replicas = Replicas::WarmStandby(LeaseSettings {
+        namespace: namespace.clone(),
+        name: "copies".to_owned(),
+        timing: TIMING,
+    });
+    runtime.add(Copies { namespace }, &replicas)?;
 
     runtime.run(input_ends()).await;
     Ok(())

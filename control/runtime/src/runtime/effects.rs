@@ -1,0 +1,138 @@
+//! Does what plans ask for.
+
+use super::elections::is_of_leader;
+use super::{Response, Runtime, write};
+use crate::cache::CacheLimits;
+use crate::controller::{ClusterChange, Event, Outcome, WatchChange};
+use crate::execute::Context;
+use crate::kubeconfig::RemoteConfig;
+use crate::object::{Cluster, Ref};
+use crate::worker::{Effects, Ready};
+use std::time::Instant;
+
+impl Runtime {
+    /// Does what a plan asks for, besides sending requests.
+    pub(super) fn carry_out(&mut self, worker: usize, effects: Effects) {
+        let mut next = vec![effects];
+        while let Some(effects) = next.pop() {
+            let name = self.workers[worker].worker.name();
+            for (item, waited) in effects.planned {
+                self.metrics.planned(name, item, waited);
+            }
+            for (item, is_success, duration) in effects.ended {
+                self.metrics.ended(name, item, is_success, duration);
+            }
+            for change in effects.clusters {
+                match change {
+                    ClusterChange::Set(cluster, config) => self.set_cluster(&cluster, &config),
+                    ClusterChange::Remove(cluster) => self.remove_cluster(&cluster),
+                }
+            }
+            for change in effects.watches {
+                match change {
+                    WatchChange::Add(id) => self.add_watch(id, worker),
+                    WatchChange::Remove(id) => self.remove_watch(&id, worker),
+                }
+            }
+            for event in effects.events {
+                self.publish(worker, event);
+            }
+            for ready in effects.requests {
+                next.extend(self.admit(worker, ready));
+            }
+        }
+    }
+
+    /// Lets a request wait until it is sent. One that only the leader sends ends at once on a standby,
+    /// so that it is not sent after a take-over, when it is outdated.
+    fn admit(&mut self, worker: usize, ready: Ready) -> Option<Effects> {
+        let hosted = &mut self.workers[worker];
+        let leadership = self.elections.leadership(hosted.election);
+        if is_of_leader(&ready.request) && !leadership.may_write() {
+            let (cache, outcome) = (self.cache.read(), Outcome::NotLeader);
+            return Some((hosted.worker).complete(ready.id, &outcome, &cache, Instant::now()));
+        }
+        let id = (worker, ready.id);
+        self.admission.push(id, ready.queue, ready.request);
+        None
+    }
+
+    fn publish(&mut self, worker: usize, event: Event) {
+        let election = self.workers[worker].election;
+        if self.elections.leadership(election).may_write() {
+            let uid = self
+                .cache
+                .read()
+                .entry(&event.object)
+                .map(|it| it.uid.clone());
+            self.events.publish(event, uid);
+        }
+    }
+
+    fn set_cluster(&mut self, cluster: &Cluster, config: &RemoteConfig) {
+        match self.clusters.set(cluster, config) {
+            Ok(true) => {
+                write(&self.cache).add_cluster(cluster.clone(), CacheLimits::REMOTE);
+                for id in self.watches.of_cluster(cluster) {
+                    self.sync_watch(&id);
+                }
+            }
+            Ok(false) => {}
+            Err(error) => {
+                tracing::warn!(%cluster, %error, "failed to use the credentials of a cluster");
+            }
+        }
+    }
+
+    fn remove_cluster(&mut self, cluster: &Cluster) {
+        self.remove_watches(cluster);
+        let changes = write(&self.cache).remove_cluster(cluster);
+        self.observe(&changes);
+        self.clusters.remove(cluster);
+        self.metrics.forget(cluster);
+    }
+
+    /// Sends the requests that the limits admit.
+    pub(super) fn send(&mut self) {
+        for ((worker, id), request) in self.admission.admit() {
+            let context = self.context(worker, request.object());
+            self.requests.push(Box::pin(async move {
+                let began_at = Instant::now();
+                let outcome = match context {
+                    Some(context) => context.execute(&request).await,
+                    None => Outcome::Failed("the cluster is not connected".into()),
+                };
+                Response {
+                    worker,
+                    id,
+                    request,
+                    outcome,
+                    duration: began_at.elapsed(),
+                }
+            }));
+        }
+        self.metrics.waiting(self.admission.waiting());
+    }
+
+    /// Returns what a request on an object needs; `None` if its cluster was removed.
+    fn context(&self, worker: usize, object: &Ref) -> Option<Context> {
+        let client = self.clusters.client(&object.cluster)?.clone();
+        let hosted = &self.workers[worker];
+        let cache = self.cache.read();
+        let updaters = cache.entry(object).map(|entry| entry.updaters.as_slice());
+        let updaters = updaters.unwrap_or_default();
+        let registrations = hosted.worker.registrations().iter();
+        let of_resource = registrations.filter(|it| it.resource == object.resource);
+        let adopted = of_resource.flat_map(|it| it.adopted.iter().copied());
+
+        Some(Context {
+            client,
+            leadership: self.elections.leadership(hosted.election),
+            form: cache.form(&object.resource).cloned(),
+            field_manager: hosted.worker.field_manager(),
+            adopted: adopted
+                .filter(|manager| updaters.iter().any(|updater| updater == manager))
+                .collect(),
+        })
+    }
+}

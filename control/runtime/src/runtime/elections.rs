@@ -1,0 +1,143 @@
+//! The elections of the controllers, one per Lease.
+
+use super::Runtime;
+use crate::controller::{Gate, Outcome, Request};
+use crate::lease::{Candidate, Leadership, LeaseSettings, Turn};
+use crate::object::Cluster;
+use std::collections::BTreeSet;
+use std::time::Instant;
+use tokio::sync::{mpsc, watch};
+use tokio::task::JoinSet;
+
+#[derive(Default)]
+pub(super) struct Elections(Vec<Election>);
+
+struct Election {
+    lease: LeaseSettings,
+    leadership: Leadership,
+    /// Whether the Lease is held, as far as the controllers know.
+    is_held: bool,
+}
+
+impl Elections {
+    /// Returns the number of the election of a Lease, which is added unless it exists.
+    pub(super) fn join(&mut self, lease: &LeaseSettings) -> usize {
+        let id = |lease: &LeaseSettings| (lease.namespace.clone(), lease.name.clone());
+        let known = self.0.iter().position(|it| id(&it.lease) == id(lease));
+        known.unwrap_or_else(|| {
+            self.0.push(Election {
+                lease: lease.clone(),
+                leadership: Leadership::default(),
+                is_held: false,
+            });
+            self.0.len() - 1
+        })
+    }
+
+    /// Returns the right to write of a controller with this election.
+    pub(super) fn leadership(&self, election: Option<usize>) -> Leadership {
+        let election = election.and_then(|number| self.0.get(number));
+        election.map_or_else(Leadership::permanent, |it| it.leadership.clone())
+    }
+
+    pub(super) fn is_held(&self, election: Option<usize>) -> bool {
+        let election = election.and_then(|number| self.0.get(number));
+        election.is_none_or(|it| it.is_held)
+    }
+}
+
+impl Runtime {
+    /// Starts to take part in the elections.
+    pub(super) fn elect(
+        &self,
+        turns: &mpsc::Sender<(usize, Turn)>,
+        stop: &watch::Receiver<bool>,
+    ) -> JoinSet<()> {
+        let mut tasks = JoinSet::new();
+        for (number, election) in self.elections.0.iter().enumerate() {
+            let candidate = Candidate {
+                lease: election.lease.clone(),
+                election: number,
+                identity: self.settings.identity.clone(),
+                status: self.status.clone(),
+                turns: turns.clone(),
+            };
+            if let Some(client) = self.clusters.client(&Cluster::Local) {
+                tasks.spawn(candidate.run(client.clone(), stop.clone()));
+            }
+        }
+
+        tasks
+    }
+
+    pub(super) fn take_turn(&mut self, election: usize, turn: Turn) {
+        let (is_held, leadership) = match turn {
+            Turn::Leads(leadership) => (true, leadership),
+            Turn::StandsBy => (false, Leadership::default()),
+            Turn::WentBack => return self.relist(&Cluster::Local),
+        };
+        let Some(changed) = self.elections.0.get_mut(election) else {
+            return;
+        };
+        let lease = changed.lease.name.as_str();
+        if is_held {
+            tracing::info!(lease, "this replica is the leader");
+        } else {
+            tracing::warn!(
+                lease,
+                "this replica is no longer the leader, and writes nothing"
+            );
+        }
+        self.status.lead(lease, is_held);
+        self.metrics.leads(lease, is_held);
+        (changed.is_held, changed.leadership) = (is_held, leadership);
+        // They were planned before another replica may have changed the objects.
+        self.drop_waiting(election);
+        self.restart(election, is_held);
+    }
+
+    /// Ends the requests that wait and that only the leader sends.
+    fn drop_waiting(&mut self, election: usize) {
+        let workers = &self.workers;
+        let dropped = self.admission.remove(|(worker, _), request| {
+            workers[*worker].election == Some(election) && is_of_leader(request)
+        });
+        for (worker, id) in dropped {
+            let cache = self.cache.read();
+            let hosted = &mut self.workers[worker].worker;
+            let effects = hosted.complete(id, &Outcome::NotLeader, &cache, Instant::now());
+            drop(cache);
+            self.carry_out(worker, effects);
+        }
+    }
+
+    /// Has the controllers of an election plan everything anew, and starts or stops those that run
+    /// only on the leader.
+    fn restart(&mut self, election: usize, is_held: bool) {
+        let mut watches = BTreeSet::new();
+        for (number, hosted) in self.workers.iter_mut().enumerate() {
+            if hosted.election != Some(election) {
+                continue;
+            }
+            if hosted.is_started && is_held {
+                // A standby has planned, too, but its writes were dropped.
+                hosted.start(&self.cache.read());
+            } else if hosted.is_cold && is_held {
+                self.status.expect(&hosted.required);
+                watches.extend(self.watches.of(number));
+            } else if hosted.is_cold {
+                hosted.stop();
+                watches.extend(self.watches.of(number));
+            }
+        }
+        for id in watches {
+            self.sync_watch(&id);
+        }
+        self.start_workers();
+    }
+}
+
+/// Returns whether only the leader sends a request.
+pub(super) fn is_of_leader(request: &Request) -> bool {
+    matches!(request, Request::Write(write) if write.gate == Gate::Leader)
+}

@@ -1,0 +1,59 @@
+//! A controller in a runtime.
+
+use crate::cache::Cache;
+use crate::controller::Controller;
+use crate::lease::Replicas;
+use crate::object::Resource;
+use crate::watch::WatchId;
+use crate::worker::{TypedWorker, Worker};
+use std::collections::BTreeSet;
+use std::time::Instant;
+
+pub(super) struct Hosted {
+    pub(super) worker: Box<dyn Worker>,
+    pub(super) resources: BTreeSet<Resource>,
+    /// Watches without which it cannot decide.
+    pub(super) required: Vec<WatchId>,
+    /// The election that decides whether its writes are sent; `None` if they always are.
+    pub(super) election: Option<usize>,
+    /// Whether its watches run only while the Lease is held.
+    pub(super) is_cold: bool,
+    pub(super) is_started: bool,
+}
+
+impl Hosted {
+    pub(super) fn new<C: Controller>(
+        controller: C,
+        replicas: &Replicas,
+        election: Option<usize>,
+    ) -> Self {
+        let worker = TypedWorker::new(controller);
+        let registrations = worker.registrations().iter();
+        let required = registrations.filter(|it| !it.is_optional);
+
+        Self {
+            required: required.filter_map(|it| it.watch_id()).collect(),
+            resources: worker.resources(),
+            worker: Box::new(worker),
+            election,
+            is_cold: matches!(replicas, Replicas::ColdStandby(_)),
+            is_started: false,
+        }
+    }
+
+    /// Has every object observed, and so every item planned.
+    pub(super) fn start(&mut self, cache: &Cache) {
+        let now = Instant::now();
+        self.is_started = true;
+        for changed in cache.replay(&self.resources) {
+            self.worker.observe(&changed.borrow(), cache, now);
+        }
+        self.worker.started(cache, now);
+    }
+
+    /// Forgets all items, because the watches of a cold standby end.
+    pub(super) fn stop(&mut self) {
+        self.is_started = false;
+        self.worker.reset();
+    }
+}

@@ -1,0 +1,179 @@
+//! The watches that controllers need, and those that run.
+
+use super::{Runtime, write};
+use crate::object::Cluster;
+use crate::watch::WatchId;
+use futures_util::StreamExt as _;
+use std::collections::{BTreeMap, BTreeSet};
+use tokio::task::{AbortHandle, JoinSet};
+
+/// A watch is needed as long as a controller has it registered or planned. It runs while its cluster is
+/// connected, unless only cold standbys need it.
+#[derive(Default)]
+pub(super) struct Watches {
+    needed: BTreeMap<WatchId, Needed>,
+    /// Generation of the next watch.
+    next_generation: u64,
+    tasks: JoinSet<()>,
+}
+
+#[derive(Default)]
+struct Needed {
+    /// Controllers that need it, by number.
+    workers: BTreeSet<usize>,
+    running: Option<Running>,
+}
+
+/// A watch that runs. A restarted watch has another generation, which its late signals lack.
+struct Running {
+    task: AbortHandle,
+    generation: u64,
+}
+
+impl Watches {
+    pub(super) fn add(&mut self, id: WatchId, worker: usize) {
+        self.needed.entry(id).or_default().workers.insert(worker);
+    }
+
+    pub(super) fn all(&self) -> Vec<WatchId> {
+        self.needed.keys().cloned().collect()
+    }
+
+    /// Returns the watches that a controller needs.
+    pub(super) fn of(&self, worker: usize) -> Vec<WatchId> {
+        let needed = self.needed.iter();
+        let of_worker = needed.filter(|(_, needed)| needed.workers.contains(&worker));
+        of_worker.map(|(id, _)| id.clone()).collect()
+    }
+
+    pub(super) fn of_cluster(&self, cluster: &Cluster) -> Vec<WatchId> {
+        let needed = self.needed.keys();
+        needed
+            .filter(|id| id.cluster == *cluster)
+            .cloned()
+            .collect()
+    }
+
+    /// Returns whether a watch of this generation runs.
+    pub(super) fn is_current(&self, id: &WatchId, generation: u64) -> bool {
+        let running = self.needed.get(id).and_then(|it| it.running.as_ref());
+        running.is_some_and(|running| running.generation == generation)
+    }
+
+    /// Stops all watches.
+    pub(super) fn stop(&mut self) {
+        self.tasks.abort_all();
+    }
+}
+
+impl Runtime {
+    pub(super) fn add_watch(&mut self, id: WatchId, worker: usize) {
+        if self.cache.read().form(&id.resource).is_none() {
+            tracing::error!(watch = %id, "no controller registers the resource");
+            return;
+        }
+        self.watches.add(id.clone(), worker);
+        self.sync_watch(&id);
+    }
+
+    pub(super) fn remove_watch(&mut self, id: &WatchId, worker: usize) {
+        if let Some(needed) = self.watches.needed.get_mut(id) {
+            needed.workers.remove(&worker);
+            self.sync_watch(id);
+        }
+    }
+
+    /// Removes the watches of a cluster.
+    pub(super) fn remove_watches(&mut self, cluster: &Cluster) {
+        for id in self.watches.of_cluster(cluster) {
+            if let Some(needed) = self.watches.needed.get_mut(&id) {
+                needed.workers.clear();
+            }
+            self.sync_watch(&id);
+        }
+    }
+
+    /// Starts or stops a watch, as it is needed now.
+    pub(super) fn sync_watch(&mut self, id: &WatchId) {
+        let Some(needed) = self.watches.needed.get(id) else {
+            return;
+        };
+        let may_run = |worker: &usize| {
+            let hosted = &self.workers[*worker];
+            !hosted.is_cold || self.elections.is_held(hosted.election)
+        };
+        let should_run = needed.workers.iter().any(may_run);
+        match (should_run, needed.running.is_some()) {
+            (true, false) => self.start_watch(id),
+            (false, true) => self.stop_watch(id),
+            (true, true) | (false, false) => {}
+        }
+        if !should_run
+            && self
+                .watches
+                .needed
+                .get(id)
+                .is_some_and(|it| it.workers.is_empty())
+        {
+            self.watches.needed.remove(id);
+        }
+    }
+
+    fn start_watch(&mut self, id: &WatchId) {
+        let form = self.cache.read().form(&id.resource).cloned();
+        let client = self.clusters.client(&id.cluster).cloned();
+        let (Some(form), Some(client)) = (form, client) else {
+            return; // It starts when the cluster is connected.
+        };
+        write(&self.cache).add_watch(id.clone());
+        let mut signals = form.watch(client, id.clone(), self.is_optional(id));
+        let (watched, sender) = (id.clone(), self.sender.clone());
+        let generation = self.watches.next_generation;
+        self.watches.next_generation += 1;
+        let task = self.watches.tasks.spawn(async move {
+            while let Some(signal) = signals.next().await {
+                let report = (watched.clone(), generation, signal);
+                if sender.send(report).await.is_err() {
+                    return;
+                }
+            }
+        });
+        if let Some(needed) = self.watches.needed.get_mut(id) {
+            needed.running = Some(Running { task, generation });
+        }
+    }
+
+    /// Stops a watch, and removes the objects that no other watch reports.
+    fn stop_watch(&mut self, id: &WatchId) {
+        self.abort_watch(id);
+        self.status.removed(id);
+        let changes = write(&self.cache).remove_watch(id);
+        self.observe(&changes);
+    }
+
+    fn abort_watch(&mut self, id: &WatchId) {
+        while self.watches.tasks.try_join_next().is_some() {} // Those that were aborted before.
+        let needed = self.watches.needed.get_mut(id);
+        if let Some(running) = needed.and_then(|needed| needed.running.take()) {
+            running.task.abort();
+        }
+    }
+
+    /// Lists all objects of a cluster again.
+    pub(super) fn relist(&mut self, cluster: &Cluster) {
+        tracing::warn!(%cluster, "the history of the API server went back: lists all objects again");
+        for id in self.watches.of_cluster(cluster) {
+            self.abort_watch(&id);
+            self.sync_watch(&id);
+        }
+    }
+
+    /// Returns whether a watch is registered, and all registrations of it are optional.
+    pub(super) fn is_optional(&self, id: &WatchId) -> bool {
+        let registrations = (self.workers.iter()).flat_map(|it| it.worker.registrations());
+        let mut registrations = registrations
+            .filter(|it| it.watch_id().as_ref() == Some(id))
+            .peekable();
+        registrations.peek().is_some() && registrations.all(|it| it.is_optional)
+    }
+}
