@@ -127,3 +127,69 @@ async fn identity(client: Client) -> Option<String> {
         failures += 1;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::client::Body;
+    use std::convert::Infallible;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    /// Returns a client whose requests have these outcomes in turn: a UID, or the code of an error.
+    fn client(outcomes: &'static [Result<&'static str, u16>]) -> (Client, Arc<AtomicUsize>) {
+        let requests = Arc::new(AtomicUsize::new(0));
+        let count = Arc::clone(&requests);
+        let service = tower::service_fn(move |_: http::Request<Body>| {
+            let outcome = outcomes[count.fetch_add(1, Ordering::Relaxed)];
+            let (code, body) = match outcome {
+                Ok(uid) => (200, format!(r#"{{"metadata": {{"uid": "{uid}"}}}}"#)),
+                Err(code) => (code, format!(r#"{{"code": {code}, "status": "Failure"}}"#)),
+            };
+            let response = http::Response::builder().status(code);
+            let response = response.body(Body::from(body.into_bytes()));
+            async move { Ok::<_, Infallible>(response.expect("a response")) }
+        });
+
+        (Client::new(service, "a"), requests)
+    }
+
+    #[tokio::test]
+    async fn a_cluster_is_identified_again_until_its_server_answers() {
+        let (client, requests) = client(&[Err(503), Ok("uid")]);
+
+        assert_eq!(identity(client).await.as_deref(), Some("uid"));
+        assert_eq!(requests.load(Ordering::Relaxed), 2);
+    }
+
+    #[tokio::test]
+    async fn a_cluster_whose_identity_may_not_be_read_is_not_asked_again() {
+        let (client, requests) = client(&[Err(403)]);
+
+        assert_eq!(identity(client).await, None);
+        assert_eq!(requests.load(Ordering::Relaxed), 1);
+    }
+
+    #[tokio::test]
+    async fn another_cluster_at_the_same_address_is_recognized() {
+        let (local, _) = client(&[]);
+        let mut clusters = Clusters::new(local);
+        let config = RemoteConfig::parse(
+            r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+            "users": [{"name": "u", "user": {"token": "t"}}]}"#,
+        );
+        let milan = Cluster::remote("milan");
+        let config = config.await.unwrap();
+        assert!(clusters.set(&milan, &config).unwrap());
+        assert!(!clusters.set(&milan, &config).unwrap());
+
+        assert!(!clusters.take_identity(&milan, Some("a".into())));
+        assert!(!clusters.take_identity(&milan, None));
+        assert!(!clusters.take_identity(&milan, Some("a".into())));
+        assert!(clusters.take_identity(&milan, Some("b".into())));
+        clusters.remove(&milan);
+        assert_eq!(clusters.replaced().await, None);
+    }
+}

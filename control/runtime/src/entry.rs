@@ -1,7 +1,8 @@
 //! Objects as the cache keeps them.
 
 use crate::object::{Key, Resource};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
@@ -46,13 +47,33 @@ pub struct Entry {
     pub(crate) labels: Option<BTreeMap<String, String>>,
     /// Field managers that have changed the object by the operation `Update`.
     pub(crate) updaters: Vec<String>,
+    /// `None` for most objects.
+    pub(crate) finalization: Option<Box<Finalization>>,
     pub(crate) kept: Arc<dyn Any + Send + Sync>,
+}
+
+/// What delays the deletion of an object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finalization {
+    pub(crate) finalizers: Vec<String>,
+    pub(crate) deleted_at: Option<Timestamp>,
 }
 
 impl Entry {
     /// Returns the object; `None` if `T` is not the type that the registration keeps.
-    pub fn get<T: Kept>(&self) -> Option<&T> {
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.kept.downcast_ref()
+    }
+
+    /// Returns `metadata.finalizers`.
+    pub fn finalizers(&self) -> &[String] {
+        let finalization = self.finalization.as_ref();
+        finalization.map_or(&[], |it| it.finalizers.as_slice())
+    }
+
+    /// Returns `metadata.deletionTimestamp`, which is set while finalizers delay the deletion.
+    pub fn deleted_at(&self) -> Option<Timestamp> {
+        self.finalization.as_ref()?.deleted_at
     }
 
     /// Returns the object, shared with the cache. It is of the type that the registration keeps.
@@ -153,10 +174,14 @@ impl<K> Decoded<K> {
     /// # Errors
     ///
     /// Returns [`DecodeError`] if the object did not match its type.
-    pub(crate) fn entry<T: Kept>(self, keep: fn(K) -> T) -> Result<Entry, DecodeError> {
+    pub(crate) fn entry<T: Any + Send + Sync>(
+        self,
+        resource: &Resource,
+        keep: impl Fn(K) -> T,
+    ) -> Result<Entry, DecodeError> {
         let key = self.key();
         let object = self.object.map_err(|reason| DecodeError {
-            resource: Box::new(T::resource()),
+            resource: Box::new(resource.clone()),
             key: key.clone(),
             reason,
         })?;
@@ -169,6 +194,7 @@ impl<K> Decoded<K> {
             size: self.size,
             labels: metadata.labels,
             updaters: updaters(metadata.managed_fields.as_deref().unwrap_or_default()),
+            finalization: finalization(metadata.finalizers, metadata.deletion_timestamp),
             kept: Arc::new(keep(object)),
         })
     }
@@ -182,17 +208,30 @@ fn identity(metadata: &mut ObjectMeta) -> ObjectMeta {
         uid: metadata.uid.clone(),
         resource_version: metadata.resource_version.clone(),
         labels: metadata.labels.clone(),
+        finalizers: metadata.finalizers.clone(),
+        deletion_timestamp: metadata.deletion_timestamp.clone(),
         managed_fields: metadata.managed_fields.take(),
         ..ObjectMeta::default()
     }
 }
 
-fn updaters(
-    fields: &[k8s_openapi::apimachinery::pkg::apis::meta::v1::ManagedFieldsEntry],
-) -> Vec<String> {
-    let entries = fields
-        .iter()
-        .filter(|entry| entry.operation.as_deref() == Some("Update"));
+fn finalization(
+    finalizers: Option<Vec<String>>,
+    deleted_at: Option<Time>,
+) -> Option<Box<Finalization>> {
+    let (finalizers, deleted_at) = (finalizers.unwrap_or_default(), deleted_at.map(|it| it.0));
+    let is_delayed = !finalizers.is_empty() || deleted_at.is_some();
+    is_delayed.then(|| {
+        Box::new(Finalization {
+            finalizers,
+            deleted_at,
+        })
+    })
+}
+
+fn updaters(fields: &[ManagedFieldsEntry]) -> Vec<String> {
+    let is_update = |entry: &&ManagedFieldsEntry| entry.operation.as_deref() == Some("Update");
+    let entries = fields.iter().filter(is_update);
     entries.filter_map(|entry| entry.manager.clone()).collect()
 }
 
@@ -241,7 +280,10 @@ mod tests {
     #[test]
     fn an_object_is_kept_without_managed_fields() {
         let decoded: Decoded<ConfigMap> = serde_json::from_str(OBJECT).unwrap();
-        let entry = decoded.entry(|object: ConfigMap| object).unwrap();
+        let resource = Resource::of::<ConfigMap>();
+        let entry = decoded
+            .entry(&resource, |object: ConfigMap| object)
+            .unwrap();
 
         assert_eq!(entry.key, Key::new("b", "a"));
         assert_eq!((entry.version, entry.uid.as_str()), (Some(17), "u"));
@@ -256,9 +298,10 @@ mod tests {
         let list = format!(r#"[{{"metadata": {{"name": "c"}}, "data": 7}}, {OBJECT}]"#);
         let mut list: Vec<Decoded<ConfigMap>> = serde_json::from_str(&list).unwrap();
         let keep = |object: ConfigMap| object;
+        let resource = Resource::of::<ConfigMap>();
 
-        assert!(list.pop().unwrap().entry(keep).is_ok());
-        let error = list.pop().unwrap().entry(keep).unwrap_err();
+        assert!(list.pop().unwrap().entry(&resource, keep).is_ok());
+        let error = list.pop().unwrap().entry(&resource, keep).unwrap_err();
         assert_eq!(error.key, Key::cluster("c"));
         assert!(error.to_string().contains("configmaps c"), "{error}");
     }

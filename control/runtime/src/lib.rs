@@ -7,6 +7,7 @@ mod admission;
 mod cache;
 mod clusters;
 mod controller;
+mod digest;
 mod entry;
 mod event;
 mod execute;
@@ -23,17 +24,18 @@ mod status;
 mod watch;
 mod worker;
 
-pub use cache::{Cache, CacheLimits, CacheReader, Change, Objects, RegistrationError};
+pub use cache::{Cache, CacheLimits, CacheReader, Change, Objects};
 pub use controller::{
     Action, Answer, ClusterChange, Controller, Env, Event, Gate, Outcome, Plan, Queue, Request,
     WatchChange, Write, key_of,
 };
+pub use digest::{Digest, Digested};
 pub use entry::{DecodeError, Entry, Kept};
 pub use kubeconfig::{KubeconfigError, RemoteConfig};
 pub use lease::{LeaseSettings, Replicas, Timing};
 pub use metrics::Metrics;
 pub use object::{Cluster, Key, Ref, Resource};
-pub use registration::{Registration, Scope, Selector};
+pub use registration::{Registration, RegistrationError, Scope, Selector};
 pub use rights::{RuleScope, rules};
 pub use runtime::{Runtime, Settings};
 pub use status::RuntimeStatus;

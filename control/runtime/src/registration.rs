@@ -1,16 +1,21 @@
 //! What a controller declares about a resource: which objects it follows, what of them is kept, how
 //! they are indexed, and which rights it needs.
 
-use crate::entry::{DecodeError, Decoded, Entry, Kept};
-use crate::object::Resource;
-use crate::watch::{self, Signal, WatchId};
-use futures_util::stream::BoxStream;
-use kube::Client;
+use crate::entry::{DecodeError, Entry, Kept};
+use crate::object::{Cluster, Resource};
+use crate::watch::WatchId;
+use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
+use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
 use std::fmt;
-use std::marker::PhantomData;
 use std::sync::Arc;
+
+mod form;
+
+pub use form::RegistrationError;
+use form::Typed;
+pub(crate) use form::{Form, Index, merge};
 
 /// Where the objects of a registration are watched.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,16 +40,19 @@ pub struct Selector {
 
 impl Selector {
     /// Returns whether an object with these labels is selected. Knows the forms `key=value`,
-    /// `key==value` and `key`; an object is not selected by others.
+    /// `key==value`, `key` and `!key`; an object is not selected by others.
     pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         let mut terms = self.labels.split(',').filter(|term| !term.is_empty());
-        terms.all(|term| match term.split_once('=') {
-            Some((key, value)) => {
-                let value = value.strip_prefix('=').unwrap_or(value);
-                labels.get(key).is_some_and(|found| found == value)
-            }
-            None => labels.contains_key(term),
-        })
+        terms.all(
+            |term| match (term.strip_prefix('!'), term.split_once('=')) {
+                (Some(key), _) => !labels.contains_key(key),
+                (None, Some((key, value))) => {
+                    let value = value.strip_prefix('=').unwrap_or(value);
+                    labels.get(key).is_some_and(|found| found == value)
+                }
+                (None, None) => labels.contains_key(term),
+            },
+        )
     }
 }
 
@@ -75,13 +83,41 @@ pub struct Registration {
 impl Registration {
     /// Registers a resource whose objects are kept as `keep` returns them. `keep` clears the fields
     /// that no controller of the process reads, above all those that change often.
-    pub fn of<K, T>(scope: Scope, keep: fn(K) -> T) -> Self
+    ///
+    /// `keep` is a function or a closure without captures: all registrations of a resource in a process
+    /// use the same one, unless one of them keeps the [whole](Self::whole) objects.
+    pub fn of<K, T, F>(scope: Scope, keep: F) -> Self
     where
         K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
         T: Kept,
+        F: Fn(K) -> T + Copy + Send + Sync + 'static,
     {
+        Self::with_form(scope, T::resource(), Typed::new(T::resource(), keep))
+    }
+
+    /// Registers a resource whose objects are kept as they are. Of several registrations of a resource,
+    /// this one takes precedence.
+    pub fn whole<K>(scope: Scope) -> Self
+    where
+        K: Kept + kube::Resource + DeserializeOwned + Clone + fmt::Debug,
+    {
+        Self::with_form(scope, K::resource(), form::whole::<K>(K::resource()))
+    }
+
+    /// Registers a resource that is known at run time only, for example by a setting. Its objects are
+    /// found by [`Cache::dynamic`](crate::Cache::dynamic).
+    pub fn dynamic<T, F>(scope: Scope, resource: Resource, keep: F) -> Self
+    where
+        T: Any + PartialEq + Send + Sync,
+        F: Fn(DynamicObject) -> T + Copy + Send + Sync + 'static,
+    {
+        let form = Typed::new(resource.clone(), keep);
+        Self::with_form(scope, resource, form)
+    }
+
+    fn with_form(scope: Scope, resource: Resource, form: impl Form + 'static) -> Self {
         Self {
-            resource: T::resource(),
+            resource,
             scope,
             selector: Selector::default(),
             verbs: Vec::new(),
@@ -89,31 +125,30 @@ impl Registration {
             write_scope: None,
             adopted: Vec::new(),
             is_optional: false,
-            form: Arc::new(Typed {
-                keep,
-                indexes: Vec::new(),
-                marker: PhantomData,
-            }),
+            form: Arc::new(form),
         }
     }
 
-    /// Adds an index: objects are found by each of the values that `values` returns.
+    /// Adds an index: objects are found by each of the values that `values` returns. `values` is a
+    /// function or a closure without captures.
     ///
     /// # Panics
     ///
     /// Panics if the registration keeps another type than `T`.
     #[must_use]
-    pub fn index<T: Kept>(mut self, name: &'static str, values: fn(&T) -> Vec<String>) -> Self {
-        let indexed = self.form.with_index(
-            name,
-            Arc::new(move |entry| entry.get::<T>().map(values).unwrap_or_default()),
-        );
+    pub fn index<T, F>(mut self, name: &'static str, values: F) -> Self
+    where
+        T: Any + Send + Sync,
+        F: Fn(&T) -> Vec<String> + Send + Sync + 'static,
+    {
         assert_eq!(
-            T::resource(),
-            self.resource,
-            "the index is of another resource"
+            self.form.projection().kept,
+            TypeId::of::<T>(),
+            "the index is of another type"
         );
-        self.form = indexed;
+        let mut indexes = self.form.indexes().to_vec();
+        indexes.push(Index::new(name, values));
+        self.form = self.form.with_indexes(indexes);
         self
     }
 
@@ -184,7 +219,7 @@ impl Registration {
             Scope::Planned => return None,
         };
         Some(WatchId {
-            cluster: crate::object::Cluster::Local,
+            cluster: Cluster::Local,
             resource: self.resource.clone(),
             namespace,
             selector: self.selector.clone(),
@@ -202,73 +237,5 @@ impl fmt::Debug for Registration {
     }
 }
 
-/// Values of an index.
-pub(crate) type IndexValues = Arc<dyn Fn(&Entry) -> Vec<String> + Send + Sync>;
-
-/// The types of a registration, erased.
-pub(crate) trait Form: Send + Sync {
-    /// Starts a watch. The stream never ends.
-    fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal>;
-
-    /// Decodes an object that a request returned.
-    fn decode(&self, text: &str) -> Result<Entry, DecodeError>;
-
-    /// Returns whether two entries keep equal objects.
-    fn is_equal(&self, a: &Entry, b: &Entry) -> bool;
-
-    fn indexes(&self) -> &[(&'static str, IndexValues)];
-
-    fn with_index(&self, name: &'static str, values: IndexValues) -> Arc<dyn Form>;
-
-    /// Returns the name of the kept type. Two registrations of a resource must keep the same type.
-    fn kept(&self) -> &'static str;
-}
-
-struct Typed<K, T> {
-    keep: fn(K) -> T,
-    indexes: Vec<(&'static str, IndexValues)>,
-    marker: PhantomData<fn(K) -> T>,
-}
-
-impl<K, T> Form for Typed<K, T>
-where
-    K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
-    T: Kept,
-{
-    fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal> {
-        let keep = self.keep;
-        let entry = move |decoded: Decoded<K>| decoded.entry(keep);
-        watch::stream(client, id, is_optional, entry)
-    }
-
-    fn decode(&self, text: &str) -> Result<Entry, DecodeError> {
-        let decoded = Decoded::<K>::parse(text).map_err(|error| DecodeError {
-            resource: Box::new(T::resource()),
-            key: crate::object::Key::default(),
-            reason: error.to_string(),
-        })?;
-        decoded.entry(self.keep)
-    }
-
-    fn is_equal(&self, a: &Entry, b: &Entry) -> bool {
-        a.uid == b.uid && a.get::<T>().is_some() && a.get::<T>() == b.get::<T>()
-    }
-
-    fn indexes(&self) -> &[(&'static str, IndexValues)] {
-        &self.indexes
-    }
-
-    fn with_index(&self, name: &'static str, values: IndexValues) -> Arc<dyn Form> {
-        let mut indexes = self.indexes.clone();
-        indexes.push((name, values));
-        Arc::new(Self {
-            keep: self.keep,
-            indexes,
-            marker: PhantomData,
-        })
-    }
-
-    fn kept(&self) -> &'static str {
-        std::any::type_name::<T>()
-    }
-}
+#[cfg(test)]
+mod tests;

@@ -4,13 +4,14 @@
 //! their results come to it as inputs, so a slow request delays nothing but its own item.
 
 use crate::admission::Admission;
-use crate::cache::{Cache, CacheLimits, CacheReader, Changed, RegistrationError};
+use crate::cache::{Cache, CacheLimits, CacheReader, Changed};
 use crate::clusters::Clusters;
 use crate::controller::{Controller, Env, Outcome, Request};
 use crate::event::Events;
 use crate::lease::Replicas;
 use crate::metrics::Metrics;
 use crate::object::Cluster;
+use crate::registration::RegistrationError;
 use crate::status::RuntimeStatus;
 use crate::watch::{Signal, WatchId};
 use crate::worker::{Effects, RequestId};
@@ -202,6 +203,11 @@ impl Runtime {
             };
             self.take_signal(report);
         }
+        let relistable = write(&self.cache).relistable(Instant::now());
+        for id in relistable {
+            tracing::info!(watch = %id, "lists again, because there is room for rejected objects");
+            self.restart_watch(&id);
+        }
         for worker in 0..self.workers.len() {
             for _ in 0..ITEMS_PER_TURN {
                 let Some(effects) = self.plan(worker) else {
@@ -258,3 +264,6 @@ impl std::fmt::Debug for Runtime {
             .finish_non_exhaustive()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -2,6 +2,7 @@
 
 use crate::entry::{Entry, Kept};
 use crate::object::Ref;
+use std::any::Any;
 
 /// A change of one object.
 #[derive(Debug)]
@@ -14,12 +15,12 @@ pub struct Change<'a> {
 
 impl<'a> Change<'a> {
     /// Returns the object before the change; `None` if it was created, or is of another resource.
-    pub fn before<T: Kept>(&self) -> Option<&'a T> {
+    pub fn before<T: Any + Send + Sync>(&self) -> Option<&'a T> {
         self.old?.get()
     }
 
     /// Returns the object after the change; `None` if it was deleted, or is of another resource.
-    pub fn after<T: Kept>(&self) -> Option<&'a T> {
+    pub fn after<T: Any + Send + Sync>(&self) -> Option<&'a T> {
         self.new?.get()
     }
 

@@ -1,45 +1,98 @@
 //! The objects of one resource in one cluster, with their indexes.
 
-use crate::entry::{Entry, Kept};
+use crate::entry::Entry;
 use crate::object::Key;
-use crate::registration::IndexValues;
+use crate::registration::Index;
+use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::sync::Arc;
 
-type Indexes = [(&'static str, IndexValues)];
+/// Number of a watch within a cache.
+pub(super) type WatchNumber = u32;
 
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    entries: BTreeMap<Key, Entry>,
+    entries: BTreeMap<Key, Stored>,
     /// Keys by name of the index and value.
     indexes: BTreeMap<(&'static str, String), BTreeSet<Key>>,
 }
 
+#[derive(Debug)]
+struct Stored {
+    entry: Entry,
+    /// Watches that report the object, usually one.
+    watches: Vec<WatchNumber>,
+}
+
 impl Store {
     pub(super) fn get(&self, key: &Key) -> Option<&Entry> {
-        self.entries.get(key)
+        Some(&self.entries.get(key)?.entry)
     }
 
-    /// Puts an object; returns its state before.
-    pub(super) fn put(&mut self, entry: Entry, indexes: &Indexes) -> Option<Entry> {
-        let old = self.remove(&entry.key, indexes);
-        for (index, values) in indexes {
-            for value in values(&entry) {
-                let keys = self.indexes.entry((index, value)).or_default();
-                keys.insert(entry.key.clone());
+    /// Puts an object that these watches report; returns its state before.
+    pub(super) fn put(
+        &mut self,
+        entry: Entry,
+        watches: &[WatchNumber],
+        indexes: &[Index],
+    ) -> Option<Entry> {
+        let key = entry.key.clone();
+        let (old, known) = match self.take(&key, indexes) {
+            Some(old) => (Some(old.entry), old.watches),
+            None => (None, Vec::with_capacity(1)),
+        };
+        for index in indexes {
+            for value in (index.values)(&entry) {
+                let keys = self.indexes.entry((index.name, value)).or_default();
+                keys.insert(key.clone());
             }
         }
-        self.entries.insert(entry.key.clone(), entry);
+        let stored = Stored {
+            entry,
+            watches: known,
+        };
+        self.entries.insert(key.clone(), stored);
+        for watch in watches {
+            self.report(&key, *watch);
+        }
 
         old
     }
 
-    pub(super) fn remove(&mut self, key: &Key, indexes: &Indexes) -> Option<Entry> {
+    /// Notes that a watch reports an object.
+    pub(super) fn report(&mut self, key: &Key, watch: WatchNumber) {
+        if let Some(stored) = self.entries.get_mut(key)
+            && !stored.watches.contains(&watch)
+        {
+            stored.watches.push(watch);
+        }
+    }
+
+    /// Notes that a watch no longer reports an object. Returns whether no other watch does.
+    pub(super) fn retract(&mut self, key: &Key, watch: WatchNumber) -> bool {
+        self.entries.get_mut(key).is_some_and(|stored| {
+            stored.watches.retain(|it| *it != watch);
+            stored.watches.is_empty()
+        })
+    }
+
+    /// Returns the keys of the objects that a watch reports.
+    pub(super) fn reported(&self, watch: WatchNumber) -> Vec<Key> {
+        let entries = self.entries.iter();
+        let reported = entries.filter(|(_, stored)| stored.watches.contains(&watch));
+        reported.map(|(key, _)| key.clone()).collect()
+    }
+
+    pub(super) fn remove(&mut self, key: &Key, indexes: &[Index]) -> Option<Entry> {
+        Some(self.take(key, indexes)?.entry)
+    }
+
+    fn take(&mut self, key: &Key, indexes: &[Index]) -> Option<Stored> {
         let old = self.entries.remove(key)?;
-        for (index, values) in indexes {
-            for value in values(&old) {
-                let id = (*index, value);
+        for index in indexes {
+            for value in (index.values)(&old.entry) {
+                let id = (index.name, value);
                 let Some(keys) = self.indexes.get_mut(&id) else {
                     continue;
                 };
@@ -53,16 +106,16 @@ impl Store {
         Some(old)
     }
 
-    pub(super) fn all(&self) -> Box<dyn Iterator<Item = &Entry> + '_> {
-        Box::new(self.entries.values())
+    pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
+        self.entries.values().map(|stored| &stored.entry)
     }
 
-    pub(super) fn within(&self, namespace: &str) -> Box<dyn Iterator<Item = &Entry> + '_> {
+    fn within(&self, namespace: &str) -> impl Iterator<Item = &Entry> + use<'_> {
         let first = Key::new(namespace, "");
         let namespace = namespace.to_owned();
         let entries = self.entries.range(first..);
         let entries = entries.take_while(move |(key, _)| key.namespace == namespace);
-        Box::new(entries.map(|(_, entry)| entry))
+        entries.map(|(_, stored)| &stored.entry)
     }
 }
 
@@ -73,7 +126,7 @@ pub struct Objects<'a, T> {
     marker: PhantomData<fn() -> T>,
 }
 
-impl<'a, T: Kept> Objects<'a, T> {
+impl<'a, T: Any + Send + Sync> Objects<'a, T> {
     pub(super) fn new(store: Option<&'a Store>) -> Self {
         Self {
             store,

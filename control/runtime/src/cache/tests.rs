@@ -207,25 +207,6 @@ fn a_removed_cluster_takes_its_objects() {
 }
 
 #[test]
-fn two_forms_of_a_resource_are_refused() {
-    #[derive(PartialEq)]
-    struct Name(String);
-    impl Kept for Name {
-        fn resource() -> Resource {
-            Resource::of::<ConfigMap>()
-        }
-    }
-    let mut fixture = Fixture::new();
-    let other = Registration::of(Scope::All, |map: ConfigMap| {
-        Name(map.metadata.name.unwrap_or_default())
-    });
-
-    let error = fixture.cache.register(&other).unwrap_err();
-
-    assert_eq!(*error.resource, Resource::of::<ConfigMap>());
-}
-
-#[test]
 fn a_replay_creates_the_objects_of_the_named_resources() {
     let mut fixture = Fixture::new();
     fixture.list(&["x", "y"]);
@@ -312,4 +293,107 @@ fn the_end_of_a_list_that_has_not_begun_removes_nothing() {
 
     assert!(fixture.cache.end_list(&id).is_empty());
     assert_eq!(fixture.names("milan"), ["x"]);
+}
+
+#[test]
+fn overlapping_watches_do_not_delete_the_objects_of_each_other() {
+    let mut fixture = Fixture::new();
+    let all = fixture.id.clone();
+    fixture.cache.remove_watch(&all);
+    let mut of = |labels: &str| {
+        let mut id = all.clone();
+        id.selector.labels = labels.into();
+        fixture.cache.add_watch(id.clone());
+        id
+    };
+    let (first, second) = (of("peer=milan"), of("peer"));
+
+    fixture.id = second.clone();
+    fixture.list(&["x", "y"]);
+    fixture.id = first.clone();
+    assert!(fixture.list(&["x"]).is_empty());
+    assert_eq!(fixture.names("milan"), ["x", "y"]);
+
+    // The first watch no longer selects x, or has not seen yet what the second one sees.
+    assert!(fixture.delete("x", 9).is_none());
+    assert!(fixture.list(&[]).is_empty());
+    assert_eq!(fixture.names("milan"), ["x", "y"]);
+    fixture.id = second.clone();
+    assert!(fixture.delete("x", 9).is_some());
+    assert_eq!(fixture.list(&[]).len(), 1);
+    assert_eq!(fixture.cache.usage(&Cluster::Local), (0, 0));
+}
+
+#[test]
+fn an_object_that_two_watches_report_stays_until_both_have_ended() {
+    let mut fixture = Fixture::new();
+    let all = fixture.id.clone();
+    let mut labelled = all.clone();
+    labelled.selector.labels = "peer=milan".into();
+    fixture.cache.add_watch(labelled.clone());
+    fixture.id = labelled.clone();
+    fixture.list(&[]);
+    fixture.id = all.clone();
+    fixture.list(&["x"]);
+    // The answer to a request is reported by both, as the objects of their lists are.
+    assert!(fixture.answer("y", 7, "milan").is_some());
+    assert!(fixture.answer("z", 7, "naples").is_some());
+
+    let removed = fixture.cache.remove_watch(&all);
+
+    let names = removed.iter().map(|it| it.object.key.name.as_str());
+    assert_eq!(Vec::from_iter(names), ["x", "z"]);
+    assert_eq!(fixture.cache.remove_watch(&labelled).len(), 1);
+}
+
+#[test]
+fn rejected_objects_are_listed_again_when_there_is_room_but_not_often() {
+    let mut fixture = Fixture::new();
+    let limits = CacheLimits {
+        objects: 10,
+        bytes: usize::MAX,
+    };
+    fixture.cache.add_cluster(Cluster::Local, limits);
+    let names = ["0", "1", "2", "3", "4", "5", "6", "7", "8", "9"];
+    fixture.list(&names);
+    let more = fixture.entry("more", 3, "milan");
+    let id = fixture.id.clone();
+    assert!(fixture.cache.put_watched(&id, more.clone(), false).is_err());
+    let start = Instant::now();
+
+    assert!(fixture.cache.relistable(start).is_empty());
+    fixture.delete("0", 4);
+    assert_eq!(
+        fixture.cache.relistable(start),
+        BTreeSet::from([id.clone()])
+    );
+    assert!(fixture.cache.relistable(start).is_empty());
+
+    fixture.list(&names);
+    assert!(fixture.cache.put_watched(&id, more, false).is_err());
+    fixture.delete("0", 4);
+    assert!(fixture.cache.relistable(start).is_empty());
+    let later = start + std::time::Duration::from_secs(60);
+    assert_eq!(fixture.cache.relistable(later), BTreeSet::from([id]));
+}
+
+#[test]
+fn a_changed_finalizer_is_a_change_although_the_object_is_kept_without() {
+    let mut fixture = Fixture::new();
+    fixture.registration = Registration::of(Scope::All, |_: ConfigMap| ConfigMap::default());
+    fixture.cache = Cache::default();
+    fixture.cache.register(&fixture.registration).unwrap();
+    fixture
+        .cache
+        .add_cluster(Cluster::Local, CacheLimits::LOCAL);
+    fixture.cache.add_watch(fixture.id.clone());
+    fixture.list(&["x"]);
+    let object = json!({"metadata": {"name": "x", "namespace": "a", "uid": "uid-x", "resourceVersion": "2",
+        "finalizers": ["liqo.io/a"]}});
+    let entry = fixture.registration.decode(&object.to_string()).unwrap();
+
+    let change = fixture.cache.put_watched(&fixture.id, entry, false);
+
+    let change = change.unwrap().unwrap();
+    assert_eq!(change.new.unwrap().finalizers(), ["liqo.io/a"]);
 }

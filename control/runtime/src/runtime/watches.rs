@@ -163,9 +163,14 @@ impl Runtime {
     pub(super) fn relist(&mut self, cluster: &Cluster) {
         tracing::warn!(%cluster, "the history of the API server went back: lists all objects again");
         for id in self.watches.of_cluster(cluster) {
-            self.abort_watch(&id);
-            self.sync_watch(&id);
+            self.restart_watch(&id);
         }
+    }
+
+    /// Lists all objects of a watch again.
+    pub(super) fn restart_watch(&mut self, id: &WatchId) {
+        self.abort_watch(id);
+        self.sync_watch(id);
     }
 
     /// Returns whether a watch is registered, and all registrations of it are optional.

@@ -2,7 +2,9 @@
 
 mod election;
 mod example;
+mod leases;
 mod process;
+mod remote;
 
 use fake_apiserver::ApiServer;
 use process::{Process, addresses, put_node, wait_for};

@@ -1,0 +1,231 @@
+//! The types of a registration, erased, and the one form of all registrations of a resource.
+
+use crate::entry::{DecodeError, Decoded, Entry};
+use crate::object::{Key, Resource};
+use crate::watch::{self, Signal, WatchId};
+use futures_util::stream::BoxStream;
+use kube::Client;
+use serde::de::DeserializeOwned;
+use std::any::{Any, TypeId};
+use std::fmt;
+use std::marker::PhantomData;
+use std::sync::Arc;
+
+/// Two registrations of a resource contradict each other.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegistrationError {
+    /// They keep different types, and the cache has one form of an object.
+    #[error("registrations of {resource} keep {first} and {second}: use one type in a process")]
+    Types {
+        /// Resource that is registered twice.
+        resource: Box<Resource>,
+        /// Type that the first registration keeps.
+        first: &'static str,
+        /// Type that the second registration keeps.
+        second: &'static str,
+    },
+    /// They keep different fields, and neither keeps the whole objects.
+    #[error(
+        "registrations of {resource} keep different fields: use one function in a process, or `Registration::whole`"
+    )]
+    Fields {
+        /// Resource that is registered twice.
+        resource: Box<Resource>,
+    },
+    /// Their indexes have one name and different functions.
+    #[error("registrations of {resource} compute the index {index} differently")]
+    Indexes {
+        /// Resource that is registered twice.
+        resource: Box<Resource>,
+        /// Name of the index.
+        index: &'static str,
+    },
+}
+
+/// The types of a registration, erased.
+pub(crate) trait Form: Send + Sync {
+    /// Starts a watch. The stream never ends.
+    fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal>;
+
+    /// Decodes an object that a request returned.
+    fn decode(&self, text: &str) -> Result<Entry, DecodeError>;
+
+    /// Returns whether two entries keep equal objects.
+    fn is_equal(&self, a: &Entry, b: &Entry) -> bool;
+
+    fn projection(&self) -> Projection;
+
+    fn indexes(&self) -> &[Index];
+
+    fn with_indexes(&self, indexes: Vec<Index>) -> Arc<dyn Form>;
+}
+
+/// What a form keeps of an object.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Projection {
+    pub(crate) kept: TypeId,
+    name: &'static str,
+    /// Type of the function, of which there is one value.
+    function: TypeId,
+    is_whole: bool,
+}
+
+/// Finds objects by values that a function returns.
+#[derive(Clone)]
+pub(crate) struct Index {
+    pub(crate) name: &'static str,
+    function: TypeId,
+    pub(crate) values: Arc<dyn Fn(&Entry) -> Vec<String> + Send + Sync>,
+}
+
+impl Index {
+    pub(super) fn new<T, F>(name: &'static str, values: F) -> Self
+    where
+        T: Any + Send + Sync,
+        F: Fn(&T) -> Vec<String> + Send + Sync + 'static,
+    {
+        const {
+            assert!(
+                size_of::<F>() == 0,
+                "a closure that captures has no identity"
+            )
+        };
+        Self {
+            name,
+            function: TypeId::of::<F>(),
+            values: Arc::new(move |entry| entry.get::<T>().map(&values).unwrap_or_default()),
+        }
+    }
+}
+
+/// Returns the form of two registrations of a resource: the richer projection, with all indexes.
+///
+/// # Errors
+///
+/// Returns [`RegistrationError`] if neither projection contains the other.
+pub(crate) fn merge(
+    resource: &Resource,
+    first: &Arc<dyn Form>,
+    second: &Arc<dyn Form>,
+) -> Result<Arc<dyn Form>, RegistrationError> {
+    let resource = || Box::new(resource.clone());
+    let (a, b) = (first.projection(), second.projection());
+    if a.kept != b.kept {
+        return Err(RegistrationError::Types {
+            resource: resource(),
+            first: a.name,
+            second: b.name,
+        });
+    }
+    let richer = if a.is_whole || a.function == b.function {
+        first
+    } else if b.is_whole {
+        second
+    } else {
+        return Err(RegistrationError::Fields {
+            resource: resource(),
+        });
+    };
+    let mut indexes = first.indexes().to_vec();
+    for index in second.indexes() {
+        match indexes.iter().find(|it| it.name == index.name) {
+            None => indexes.push(index.clone()),
+            Some(known) if known.function == index.function => {}
+            Some(_) => {
+                return Err(RegistrationError::Indexes {
+                    resource: resource(),
+                    index: index.name,
+                });
+            }
+        }
+    }
+
+    Ok(richer.with_indexes(indexes))
+}
+
+pub(super) struct Typed<K, T, F> {
+    resource: Resource,
+    keep: F,
+    is_whole: bool,
+    indexes: Vec<Index>,
+    marker: PhantomData<fn(K) -> T>,
+}
+
+impl<K, T, F: Fn(K) -> T> Typed<K, T, F> {
+    pub(super) fn new(resource: Resource, keep: F) -> Self {
+        const {
+            assert!(
+                size_of::<F>() == 0,
+                "a closure that captures has no identity"
+            )
+        };
+        Self {
+            resource,
+            keep,
+            is_whole: false,
+            indexes: Vec::new(),
+            marker: PhantomData,
+        }
+    }
+}
+
+/// Returns the form that keeps whole objects.
+pub(super) fn whole<K>(resource: Resource) -> impl Form + 'static
+where
+    K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + PartialEq + Send + Sync + 'static,
+{
+    Typed {
+        is_whole: true,
+        ..Typed::new(resource, |object: K| object)
+    }
+}
+
+impl<K, T, F> Form for Typed<K, T, F>
+where
+    K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
+    T: Any + PartialEq + Send + Sync,
+    F: Fn(K) -> T + Copy + Send + Sync + 'static,
+{
+    fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal> {
+        let (keep, resource) = (self.keep, self.resource.clone());
+        let entry = move |decoded: Decoded<K>| decoded.entry(&resource, keep);
+        watch::stream(client, id, is_optional, entry)
+    }
+
+    fn decode(&self, text: &str) -> Result<Entry, DecodeError> {
+        let decoded = Decoded::<K>::parse(text).map_err(|error| DecodeError {
+            resource: Box::new(self.resource.clone()),
+            key: Key::default(),
+            reason: error.to_string(),
+        })?;
+        decoded.entry(&self.resource, self.keep)
+    }
+
+    fn is_equal(&self, a: &Entry, b: &Entry) -> bool {
+        let is_kept_equal = || a.get::<T>().is_some() && a.get::<T>() == b.get::<T>();
+        a.uid == b.uid && a.finalization == b.finalization && is_kept_equal()
+    }
+
+    fn projection(&self) -> Projection {
+        Projection {
+            kept: TypeId::of::<T>(),
+            name: std::any::type_name::<T>(),
+            function: TypeId::of::<F>(),
+            is_whole: self.is_whole,
+        }
+    }
+
+    fn indexes(&self) -> &[Index] {
+        &self.indexes
+    }
+
+    fn with_indexes(&self, indexes: Vec<Index>) -> Arc<dyn Form> {
+        Arc::new(Self {
+            resource: self.resource.clone(),
+            keep: self.keep,
+            is_whole: self.is_whole,
+            indexes,
+            marker: PhantomData,
+        })
+    }
+}

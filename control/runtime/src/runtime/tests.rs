@@ -1,0 +1,106 @@
+use super::*;
+use crate::cache::{Cache, Change};
+use crate::controller::{Action, Gate, Plan, Write};
+use crate::lease::{Leadership, LeaseSettings, Timing, Turn};
+use crate::object::{Key, Ref};
+use crate::registration::{Registration, Scope};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::client::Body;
+use serde_json::json;
+
+/// More than the requests of a resource that may be in flight.
+const WRITES: usize = 100;
+
+/// Writes many objects for each item; one of the writes needs no leader.
+struct Writer;
+
+impl Controller for Writer {
+    type Item = String;
+    const NAME: &'static str = "writer";
+    const FIELD_MANAGER: &'static str = "writer";
+
+    fn resources(&self) -> Vec<Registration> {
+        vec![Registration::whole::<ConfigMap>(Scope::All).optional()]
+    }
+
+    fn observe(&mut self, _: &Change<'_>, _: &Cache) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn started(&mut self, _: &Cache) -> Vec<String> {
+        (0..WRITES).map(|number| number.to_string()).collect()
+    }
+
+    fn plan(&mut self, name: &String, _: &Cache, _: &mut Env<'_>) -> Plan<String> {
+        let object = Ref::of::<ConfigMap>(&Cluster::Local, &Key::new("a", name));
+        let mut write = Write::new(object, Action::Create(json!({})));
+        if name == "99" {
+            write.gate = Gate::Always;
+        }
+        Plan {
+            writes: vec![write],
+            ..Plan::default()
+        }
+    }
+}
+
+/// A runtime whose API server never answers.
+fn runtime() -> Runtime {
+    let never = tower::service_fn(|_: http::Request<Body>| async {
+        std::future::pending::<Result<http::Response<Body>, tower::BoxError>>().await
+    });
+    let settings = Settings {
+        name: "test",
+        identity: "a".into(),
+        random: || [0; 32],
+    };
+    let mut runtime = Runtime::new(Client::new(never, "a"), settings, Metrics::default());
+    let lease = LeaseSettings {
+        namespace: "a".into(),
+        name: "lease".into(),
+        timing: Timing::default(),
+    };
+    runtime.add(Writer, &Replicas::WarmStandby(lease)).unwrap();
+    runtime.start_workers();
+    runtime
+}
+
+/// Plans until nothing is due.
+fn settle(runtime: &mut Runtime) {
+    for _ in 0..WRITES {
+        runtime.turn();
+    }
+}
+
+#[tokio::test]
+async fn a_standby_queues_no_write_of_the_leader() {
+    let mut runtime = runtime();
+
+    settle(&mut runtime);
+
+    assert_eq!(
+        (runtime.requests.len(), runtime.admission.waiting()),
+        (1, 0)
+    );
+}
+
+#[tokio::test]
+async fn writes_that_wait_are_dropped_at_the_loss_of_the_lease_and_planned_again_at_take_over() {
+    let mut runtime = runtime();
+    settle(&mut runtime);
+    runtime.take_turn(0, Turn::Leads(Leadership::permanent()));
+    settle(&mut runtime);
+    let in_flight = runtime.requests.len();
+    let waiting = runtime.admission.waiting();
+    assert!(in_flight < WRITES && waiting > 0);
+
+    runtime.take_turn(0, Turn::StandsBy);
+    assert_eq!(runtime.admission.waiting(), 0);
+    settle(&mut runtime);
+    assert_eq!(runtime.requests.len(), in_flight);
+
+    // Those in flight are planned again when they have ended.
+    runtime.take_turn(0, Turn::Leads(Leadership::permanent()));
+    settle(&mut runtime);
+    assert_eq!(runtime.admission.waiting(), waiting);
+}
