@@ -200,6 +200,8 @@ pub enum Action {
     Update(Value),
     /// Merge patch (RFC 7386), for fields that no Apply of this field manager names.
     Merge(Value),
+    /// Replaces the finalizers; the write needs a version. See [`Finalizer`](crate::Finalizer).
+    Finalize(Vec<String>),
     /// Deletes the object.
     Delete,
     /// Posts to a subresource that returns an answer, for example `token`.
@@ -213,7 +215,7 @@ impl Action {
             Self::Apply(_) => "apply",
             Self::Create(_) => "create",
             Self::Update(_) => "update",
-            Self::Merge(_) => "patch",
+            Self::Merge(_) | Self::Finalize(_) => "patch",
             Self::Delete => "delete",
             Self::Post(_) => "post",
         }

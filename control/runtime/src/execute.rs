@@ -185,6 +185,7 @@ fn missing(write: &Write, outcome: Outcome) -> Outcome {
 }
 
 fn request(write: &Write, field_manager: &str) -> Result<http::Request<Vec<u8>>, String> {
+    let finalizers = format!("{field_manager}-finalizers");
     let mut query = vec![("fieldManager", field_manager)];
     let body = content(write);
     let (method, content_type) = match &write.action {
@@ -200,6 +201,10 @@ fn request(write: &Write, field_manager: &str) -> Result<http::Request<Vec<u8>>,
             (Method::PATCH, "application/apply-patch+yaml")
         }
         Action::Merge(_) => (Method::PATCH, "application/merge-patch+json"),
+        Action::Finalize(_) => {
+            query = vec![("fieldManager", &finalizers)];
+            (Method::PATCH, "application/merge-patch+json")
+        }
         Action::Update(_) => (Method::PUT, "application/json"),
         Action::Create(_) | Action::Post(_) => (Method::POST, "application/json"),
         Action::Delete => {
@@ -227,26 +232,15 @@ fn request(write: &Write, field_manager: &str) -> Result<http::Request<Vec<u8>>,
 
 /// Returns the body of a write, with the preconditions in it.
 fn content(write: &Write) -> Value {
-    let (Action::Apply(value)
-    | Action::Create(value)
-    | Action::Update(value)
-    | Action::Merge(value)
-    | Action::Post(value)) = &write.action
-    else {
-        let mut preconditions = json!({});
-        if let Some(uid) = &write.uid {
-            preconditions["uid"] = uid.as_str().into();
+    let object = &write.object;
+    let mut value = match &write.action {
+        Action::Apply(value) | Action::Create(value) | Action::Update(value) => {
+            named(&object.resource, &object.key, value.clone())
         }
-        if let Some(version) = &write.resource_version {
-            preconditions["resourceVersion"] = version.as_str().into();
-        }
-        return json!({"apiVersion": "v1", "kind": "DeleteOptions",
-            "propagationPolicy": "Background", "preconditions": preconditions});
+        Action::Merge(value) | Action::Post(value) => value.clone(),
+        Action::Finalize(finalizers) => json!({"metadata": {"finalizers": finalizers}}),
+        Action::Delete => return delete_options(write),
     };
-    let mut value = value.clone();
-    if !matches!(write.action, Action::Merge(_) | Action::Post(_)) {
-        value = named(&write.object.resource, &write.object.key, value);
-    }
     if let Some(uid) = &write.uid {
         value["metadata"]["uid"] = uid.as_str().into();
     }
@@ -255,6 +249,19 @@ fn content(write: &Write) -> Value {
     }
 
     value
+}
+
+fn delete_options(write: &Write) -> Value {
+    let mut preconditions = json!({});
+    if let Some(uid) = &write.uid {
+        preconditions["uid"] = uid.as_str().into();
+    }
+    if let Some(version) = &write.resource_version {
+        preconditions["resourceVersion"] = version.as_str().into();
+    }
+
+    json!({"apiVersion": "v1", "kind": "DeleteOptions",
+        "propagationPolicy": "Background", "preconditions": preconditions})
 }
 
 /// Returns the first part of a name that would address another object.

@@ -11,6 +11,7 @@ mod digest;
 mod entry;
 mod event;
 mod execute;
+mod finalizer;
 mod kubeconfig;
 mod lease;
 mod managed_fields;
@@ -31,6 +32,7 @@ pub use controller::{
 };
 pub use digest::{Digest, Digested};
 pub use entry::{DecodeError, Entry, Kept};
+pub use finalizer::{CLEANUP_TIMED_OUT, Finalizer, Protection};
 pub use kubeconfig::{KubeconfigError, RemoteConfig};
 pub use lease::{LeaseSettings, Replicas, Timing};
 pub use metrics::Metrics;
