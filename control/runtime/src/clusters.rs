@@ -1,9 +1,9 @@
 //! The API servers that this process talks to.
 
-use crate::kubeconfig::RemoteConfig;
 use crate::object::Cluster;
-use crate::transport::{ConfigError, Transport};
 use crate::watch;
+use control_client::kubeconfig::RemoteConfig;
+use control_client::transport::{ConfigError, Transport};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::Api;
@@ -55,7 +55,7 @@ impl Clusters {
         config: &RemoteConfig,
     ) -> Result<bool, ConfigError> {
         if let Some(remote) = self.remotes.get(cluster) {
-            remote.transport.replace(&config.config)?;
+            remote.transport.replace(config.as_ref())?;
             remote.identification.abort();
             let identification = self.identify(cluster, remote.client.clone());
             if let Some(remote) = self.remotes.get_mut(cluster) {
@@ -63,8 +63,8 @@ impl Clusters {
             }
             return Ok(false);
         }
-        let transport = Transport::new(&config.config)?;
-        let namespace = config.config.default_namespace.clone();
+        let transport = Transport::new(config.as_ref())?;
+        let namespace = config.as_ref().default_namespace.clone();
         let client = Client::new(transport.clone(), namespace);
         let remote = Remote {
             identification: self.identify(cluster, client.clone()),

@@ -1,11 +1,11 @@
 //! Sends one request, and turns the response into an outcome.
 
 use crate::controller::{Action, Answer, Gate, Outcome, Request, Write, named};
-use crate::lease::Leadership;
 use crate::managed_fields;
 use crate::object::Ref;
 use crate::registration::Form;
-use crate::transport::DeadlineError;
+use control_client::election::Leadership;
+use control_client::transport::DeadlineError;
 use http::{Method, header};
 use kube::Client;
 use kube::core::Status;

@@ -1,8 +1,6 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
-pub mod transport;
-
 mod admission;
 mod cache;
 mod clusters;
@@ -12,8 +10,6 @@ mod entry;
 mod event;
 mod execute;
 mod finalizer;
-mod kubeconfig;
-mod lease;
 mod managed_fields;
 mod metrics;
 mod object;
@@ -26,6 +22,9 @@ mod watch;
 mod worker;
 
 pub use cache::{Cache, CacheLimits, CacheReader, Change, Objects};
+pub use control_client::election::{LeaseSettings, Timing};
+pub use control_client::kubeconfig::{KubeconfigError, RemoteConfig};
+pub use control_client::transport;
 pub use controller::{
     Action, Answer, ClusterChange, Controller, Env, Event, Gate, Outcome, Plan, Queue, Request,
     WatchChange, Write, key_of,
@@ -33,12 +32,10 @@ pub use controller::{
 pub use digest::{Digest, Digested};
 pub use entry::{DecodeError, Entry, Kept};
 pub use finalizer::{CLEANUP_TIMED_OUT, Finalizer, Protection};
-pub use kubeconfig::{KubeconfigError, RemoteConfig};
-pub use lease::{LeaseSettings, Replicas, Timing};
 pub use metrics::Metrics;
 pub use object::{Cluster, Key, Ref, Resource};
 pub use registration::{Registration, RegistrationError, Scope, Selector};
 pub use rights::{RuleScope, rules};
-pub use runtime::{Runtime, Settings};
+pub use runtime::{Replicas, Runtime, Settings};
 pub use status::RuntimeStatus;
 pub use watch::WatchId;

@@ -8,7 +8,6 @@ use crate::cache::{Cache, CacheLimits, CacheReader, Changed};
 use crate::clusters::Clusters;
 use crate::controller::{Controller, Env, Outcome, Request};
 use crate::event::Events;
-use crate::lease::Replicas;
 use crate::metrics::Metrics;
 use crate::object::Cluster;
 use crate::registration::RegistrationError;
@@ -32,6 +31,7 @@ mod watches;
 
 use elections::Elections;
 use hosted::Hosted;
+pub use hosted::Replicas;
 use watches::Watches;
 
 /// Signals of watches that wait to be processed. Watches wait when there are more.

@@ -3,7 +3,7 @@
 use crate::global::Global;
 use anyhow::{Context as _, Result};
 use clap::Args;
-use control_runtime::transport;
+use control_client::transport;
 use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};

@@ -5,9 +5,9 @@ use super::{Response, Runtime, write};
 use crate::cache::CacheLimits;
 use crate::controller::{ClusterChange, Event, Outcome, WatchChange};
 use crate::execute::Context;
-use crate::kubeconfig::RemoteConfig;
 use crate::object::{Cluster, Ref};
 use crate::worker::{Effects, Ready};
+use control_client::kubeconfig::RemoteConfig;
 use std::time::Instant;
 
 impl Runtime {

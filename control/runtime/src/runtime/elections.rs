@@ -2,8 +2,8 @@
 
 use super::Runtime;
 use crate::controller::{Gate, Outcome, Request};
-use crate::lease::{Candidate, Leadership, LeaseSettings, Turn};
 use crate::object::Cluster;
+use control_client::election::{Candidate, Leadership, LeaseSettings, Turn};
 use std::collections::BTreeSet;
 use std::time::Instant;
 use tokio::sync::{mpsc, watch};
@@ -59,7 +59,6 @@ impl Runtime {
                 lease: election.lease.clone(),
                 election: number,
                 identity: self.settings.identity.clone(),
-                status: self.status.clone(),
                 turns: turns.clone(),
             };
             if let Some(client) = self.clusters.client(&Cluster::Local) {
@@ -71,13 +70,14 @@ impl Runtime {
     }
 
     pub(super) fn take_turn(&mut self, election: usize, turn: Turn) {
+        let Some(changed) = self.elections.0.get_mut(election) else {
+            return;
+        };
         let (is_held, leadership) = match turn {
             Turn::Leads(leadership) => (true, leadership),
             Turn::StandsBy => (false, Leadership::default()),
             Turn::WentBack => return self.relist(&Cluster::Local),
-        };
-        let Some(changed) = self.elections.0.get_mut(election) else {
-            return;
+            Turn::Access(access) => return self.status.lease(&changed.lease.name, access.err()),
         };
         let lease = changed.lease.name.as_str();
         if is_held {

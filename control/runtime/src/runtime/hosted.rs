@@ -2,12 +2,32 @@
 
 use crate::cache::Cache;
 use crate::controller::Controller;
-use crate::lease::Replicas;
 use crate::object::Resource;
 use crate::watch::WatchId;
 use crate::worker::{TypedWorker, Worker};
+use control_client::election::LeaseSettings;
 use std::collections::BTreeSet;
 use std::time::Instant;
+
+/// Which of several replicas send the writes of a controller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Replicas {
+    /// All.
+    Active,
+    /// The holder of the Lease. The others watch and plan as well, so they take over without a list.
+    WarmStandby(LeaseSettings),
+    /// The holder of the Lease. The others do not even watch.
+    ColdStandby(LeaseSettings),
+}
+
+impl Replicas {
+    pub(super) fn lease(&self) -> Option<&LeaseSettings> {
+        match self {
+            Self::Active => None,
+            Self::WarmStandby(lease) | Self::ColdStandby(lease) => Some(lease),
+        }
+    }
+}
 
 pub(super) struct Hosted {
     pub(super) worker: Box<dyn Worker>,

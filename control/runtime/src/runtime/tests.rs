@@ -1,9 +1,9 @@
 use super::*;
 use crate::cache::{Cache, Change};
 use crate::controller::{Action, Gate, Plan, Write};
-use crate::lease::{Leadership, LeaseSettings, Timing, Turn};
 use crate::object::{Key, Ref};
 use crate::registration::{Registration, Scope};
+use control_client::election::{Leadership, LeaseSettings, Timing, Turn};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use serde_json::json;

@@ -1,7 +1,6 @@
 //! Acquires and renews a Lease, and watches it meanwhile.
 
 use super::{BootTime, Election, Leadership, LeaseSettings, Record, Step};
-use crate::status::RuntimeStatus;
 use futures_util::StreamExt as _;
 use k8s_openapi::api::coordination::v1::{Lease, LeaseSpec};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::MicroTime;
@@ -16,32 +15,35 @@ use tokio::sync::{mpsc, watch};
 /// Validity that a leader gives the Lease when it stops, the least that the API accepts.
 const RELEASED_SECONDS: i32 = 1;
 
-/// A change of leadership.
+/// What an election reports.
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub enum Turn {
     /// This replica leads from now on.
     Leads(Leadership),
     /// This replica is a standby from now on.
     StandsBy,
     /// The Lease has an older version than before: etcd was restored.
     WentBack,
+    /// The last request for the Lease failed, with this reason; or it no longer does.
+    Access(Result<(), String>),
 }
 
 /// A replica's part in the election of a Lease.
 #[derive(Debug)]
-pub(crate) struct Candidate {
-    pub(crate) lease: LeaseSettings,
+pub struct Candidate {
+    /// The Lease.
+    pub lease: LeaseSettings,
     /// Number of the election, which the turns carry.
-    pub(crate) election: usize,
+    pub election: usize,
     /// Identity of this replica.
-    pub(crate) identity: String,
-    pub(crate) status: RuntimeStatus,
-    pub(crate) turns: mpsc::Sender<(usize, Turn)>,
+    pub identity: String,
+    /// Takes what the election reports.
+    pub turns: mpsc::Sender<(usize, Turn)>,
 }
 
 impl Candidate {
     /// Takes part in the election until `stop` changes, then releases the Lease.
-    pub(crate) async fn run(self, client: Client, mut stop: watch::Receiver<bool>) {
+    pub async fn run(self, client: Client, mut stop: watch::Receiver<bool>) {
         let api: Api<Lease> = Api::namespaced(client, &self.lease.namespace);
         let fields = format!("metadata.name={}", self.lease.name);
         let config = watcher::Config::default().fields(&fields);
@@ -55,6 +57,7 @@ impl Candidate {
             lease: None,
             is_listed: false,
             leadership: Leadership::default(),
+            access: Ok(()),
         };
 
         loop {
@@ -77,10 +80,6 @@ impl Candidate {
         }
     }
 
-    fn failure(&self, failure: Option<String>) {
-        self.status.lease(&self.lease.name, failure);
-    }
-
     async fn turn(&self, turn: Turn) {
         self.turns.send((self.election, turn)).await.ok();
     }
@@ -96,9 +95,18 @@ struct Holder {
     is_listed: bool,
     /// That of the present or last period as the leader.
     leadership: Leadership,
+    /// Whether the last request succeeded.
+    access: Result<(), String>,
 }
 
 impl Holder {
+    async fn note(&mut self, access: Result<(), String>) {
+        if access != self.access {
+            self.access.clone_from(&access);
+            self.candidate.turn(Turn::Access(access)).await;
+        }
+    }
+
     fn next_step(&self) -> Step {
         if !self.is_listed {
             return Step::Wait(self.candidate.lease.timing.retry_period);
@@ -112,14 +120,14 @@ impl Holder {
         {
             // `Init` is no answer: it precedes the list. A resumed watch has no list, so a standby
             // learns by the next renewal that the API server answers again.
-            self.candidate.failure(None);
+            self.note(Ok(())).await;
         }
         match change {
             Some(Ok(Event::Apply(lease) | Event::InitApply(lease))) => self.see(Some(lease)),
             Some(Ok(Event::Delete(_))) => self.see(None),
             Some(Ok(Event::InitDone)) => self.is_listed = true,
             Some(Ok(Event::Init)) => {}
-            Some(Err(error)) => self.candidate.failure(Some(error.to_string())),
+            Some(Err(error)) => self.note(Err(error.to_string())).await,
             None => tokio::time::sleep(self.candidate.lease.timing.retry_period).await,
         }
     }
@@ -149,7 +157,7 @@ impl Holder {
                 self.lease = lease;
             }
             Err(error) => {
-                self.candidate.failure(Some(error.to_string()));
+                self.note(Err(error.to_string())).await;
                 self.election.failed(BootTime::now());
             }
         }
@@ -167,7 +175,7 @@ impl Holder {
             Ok(lease) => {
                 self.election.written(record(&lease), began_at);
                 self.lease = Some(lease);
-                self.candidate.failure(None);
+                self.note(Ok(())).await;
                 if !could_write {
                     self.leadership = Leadership::default();
                 }
@@ -181,12 +189,12 @@ impl Holder {
                 // Another replica was faster, or the Lease was deleted or restored.
                 self.read().await;
                 if self.election.until_free(BootTime::now()).is_zero() {
-                    self.candidate.failure(Some(status.message.clone()));
+                    self.note(Err(status.message.clone())).await;
                     self.election.failed(BootTime::now());
                 }
             }
             Err(error) => {
-                self.candidate.failure(Some(error.to_string()));
+                self.note(Err(error.to_string())).await;
                 self.election.failed(BootTime::now());
             }
         }

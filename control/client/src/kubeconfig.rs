@@ -9,7 +9,7 @@ const LEN_MAX: usize = 1 << 20;
 /// Address and credentials of a peer's API server.
 #[derive(Clone)]
 pub struct RemoteConfig {
-    pub(crate) config: Config,
+    config: Config,
 }
 
 /// A kubeconfig cannot be used.
@@ -47,6 +47,12 @@ impl RemoteConfig {
             .map_err(|error| KubeconfigError::Incomplete(error.to_string()))?;
 
         Ok(Self { config })
+    }
+}
+
+impl AsRef<Config> for RemoteConfig {
+    fn as_ref(&self) -> &Config {
+        &self.config
     }
 }
 

@@ -19,15 +19,15 @@ use std::time::Duration;
 
 mod holder;
 
-pub(crate) use holder::{Candidate, Turn};
+pub use holder::{Candidate, Turn};
 
 /// A time of `CLOCK_BOOTTIME`, which continues while the machine is suspended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct BootTime(Duration);
+struct BootTime(Duration);
 
 impl BootTime {
     /// Returns the present time.
-    pub(crate) fn now() -> Self {
+    fn now() -> Self {
         // The clock exists since Linux 2.6.39; without it no time would be right.
         let time = clock_gettime(ClockId::CLOCK_BOOTTIME);
         Self(time.map(Duration::from).unwrap_or_default())
@@ -81,44 +81,24 @@ pub struct LeaseSettings {
     pub timing: Timing,
 }
 
-/// Which of several replicas send the writes of a controller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Replicas {
-    /// All.
-    Active,
-    /// The holder of the Lease. The others watch and plan as well, so they take over without a list.
-    WarmStandby(LeaseSettings),
-    /// The holder of the Lease. The others do not even watch.
-    ColdStandby(LeaseSettings),
-}
-
-impl Replicas {
-    pub(crate) fn lease(&self) -> Option<&LeaseSettings> {
-        match self {
-            Self::Active => None,
-            Self::WarmStandby(lease) | Self::ColdStandby(lease) => Some(lease),
-        }
-    }
-}
-
 /// The right to send the writes of a leader, from when a Lease is acquired until it is lost. Clones
 /// share the state. A write that was planned in one period is not sent in a later one.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Leadership {
+pub struct Leadership {
     /// End of the right to start writes, in nanoseconds of [`BootTime`]; 0 for a standby.
     deadline: Arc<AtomicU64>,
 }
 
 impl Leadership {
     /// Returns the leadership of a process without election: it never ends.
-    pub(crate) fn permanent() -> Self {
+    pub fn permanent() -> Self {
         let leadership = Self::default();
         leadership.deadline.store(u64::MAX, Ordering::Release);
         leadership
     }
 
     /// Returns whether a write of the leader may start now.
-    pub(crate) fn may_write(&self) -> bool {
+    pub fn may_write(&self) -> bool {
         let now = u64::try_from(BootTime::now().0.as_nanos()).unwrap_or(u64::MAX);
         now < self.deadline.load(Ordering::Acquire)
     }
