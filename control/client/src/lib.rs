@@ -3,12 +3,18 @@
 //!
 //! | module | contents |
 //! |---|---|
+//! | [`object`] | names of clusters, resources and objects |
+//! | [`clusters`] | one client per cluster, whose address and credentials can be replaced |
 //! | [`transport`] | requests over shared HTTP/2 connections, with deadlines and limits, under a [`kube::Client`] |
 //! | [`kubeconfig`] | kubeconfigs from Secrets, which may neither run a program nor read a file |
 //! | [`election`] | which of several replicas holds a Lease |
+//! | [`backoff`] | delays before requests are repeated |
 
 #![forbid(unsafe_code)]
 
+pub mod backoff;
+pub mod clusters;
 pub mod election;
 pub mod kubeconfig;
+pub mod object;
 pub mod transport;

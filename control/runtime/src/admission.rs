@@ -5,7 +5,7 @@
 //! a peer with many requests no other peer.
 
 use crate::controller::{Queue, Request};
-use crate::object::{Cluster, Resource};
+use control_client::object::{Cluster, Resource};
 use std::collections::{BTreeMap, VecDeque};
 
 /// Most requests in flight per cluster. Below the streams of one connection that end (90), so
@@ -154,7 +154,7 @@ impl<Id> Lane<Id> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::{Key, Ref};
+    use control_client::object::{Key, Ref};
     use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 
     fn read<K: kube::Resource<DynamicType = ()>>(name: &str) -> Request {

@@ -4,9 +4,9 @@
 //! one task only; any other reads through a [`CacheReader`].
 
 use crate::entry::{Entry, Kept};
-use crate::object::{Cluster, Key, Ref, Resource};
 use crate::registration::{self, Form, Registration, RegistrationError};
 use crate::watch::WatchId;
+use control_client::object::{Cluster, Key, Ref, Resource};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -138,11 +138,7 @@ impl Cache {
         let stores = (self.stores.iter()).filter(|((_, resource), _)| resources.contains(resource));
         let entries = stores.flat_map(|(id, store)| store.all().map(move |entry| (id, entry)));
         let changes = entries.map(|((cluster, resource), entry)| Changed {
-            object: Ref {
-                cluster: cluster.clone(),
-                resource: resource.clone(),
-                key: entry.key.clone(),
-            },
+            object: Ref::new(cluster, resource, &entry.key),
             old: None,
             new: Some(entry.clone()),
         });

@@ -2,10 +2,10 @@
 
 use crate::cache::{Cache, Change};
 use crate::entry::Entry;
-use crate::object::{Cluster, Key, Ref, Resource};
 use crate::registration::Registration;
 use crate::watch::WatchId;
 use control_client::kubeconfig::RemoteConfig;
+use control_client::object::{Cluster, Key, Ref, Resource};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::Value;

@@ -1,6 +1,6 @@
 //! Objects as the cache keeps them.
 
-use crate::object::{Key, Resource};
+use control_client::object::{Key, Resource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
@@ -50,6 +50,8 @@ pub struct Entry {
     /// `None` for most objects.
     pub(crate) finalization: Option<Box<Finalization>>,
     pub(crate) kept: Arc<dyn Any + Send + Sync>,
+    /// The object as it was decoded, in changes and responses whose registration wants it.
+    pub(crate) full: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 /// What delays the deletion of an object.
@@ -63,6 +65,12 @@ impl Entry {
     /// Returns the object; `None` if `T` is not the type that the registration keeps.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
         self.kept.downcast_ref()
+    }
+
+    /// Returns the full object, if the registration wants [full
+    /// objects](crate::Registration::full_objects) and this is not the entry in the cache.
+    pub fn full<K: Any + Send + Sync>(&self) -> Option<Arc<K>> {
+        Arc::clone(self.full.as_ref()?).downcast().ok()
     }
 
     /// Returns `metadata.finalizers`.
@@ -178,7 +186,11 @@ impl<K> Decoded<K> {
         self,
         resource: &Resource,
         keep: impl Fn(K) -> T,
-    ) -> Result<Entry, DecodeError> {
+        is_full: bool,
+    ) -> Result<Entry, DecodeError>
+    where
+        K: Clone + Send + Sync + 'static,
+    {
         let key = self.key();
         let object = self.object.map_err(|reason| DecodeError {
             resource: Box::new(resource.clone()),
@@ -195,6 +207,7 @@ impl<K> Decoded<K> {
             labels: metadata.labels,
             updaters: updaters(metadata.managed_fields.as_deref().unwrap_or_default()),
             finalization: finalization(metadata.finalizers, metadata.deletion_timestamp),
+            full: is_full.then(|| Arc::new(object.clone()) as _),
             kept: Arc::new(keep(object)),
         })
     }
@@ -282,7 +295,7 @@ mod tests {
         let decoded: Decoded<ConfigMap> = serde_json::from_str(OBJECT).unwrap();
         let resource = Resource::of::<ConfigMap>();
         let entry = decoded
-            .entry(&resource, |object: ConfigMap| object)
+            .entry(&resource, |object: ConfigMap| object, false)
             .unwrap();
 
         assert_eq!(entry.key, Key::new("b", "a"));
@@ -300,8 +313,12 @@ mod tests {
         let keep = |object: ConfigMap| object;
         let resource = Resource::of::<ConfigMap>();
 
-        assert!(list.pop().unwrap().entry(&resource, keep).is_ok());
-        let error = list.pop().unwrap().entry(&resource, keep).unwrap_err();
+        assert!(list.pop().unwrap().entry(&resource, keep, false).is_ok());
+        let error = list
+            .pop()
+            .unwrap()
+            .entry(&resource, keep, false)
+            .unwrap_err();
         assert_eq!(error.key, Key::cluster("c"));
         assert!(error.to_string().contains("configmaps c"), "{error}");
     }

@@ -1,7 +1,7 @@
 //! Publishes Events without delaying the controllers.
 
 use crate::controller::Event;
-use crate::object::{Cluster, Ref};
+use control_client::object::{Cluster, Ref};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{self, EventType, Recorder, Reporter};
@@ -134,7 +134,7 @@ fn body(event: &Event) -> events::Event {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::object::Key;
+    use control_client::object::Key;
     use k8s_openapi::api::core::v1::Node;
 
     fn event(name: &str, note: &str) -> Event {

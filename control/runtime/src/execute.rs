@@ -2,9 +2,9 @@
 
 use crate::controller::{Action, Answer, Gate, Outcome, Request, Write, named};
 use crate::managed_fields;
-use crate::object::Ref;
-use crate::registration::Form;
+use crate::registration::{self, Form};
 use control_client::election::Leadership;
+use control_client::object::Ref;
 use control_client::transport::DeadlineError;
 use http::{Method, header};
 use kube::Client;
@@ -30,6 +30,8 @@ pub(crate) struct Context {
     /// Decodes the object that is returned; `None` if nothing registers the resource.
     pub(crate) form: Option<Arc<dyn Form>>,
     pub(crate) field_manager: &'static str,
+    /// Fields that the controller declares to apply; any if there are none.
+    pub(crate) fields: Vec<&'static str>,
     /// Earlier field managers whose fields are adopted before this Apply; usually empty.
     pub(crate) adopted: Vec<&'static str>,
 }
@@ -63,6 +65,13 @@ impl Context {
     }
 
     async fn write(&self, write: &Write) -> Outcome {
+        if let Action::Apply(value) = &write.action
+            && let Some(field) = registration::undeclared(value, &self.fields)
+        {
+            return Outcome::Failed(format!(
+                "the registration does not declare the field {field}"
+            ));
+        }
         if write.gate == Gate::Leader && !self.leadership.may_write() {
             return Outcome::NotLeader;
         }

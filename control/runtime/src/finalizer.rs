@@ -6,7 +6,7 @@
 
 use crate::controller::{Action, Event, Plan, Write};
 use crate::entry::Entry;
-use crate::object::Ref;
+use control_client::object::Ref;
 use k8s_openapi::jiff::Timestamp;
 use std::time::Duration;
 

@@ -3,7 +3,7 @@
 
 mod admission;
 mod cache;
-mod clusters;
+mod carried;
 mod controller;
 mod digest;
 mod entry;
@@ -12,7 +12,6 @@ mod execute;
 mod finalizer;
 mod managed_fields;
 mod metrics;
-mod object;
 mod queue;
 mod registration;
 mod rights;
@@ -22,8 +21,10 @@ mod watch;
 mod worker;
 
 pub use cache::{Cache, CacheLimits, CacheReader, Change, Objects};
+pub use carried::Carried;
 pub use control_client::election::{LeaseSettings, Timing};
 pub use control_client::kubeconfig::{KubeconfigError, RemoteConfig};
+pub use control_client::object::{Cluster, Key, Ref, Resource};
 pub use control_client::transport;
 pub use controller::{
     Action, Answer, ClusterChange, Controller, Env, Event, Gate, Outcome, Plan, Queue, Request,
@@ -33,7 +34,6 @@ pub use digest::{Digest, Digested};
 pub use entry::{DecodeError, Entry, Kept};
 pub use finalizer::{CLEANUP_TIMED_OUT, Finalizer, Protection};
 pub use metrics::Metrics;
-pub use object::{Cluster, Key, Ref, Resource};
 pub use registration::{Registration, RegistrationError, Scope, Selector};
 pub use rights::{RuleScope, rules};
 pub use runtime::{Replicas, Runtime, Settings};

@@ -1,281 +1,238 @@
 //! Metrics of a runtime.
 
 use crate::controller::{Outcome, Request};
-use crate::object::Cluster;
-use prometheus_client::encoding::EncodeLabelSet;
+use crate::watch::WatchId;
+use control_client::object::Cluster;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::Histogram;
-use prometheus_client::registry::{Registry, Unit};
+use prometheus_client::registry::{Metric, Registry, Unit};
+use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Upper bounds of durations, in seconds.
 const BUCKETS: [f64; 8] = [0.001, 0.005, 0.02, 0.1, 0.5, 2.0, 10.0, 60.0];
 
+type Labels<const N: usize> = [(&'static str, String); N];
+type Histograms = Family<Labels<2>, Histogram>;
+
 /// The metrics. Clones count together.
 #[derive(Clone, Debug)]
 pub struct Metrics {
-    depth: Family<ControllerLabel, Gauge>,
-    wait: Family<ItemLabels, Histogram>,
-    duration: Family<ItemLabels, Histogram>,
-    retries: Family<ItemLabels, Counter>,
-    requests: Family<RequestLabels, Counter>,
-    latency: Family<LatencyLabels, Histogram>,
+    depth: Family<Labels<1>, Gauge>,
+    wait: Histograms,
+    duration: Histograms,
+    retries: Family<Labels<2>, Counter>,
+    requests: Family<Labels<4>, Counter>,
+    latency: Histograms,
     waiting: Gauge,
-    objects: Family<ClusterLabel, Gauge>,
-    bytes: Family<ClusterLabel, Gauge>,
-    rejected: Family<ClusterLabel, Counter>,
-    invalid: Family<ResourceLabels, Counter>,
-    watch_errors: Family<ResourceLabels, Counter>,
-    is_leader: Family<LeaseLabel, Gauge>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LeaseLabel {
-    lease: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ControllerLabel {
-    controller: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ItemLabels {
-    controller: &'static str,
-    item: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct RequestLabels {
-    cluster: String,
-    resource: String,
-    verb: &'static str,
-    outcome: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct LatencyLabels {
-    cluster: String,
-    verb: &'static str,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ClusterLabel {
-    cluster: String,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Hash, EncodeLabelSet)]
-struct ResourceLabels {
-    cluster: String,
-    resource: String,
-}
-
-fn histograms<L: Clone + std::hash::Hash + Eq>() -> Family<L, Histogram> {
-    Family::new_with_constructor(|| Histogram::new(BUCKETS))
+    objects: Family<Labels<1>, Gauge>,
+    bytes: Family<Labels<1>, Gauge>,
+    rejected: Family<Labels<1>, Counter>,
+    invalid: Family<Labels<2>, Counter>,
+    watch_errors: Family<Labels<2>, Counter>,
+    is_leader: Family<Labels<1>, Gauge>,
+    /// Labels of the requests and watches so far, to forget those of removed clusters.
+    seen: Arc<Mutex<BTreeSet<Labels<4>>>>,
 }
 
 impl Default for Metrics {
     /// Creates metrics that no registry reports.
     fn default() -> Self {
-        Self {
-            depth: Family::default(),
-            wait: histograms(),
-            duration: histograms(),
-            retries: Family::default(),
-            requests: Family::default(),
-            latency: histograms(),
-            waiting: Gauge::default(),
-            objects: Family::default(),
-            bytes: Family::default(),
-            rejected: Family::default(),
-            invalid: Family::default(),
-            watch_errors: Family::default(),
-            is_leader: Family::default(),
-        }
+        Self::new(&mut Registry::default())
     }
 }
 
 impl Metrics {
     /// Creates the metrics in a registry.
     pub fn new(registry: &mut Registry) -> Self {
-        let metrics = Self::default();
-        metrics.register(registry);
-
-        metrics
-    }
-
-    fn register(&self, registry: &mut Registry) {
-        let seconds = Unit::Seconds;
-        registry.register(
-            "queue_length",
-            "Work items that are not planned yet",
-            self.depth.clone(),
-        );
-        registry.register_with_unit(
-            "queue_wait",
-            "Time from when a work item is due until it is planned",
-            seconds.clone(),
-            self.wait.clone(),
-        );
-        registry.register_with_unit(
-            "reconcile_duration",
-            "Time from planning a work item until its last request has ended",
-            seconds.clone(),
-            self.duration.clone(),
-        );
-        registry.register(
-            "reconcile_errors",
-            "Work items that are planned again because a request failed",
-            self.retries.clone(),
-        );
-        registry.register(
-            "requests",
-            "Requests to API servers that controllers caused",
-            self.requests.clone(),
-        );
-        registry.register_with_unit(
-            "request_duration",
-            "Time from sending a request until its response",
-            seconds,
-            self.latency.clone(),
-        );
-        registry.register(
-            "requests_waiting",
-            "Requests that wait until others have ended",
-            self.waiting.clone(),
-        );
-        registry.register(
-            "cache_objects",
-            "Objects in the cache",
-            self.objects.clone(),
-        );
-        registry.register_with_unit(
-            "cache_json",
-            "Length of the JSON of the objects in the cache",
-            Unit::Bytes,
-            self.bytes.clone(),
-        );
-        registry.register(
-            "cache_rejected_objects",
-            "Objects that exceeded a cluster's limit of objects or bytes",
-            self.rejected.clone(),
-        );
-        registry.register(
-            "invalid_objects",
-            "Objects that could not be decoded",
-            self.invalid.clone(),
-        );
-        registry.register(
-            "watch_errors",
-            "Lists and watches that failed",
-            self.watch_errors.clone(),
-        );
-        registry.register(
-            "is_leader",
-            "Whether this replica holds the Lease",
-            self.is_leader.clone(),
-        );
+        Self {
+            depth: add(
+                registry,
+                "queue_length",
+                "Work items that are not planned yet",
+            ),
+            wait: seconds(
+                registry,
+                "queue_wait",
+                "Time from when a work item is due until it is planned",
+            ),
+            duration: seconds(
+                registry,
+                "reconcile_duration",
+                "Time from planning a work item until its last request has ended",
+            ),
+            retries: add(
+                registry,
+                "reconcile_errors",
+                "Work items that are planned again because a request failed",
+            ),
+            requests: add(
+                registry,
+                "requests",
+                "Requests to API servers that controllers caused",
+            ),
+            latency: seconds(
+                registry,
+                "request_duration",
+                "Time from sending a request until its response",
+            ),
+            waiting: add(
+                registry,
+                "requests_waiting",
+                "Requests that wait until others have ended",
+            ),
+            objects: add(registry, "cache_objects", "Objects in the cache"),
+            bytes: add(
+                registry,
+                "cache_json_bytes",
+                "Length of the JSON of the objects in the cache",
+            ),
+            rejected: add(
+                registry,
+                "cache_rejected_objects",
+                "Objects that exceeded a cluster's limit of objects or bytes",
+            ),
+            invalid: add(
+                registry,
+                "invalid_objects",
+                "Objects that could not be decoded",
+            ),
+            watch_errors: add(registry, "watch_errors", "Lists and watches that failed"),
+            is_leader: add(
+                registry,
+                "is_leader",
+                "Whether this replica holds the Lease",
+            ),
+            seen: Arc::default(),
+        }
     }
 
     pub(crate) fn depth(&self, controller: &'static str, depth: usize) {
-        let depth = i64::try_from(depth).unwrap_or(i64::MAX);
-        self.depth
-            .get_or_create(&ControllerLabel { controller })
-            .set(depth);
+        let labels = [("controller", controller.to_owned())];
+        self.depth.get_or_create(&labels).set(number(depth));
     }
 
-    pub(crate) fn planned(&self, controller: &'static str, item: &'static str, waited: Duration) {
+    pub(crate) fn planned(&self, controller: &str, item: &str, waited: Duration) {
+        let labels = item_labels(controller, item);
         self.wait
-            .get_or_create(&ItemLabels { controller, item })
+            .get_or_create(&labels)
             .observe(waited.as_secs_f64());
     }
 
-    pub(crate) fn ended(
-        &self,
-        controller: &'static str,
-        item: &'static str,
-        is_success: bool,
-        duration: Duration,
-    ) {
-        let labels = ItemLabels { controller, item };
+    pub(crate) fn ended(&self, controller: &str, item: &str, is_success: bool, took: Duration) {
+        let labels = item_labels(controller, item);
         self.duration
             .get_or_create(&labels)
-            .observe(duration.as_secs_f64());
+            .observe(took.as_secs_f64());
         if !is_success {
             self.retries.get_or_create(&labels).inc();
         }
     }
 
-    pub(crate) fn requested(&self, request: &Request, outcome: &Outcome, duration: Duration) {
+    pub(crate) fn requested(&self, request: &Request, outcome: &Outcome, took: Duration) {
         let object = request.object();
-        let cluster = object.cluster.to_string();
-        let verb = request.verb();
-        let labels = RequestLabels {
-            cluster: cluster.clone(),
-            resource: object.resource.to_string(),
-            verb,
-            outcome: name(outcome),
-        };
-        self.requests.get_or_create(&labels).inc();
+        let cluster = ("cluster", object.cluster.to_string());
+        let verb = ("verb", request.verb().to_owned());
+        let latency = [cluster.clone(), verb.clone()];
         self.latency
-            .get_or_create(&LatencyLabels { cluster, verb })
-            .observe(duration.as_secs_f64());
+            .get_or_create(&latency)
+            .observe(took.as_secs_f64());
+        let resource = ("resource", object.resource.to_string());
+        let labels = [
+            cluster,
+            resource,
+            verb,
+            ("outcome", name(outcome).to_owned()),
+        ];
+        self.requests.get_or_create(&labels).inc();
+        self.see(labels);
     }
 
     pub(crate) fn waiting(&self, waiting: usize) {
-        self.waiting.set(i64::try_from(waiting).unwrap_or(i64::MAX));
+        self.waiting.set(number(waiting));
     }
 
     pub(crate) fn usage(&self, cluster: &Cluster, (objects, bytes): (usize, usize)) {
-        let labels = ClusterLabel {
-            cluster: cluster.to_string(),
-        };
-        let objects = i64::try_from(objects).unwrap_or(i64::MAX);
-        let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
-        self.objects.get_or_create(&labels).set(objects);
-        self.bytes.get_or_create(&labels).set(bytes);
+        let labels = [("cluster", cluster.to_string())];
+        self.objects.get_or_create(&labels).set(number(objects));
+        self.bytes.get_or_create(&labels).set(number(bytes));
     }
 
     pub(crate) fn rejected(&self, cluster: &Cluster) {
-        let labels = ClusterLabel {
-            cluster: cluster.to_string(),
-        };
+        let labels = [("cluster", cluster.to_string())];
         self.rejected.get_or_create(&labels).inc();
     }
 
-    pub(crate) fn invalid(&self, id: &crate::watch::WatchId) {
-        self.invalid.get_or_create(&labels(id)).inc();
+    pub(crate) fn invalid(&self, id: &WatchId) {
+        self.invalid.get_or_create(&self.watch_labels(id)).inc();
     }
 
-    pub(crate) fn watch_failed(&self, id: &crate::watch::WatchId) {
-        self.watch_errors.get_or_create(&labels(id)).inc();
+    pub(crate) fn watch_failed(&self, id: &WatchId) {
+        self.watch_errors
+            .get_or_create(&self.watch_labels(id))
+            .inc();
     }
 
     pub(crate) fn leads(&self, lease: &str, leads: bool) {
-        let lease = lease.to_owned();
-        self.is_leader
-            .get_or_create(&LeaseLabel { lease })
-            .set(leads.into());
+        let labels = [("lease", lease.to_owned())];
+        self.is_leader.get_or_create(&labels).set(leads.into());
     }
 
     /// Forgets a cluster, so that peers that come and go take no memory.
     pub(crate) fn forget(&self, cluster: &Cluster) {
-        let labels = ClusterLabel {
-            cluster: cluster.to_string(),
-        };
+        let cluster = ("cluster", cluster.to_string());
+        let labels = [cluster.clone()];
         self.objects.remove(&labels);
         self.bytes.remove(&labels);
         self.rejected.remove(&labels);
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        for labels in seen.extract_if(.., |labels| labels[0] == cluster) {
+            self.requests.remove(&labels);
+            let [cluster, resource, verb, _] = labels;
+            self.latency.remove(&[cluster.clone(), verb]);
+            self.invalid.remove(&[cluster.clone(), resource.clone()]);
+            self.watch_errors.remove(&[cluster, resource]);
+        }
+    }
+
+    fn watch_labels(&self, id: &WatchId) -> Labels<2> {
+        let cluster = ("cluster", id.cluster.to_string());
+        let resource = ("resource", id.resource.to_string());
+        let none = ("", String::new());
+        self.see([cluster.clone(), resource.clone(), none.clone(), none]);
+        [cluster, resource]
+    }
+
+    fn see(&self, labels: Labels<4>) {
+        let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
+        seen.insert(labels);
     }
 }
 
-fn labels(id: &crate::watch::WatchId) -> ResourceLabels {
-    ResourceLabels {
-        cluster: id.cluster.to_string(),
-        resource: id.resource.to_string(),
-    }
+fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
+    let metric = M::default();
+    registry.register(name, help, metric.clone());
+    metric
+}
+
+fn seconds(registry: &mut Registry, name: &str, help: &str) -> Histograms {
+    let metric = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
+    registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
+    metric
+}
+
+fn item_labels(controller: &str, item: &str) -> Labels<2> {
+    [
+        ("controller", controller.to_owned()),
+        ("item", item.to_owned()),
+    ]
+}
+
+fn number(number: usize) -> i64 {
+    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn name(outcome: &Outcome) -> &'static str {
@@ -289,5 +246,63 @@ fn name(outcome: &Outcome) -> &'static str {
         Outcome::TimedOut => "timed_out",
         Outcome::Failed(_) => "failed",
         Outcome::NotLeader => "not_leader",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control_client::object::{Key, Ref};
+    use k8s_openapi::api::core::v1::Node;
+
+    fn text(registry: &Registry) -> String {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+        text
+    }
+
+    #[test]
+    fn requests_retries_and_latencies_are_reported_by_cluster_verb_and_item() {
+        let mut registry = Registry::with_prefix("x");
+        let metrics = Metrics::new(&mut registry);
+        let key = Key::cluster("rome-1");
+        let read = Request::Read(Ref::of::<Node>(&Cluster::Local, &key));
+        metrics.depth("network", 3);
+        metrics.planned("network", "peer", Duration::ZERO);
+        metrics.ended("network", "peer", false, Duration::ZERO);
+        metrics.requested(&read, &Outcome::TimedOut, Duration::from_secs(1));
+        metrics.usage(&Cluster::Local, (1, 9));
+
+        let text = text(&registry);
+        for line in [
+            r#"x_queue_length{controller="network"} 3"#,
+            r#"x_queue_wait_seconds_count{controller="network",item="peer"} 1"#,
+            r#"x_reconcile_duration_seconds_count{controller="network",item="peer"} 1"#,
+            r#"x_reconcile_errors_total{controller="network",item="peer"} 1"#,
+            r#"x_requests_total{cluster="local",resource="nodes",verb="get",outcome="timed_out"} 1"#,
+            r#"x_request_duration_seconds_sum{cluster="local",verb="get"} 1.0"#,
+            r#"x_cache_json_bytes{cluster="local"} 9"#,
+        ] {
+            assert!(text.contains(line), "{line} is missing in {text}");
+        }
+    }
+
+    #[test]
+    fn a_removed_cluster_is_forgotten() {
+        let mut registry = Registry::default();
+        let metrics = Metrics::new(&mut registry);
+        let milan = Cluster::remote("milan");
+        let key = Key::cluster("rome-1");
+        for cluster in [&milan, &Cluster::Local] {
+            let read = Request::Read(Ref::of::<Node>(cluster, &key));
+            metrics.requested(&read, &Outcome::Gone, Duration::ZERO);
+            metrics.usage(cluster, (1, 9));
+            metrics.rejected(cluster);
+        }
+
+        metrics.forget(&milan);
+
+        let text = text(&registry);
+        assert!(text.contains("local") && !text.contains("milan"), "{text}");
     }
 }

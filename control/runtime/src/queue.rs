@@ -1,14 +1,15 @@
 //! Work items that are to be planned: each once, queues in turns, failed ones after a delay.
 
 use crate::controller::Queue;
+use control_client::backoff::Backoff;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 
-/// Delay after the first failure of an item. Each further failure doubles it.
-const BACKOFF_MIN: Duration = Duration::from_millis(200);
-
-/// Longest delay after a failure.
-const BACKOFF_MAX: Duration = Duration::from_secs(60);
+/// Delay of an item after failures.
+const BACKOFF: Backoff = Backoff {
+    min: Duration::from_millis(200),
+    max: Duration::from_secs(60),
+};
 
 /// The items of one controller.
 #[derive(Debug)]
@@ -99,10 +100,9 @@ impl<I: Ord + Clone> WorkQueue<I> {
     /// Notes that an item has failed, and adds it again after a delay. `random` is from 0 to 1.
     pub(crate) fn failed(&mut self, item: I, now: Instant, random: f64) {
         let failures = self.failures.entry(item.clone()).or_default();
-        let doublings = (*failures).min(16);
-        *failures += 1;
-        let delay = BACKOFF_MIN.saturating_mul(1 << doublings).min(BACKOFF_MAX);
-        self.push_at(item, now + crate::watch::spread(delay, random));
+        let delay = BACKOFF.delay(*failures, random);
+        *failures = failures.saturating_add(1);
+        self.push_at(item, now + delay);
     }
 
     /// Returns when [`pop`](Self::pop) returns an item next.
@@ -158,11 +158,11 @@ mod tests {
             delays.push(at - start);
         }
 
-        assert_eq!(delays[..2], [BACKOFF_MIN, BACKOFF_MIN * 2]);
-        assert_eq!(delays[11], BACKOFF_MAX);
+        assert_eq!(delays[..2], [BACKOFF.min, BACKOFF.min * 2]);
+        assert_eq!(delays[11], BACKOFF.max);
         items.succeeded(&"a");
         items.failed("a", start, 0.5);
-        assert_eq!(items.next_at(start), Some(start + BACKOFF_MIN));
+        assert_eq!(items.next_at(start), Some(start + BACKOFF.min));
     }
 
     #[test]

@@ -2,8 +2,8 @@
 //! they are indexed, and which rights it needs.
 
 use crate::entry::{DecodeError, Entry, Kept};
-use crate::object::{Cluster, Resource};
 use crate::watch::WatchId;
+use control_client::object::{Cluster, Resource};
 use kube::api::DynamicObject;
 use serde::de::DeserializeOwned;
 use std::any::{Any, TypeId};
@@ -11,8 +11,10 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
+mod fields;
 mod form;
 
+pub(crate) use fields::{check, undeclared};
 pub use form::RegistrationError;
 use form::Typed;
 pub(crate) use form::{Form, Index, merge};
@@ -74,6 +76,8 @@ pub struct Registration {
     /// Names of field managers of earlier releases. Before the first Apply to an object that one of
     /// them has changed by the operation `Update`, their fields are assigned to the new manager.
     pub adopted: Vec<&'static str>,
+    /// Fields that the controller applies; if there are any, it applies no others.
+    pub fields: Vec<&'static str>,
     /// Whether the controller plans before the objects are listed, for example because the cluster
     /// may lack the resource or the right to it.
     pub is_optional: bool,
@@ -124,6 +128,7 @@ impl Registration {
             subresource_verbs: Vec::new(),
             write_scope: None,
             adopted: Vec::new(),
+            fields: Vec::new(),
             is_optional: false,
             form: Arc::new(form),
         }
@@ -148,7 +153,7 @@ impl Registration {
         );
         let mut indexes = self.form.indexes().to_vec();
         indexes.push(Index::new(name, values));
-        self.form = self.form.with_indexes(indexes);
+        self.form = self.form.with(indexes, self.form.is_full());
         self
     }
 
@@ -191,6 +196,23 @@ impl Registration {
     #[must_use]
     pub fn adopt(mut self, manager: &'static str) -> Self {
         self.adopted.push(manager);
+        self
+    }
+
+    /// Declares the fields that the controller applies, for example `spec.ports`, `status`, or
+    /// `metadata.labels[liqo.io/managed]`. Field managers that declare fields of one resource must
+    /// declare different ones, and an Apply of other fields fails.
+    #[must_use]
+    pub fn fields(mut self, fields: &[&'static str]) -> Self {
+        self.fields.extend(fields);
+        self
+    }
+
+    /// Has changes and responses carry the full objects, whatever the cache keeps of them. See
+    /// [`Carried`](crate::Carried).
+    #[must_use]
+    pub fn full_objects(mut self) -> Self {
+        self.form = self.form.with(self.form.indexes().to_vec(), true);
         self
     }
 

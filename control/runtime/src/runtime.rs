@@ -5,15 +5,15 @@
 
 use crate::admission::Admission;
 use crate::cache::{Cache, CacheLimits, CacheReader, Changed};
-use crate::clusters::Clusters;
 use crate::controller::{Controller, Env, Outcome, Request};
 use crate::event::Events;
 use crate::metrics::Metrics;
-use crate::object::Cluster;
-use crate::registration::RegistrationError;
+use crate::registration::{self, RegistrationError};
 use crate::status::RuntimeStatus;
 use crate::watch::{Signal, WatchId};
 use crate::worker::{Effects, RequestId};
+use control_client::clusters::Clusters;
+use control_client::object::Cluster;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
@@ -124,6 +124,15 @@ impl Runtime {
     ) -> Result<(), RegistrationError> {
         let election = replicas.lease().map(|lease| self.elections.join(lease));
         let hosted = Hosted::new(controller, replicas, election);
+        let workers = self.workers.iter().chain([&hosted]);
+        let registrations = workers.flat_map(|it| {
+            let manager = it.worker.field_manager();
+            it.worker
+                .registrations()
+                .iter()
+                .map(move |it| (manager, it))
+        });
+        registration::check(&registrations.collect::<Vec<_>>())?;
         for registration in hosted.worker.registrations() {
             write(&self.cache).register(registration)?;
         }

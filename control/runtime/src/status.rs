@@ -2,7 +2,6 @@
 
 use crate::watch::WatchId;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -11,16 +10,15 @@ use std::time::{Duration, Instant};
 const STALL_MAX: Duration = Duration::from_secs(60);
 
 /// Status of a runtime. Clones share it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct RuntimeStatus {
     inner: Arc<Inner>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Inner {
-    started_at: Instant,
-    /// Last turn of the loop, in milliseconds since the start.
-    beat: AtomicU64,
+    /// Last turn of the loop; `None` before the first one.
+    beat: Mutex<Option<Instant>>,
     /// Watches that controllers need, and that have not completed their first list.
     missing: Mutex<BTreeSet<WatchId>>,
     /// The Leases of this replica's controllers, by name.
@@ -34,20 +32,6 @@ struct LeaseState {
     is_held: bool,
     /// Why the last request for the Lease failed.
     failure: Option<String>,
-}
-
-impl Default for RuntimeStatus {
-    fn default() -> Self {
-        Self {
-            inner: Arc::new(Inner {
-                started_at: Instant::now(),
-                beat: AtomicU64::new(0),
-                missing: Mutex::default(),
-                leases: Mutex::default(),
-                failing: Mutex::default(),
-            }),
-        }
-    }
 }
 
 impl RuntimeStatus {
@@ -95,8 +79,7 @@ impl RuntimeStatus {
     ///
     /// Returns for how long it has made none.
     pub fn healthy(&self) -> Result<(), String> {
-        let beat = Duration::from_millis(self.inner.beat.load(Ordering::Relaxed));
-        let stall = self.inner.started_at.elapsed().saturating_sub(beat);
+        let stall = lock(&self.inner.beat).map_or(Duration::ZERO, |beat| beat.elapsed());
         if stall > STALL_MAX {
             return Err(format!("no progress for {} s", stall.as_secs()));
         }
@@ -109,9 +92,7 @@ impl RuntimeStatus {
     }
 
     pub(crate) fn beat(&self) {
-        let elapsed = self.inner.started_at.elapsed().as_millis();
-        let elapsed = u64::try_from(elapsed).unwrap_or(u64::MAX);
-        self.inner.beat.store(elapsed, Ordering::Relaxed);
+        *lock(&self.inner.beat) = Some(Instant::now());
     }
 
     pub(crate) fn lead(&self, lease: &str, leads: bool) {

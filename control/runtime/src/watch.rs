@@ -5,8 +5,9 @@
 //! when the server's history went back (a restored etcd), and objects that cannot be decoded.
 
 use crate::entry::{DecodeError, Decoded, Entry};
-use crate::object::{Cluster, Key, Resource};
 use crate::registration::Selector;
+use control_client::backoff::{self, Backoff};
+use control_client::object::{Cluster, Key, Resource};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use kube::Client;
 use kube::api::{Api, ListParams};
@@ -17,13 +18,6 @@ use std::time::Duration;
 /// Objects per page of a list. Bounds the memory of a list's response.
 const PAGE_SIZE: u32 = 500;
 
-/// Delay after the first error of a watch. Each further error doubles it.
-const BACKOFF_MIN: Duration = Duration::from_millis(400);
-
-/// Longest delay after an error: so soon is seen what was missed while an API server was away. A thousand
-/// nodes that ask it again are then a few hundred requests per second.
-const BACKOFF_MAX: Duration = Duration::from_secs(8);
-
 /// Longest delay after the server has refused the watch: the resource or the right is missing, which only
 /// an administrator changes.
 const REFUSED_DELAY: Duration = Duration::from_secs(60);
@@ -33,7 +27,7 @@ const REFUSED_DELAY: Duration = Duration::from_secs(60);
 const OPTIONAL_DELAY: Duration = Duration::from_secs(600);
 
 /// Not found, and forbidden.
-pub(crate) const REFUSALS: [u16; 2] = [404, 403];
+const REFUSALS: [u16; 2] = [404, 403];
 
 /// Identity of a watch: two plans that name the same watch share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -79,12 +73,10 @@ impl fmt::Display for WatchId {
 pub(crate) enum Signal {
     /// A list begins. Objects that it does not contain were deleted.
     ListBegins,
-    /// A list contains this object.
-    Listed(Entry),
     /// The list is complete.
     ListEnds,
-    /// An object was created or changed.
-    Applied(Entry),
+    /// An object is in a list, or was created or changed.
+    Object { entry: Entry, is_listed: bool },
     /// The object with this UID was deleted, at this version.
     Deleted {
         key: Key,
@@ -184,26 +176,14 @@ where
             }
             Event::InitApply(object) => {
                 self.highest = self.highest.max(version(&object));
-                match (self.entry)(object) {
-                    Ok(entry) => Signal::Listed(entry),
-                    Err(error) => Signal::Invalid {
-                        error,
-                        is_listed: true,
-                    },
-                }
+                self.decode(object, true)
             }
             Event::InitDone => Signal::ListEnds,
             Event::Apply(object) => {
                 if self.went_back(&object) {
                     return Signal::WentBack;
                 }
-                match (self.entry)(object) {
-                    Ok(entry) => Signal::Applied(entry),
-                    Err(error) => Signal::Invalid {
-                        error,
-                        is_listed: false,
-                    },
-                }
+                self.decode(object, false)
             }
             Event::Delete(object) => {
                 if self.went_back(&object) {
@@ -215,6 +195,13 @@ where
                     version: self.newest,
                 }
             }
+        }
+    }
+
+    fn decode(&self, object: Decoded<K>, is_listed: bool) -> Signal {
+        match (self.entry)(object) {
+            Ok(entry) => Signal::Object { entry, is_listed },
+            Err(error) => Signal::Invalid { error, is_listed },
         }
     }
 
@@ -369,40 +356,21 @@ impl Delay {
     }
 
     fn failed(&mut self) {
-        self.next = backoff(self.failures);
+        self.next = Backoff::REQUEST.delay(self.failures, backoff::random());
         self.failures = self.failures.saturating_add(1);
     }
 
     /// The right may be granted a moment later, so the delay grows from the shortest one.
     fn refused(&mut self, is_optional: bool) {
-        let delay = BACKOFF_MIN.saturating_mul(1 << self.failures.min(16));
-        let delay = if is_optional {
+        let min = if is_optional {
             OPTIONAL_DELAY
         } else {
-            delay.min(REFUSED_DELAY)
+            Backoff::REQUEST.min
         };
-        self.next = spread(delay, random());
+        let max = min.max(REFUSED_DELAY);
+        self.next = Backoff { min, max }.delay(self.failures, backoff::random());
         self.failures = self.failures.saturating_add(1);
     }
-}
-
-/// Returns the delay before a request is repeated that has failed `failures` times before.
-pub(crate) fn backoff(failures: u32) -> Duration {
-    let delay = BACKOFF_MIN.saturating_mul(1 << failures.min(16));
-    spread(delay.min(BACKOFF_MAX), random())
-}
-
-/// Spreads a delay over 75 to 125 %, so that processes that were disconnected together do not
-/// return together. `random` is from 0 to 1.
-pub(crate) fn spread(delay: Duration, random: f64) -> Duration {
-    delay.mul_f64(0.75 + random.clamp(0.0, 1.0) / 2.0)
-}
-
-/// Returns a number from 0 to 1 that need not be secret.
-pub(crate) fn random() -> f64 {
-    use std::hash::{BuildHasher as _, RandomState};
-    let bits = RandomState::new().hash_one(()) >> 32;
-    f64::from(u32::try_from(bits).unwrap_or_default()) / f64::from(u32::MAX)
 }
 
 #[cfg(test)]
@@ -425,15 +393,5 @@ mod tests {
         assert!(id.covers(&Key::new("liqo", "keys")));
         assert!(!id.covers(&Key::new("liqo", "b")));
         assert_eq!(id.to_string(), "secrets/keys in namespace liqo");
-    }
-
-    #[test]
-    fn delays_grow_to_a_limit_and_are_spread() {
-        assert!(backoff(0) <= BACKOFF_MIN.mul_f64(1.25));
-        assert!(backoff(40) >= BACKOFF_MAX.mul_f64(0.75));
-        assert!(backoff(40) <= BACKOFF_MAX.mul_f64(1.25));
-        let second = Duration::from_secs(1);
-        assert_eq!(spread(second, 0.0), Duration::from_millis(750));
-        assert_eq!(spread(second, 1.0), Duration::from_millis(1250));
     }
 }

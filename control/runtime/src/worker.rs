@@ -7,10 +7,11 @@ use crate::cache::{Cache, Change};
 use crate::controller::{
     ClusterChange, Controller, Env, Event, Outcome, Plan, Queue, Request, WatchChange,
 };
-use crate::object::Resource;
 use crate::queue::WorkQueue;
 use crate::registration::Registration;
 use crate::watch::WatchId;
+use control_client::backoff;
+use control_client::object::Resource;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -193,7 +194,7 @@ impl<C: Controller> TypedWorker<C> {
         self.flights.remove(item);
         self.plans.remove(&plan);
         if has_failed {
-            self.queue.failed(item.clone(), now, crate::watch::random());
+            self.queue.failed(item.clone(), now, backoff::random());
         } else {
             self.queue.succeeded(item);
         }

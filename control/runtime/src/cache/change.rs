@@ -1,7 +1,7 @@
 //! Changes of objects.
 
 use crate::entry::{Entry, Kept};
-use crate::object::Ref;
+use control_client::object::Ref;
 use std::any::Any;
 
 /// A change of one object.

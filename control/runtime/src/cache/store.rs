@@ -1,8 +1,8 @@
 //! The objects of one resource in one cluster, with their indexes.
 
 use crate::entry::Entry;
-use crate::object::Key;
 use crate::registration::Index;
+use control_client::object::Key;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;

@@ -6,8 +6,8 @@
 use super::store::{Store, WatchNumber};
 use super::{Cache, CacheLimits, Changed};
 use crate::entry::Entry;
-use crate::object::{Cluster, Key, Ref, Resource};
 use crate::watch::WatchId;
+use control_client::object::{Cluster, Key, Ref, Resource};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State of one watch.
@@ -255,18 +255,17 @@ impl Cache {
         let old = store.get(&entry.key);
         usage.replace(old.map(|old| old.size), entry.size)?;
         let is_equal = old.is_some_and(|old| form.is_equal(old, &entry));
-        let old = store.put(entry.clone(), watches, form.indexes());
+        let stored = Entry {
+            full: None,
+            ..entry.clone()
+        };
+        let old = store.put(stored, watches, form.indexes());
         if is_equal {
             return Ok(None);
         }
 
-        let object = Ref {
-            cluster: cluster.clone(),
-            resource: resource.clone(),
-            key: entry.key.clone(),
-        };
         Ok(Some(Changed {
-            object,
+            object: Ref::new(cluster, resource, &entry.key),
             old,
             new: Some(entry),
         }))
@@ -279,14 +278,9 @@ impl Cache {
         if let Some(usage) = self.clusters.get_mut(cluster) {
             usage.remove(old.size);
         }
-        let object = Ref {
-            cluster: cluster.clone(),
-            resource: resource.clone(),
-            key: key.clone(),
-        };
 
         Some(Changed {
-            object,
+            object: Ref::new(cluster, resource, key),
             old: Some(old),
             new: None,
         })

@@ -1,5 +1,5 @@
 use super::*;
-use crate::object::{Cluster, Key};
+use control_client::object::{Cluster, Key};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 
 fn object(namespace: &str, name: &str) -> Ref {

@@ -1,9 +1,9 @@
 use super::*;
 use crate::cache::{Cache, CacheLimits, Change};
 use crate::controller::{Controller, Env, Outcome};
-use crate::object::{Cluster, Key};
 use crate::registration::{Registration, Scope};
 use crate::worker::{Effects, TypedWorker, Worker as _};
+use control_client::object::{Cluster, Key};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 use std::time::Instant;
@@ -188,6 +188,7 @@ fn a_clock_behind_that_of_the_server_does_not_shorten_the_limit() {
             deleted_at: Some(Timestamp::UNIX_EPOCH + Duration::from_secs(60)),
         })),
         kept: std::sync::Arc::new(()),
+        full: None,
     };
 
     let protection = FINALIZER.protection(&entry, Timestamp::UNIX_EPOCH);

@@ -1,8 +1,8 @@
 //! The types of a registration, erased, and the one form of all registrations of a resource.
 
 use crate::entry::{DecodeError, Decoded, Entry};
-use crate::object::{Key, Resource};
 use crate::watch::{self, Signal, WatchId};
+use control_client::object::{Key, Resource};
 use futures_util::stream::BoxStream;
 use kube::Client;
 use serde::de::DeserializeOwned;
@@ -32,6 +32,20 @@ pub enum RegistrationError {
         /// Resource that is registered twice.
         resource: Box<Resource>,
     },
+    /// Two field managers declare one field.
+    #[error(
+        "{first} and {second} declare the field {field} of {resource}: one of them must own it"
+    )]
+    Owners {
+        /// Resource of the field.
+        resource: Box<Resource>,
+        /// Path of the field.
+        field: &'static str,
+        /// Field manager of the first registration.
+        first: &'static str,
+        /// Field manager of the second registration.
+        second: &'static str,
+    },
     /// Their indexes have one name and different functions.
     #[error("registrations of {resource} compute the index {index} differently")]
     Indexes {
@@ -57,7 +71,10 @@ pub(crate) trait Form: Send + Sync {
 
     fn indexes(&self) -> &[Index];
 
-    fn with_indexes(&self, indexes: Vec<Index>) -> Arc<dyn Form>;
+    /// Returns whether entries carry the full objects.
+    fn is_full(&self) -> bool;
+
+    fn with(&self, indexes: Vec<Index>, is_full: bool) -> Arc<dyn Form>;
 }
 
 /// What a form keeps of an object.
@@ -140,13 +157,14 @@ pub(crate) fn merge(
         }
     }
 
-    Ok(richer.with_indexes(indexes))
+    Ok(richer.with(indexes, first.is_full() || second.is_full()))
 }
 
 pub(super) struct Typed<K, T, F> {
     resource: Resource,
     keep: F,
     is_whole: bool,
+    is_full: bool,
     indexes: Vec<Index>,
     marker: PhantomData<fn(K) -> T>,
 }
@@ -163,6 +181,7 @@ impl<K, T, F: Fn(K) -> T> Typed<K, T, F> {
             resource,
             keep,
             is_whole: false,
+            is_full: false,
             indexes: Vec::new(),
             marker: PhantomData,
         }
@@ -187,8 +206,8 @@ where
     F: Fn(K) -> T + Copy + Send + Sync + 'static,
 {
     fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal> {
-        let (keep, resource) = (self.keep, self.resource.clone());
-        let entry = move |decoded: Decoded<K>| decoded.entry(&resource, keep);
+        let (keep, resource, is_full) = (self.keep, self.resource.clone(), self.is_full);
+        let entry = move |decoded: Decoded<K>| decoded.entry(&resource, keep, is_full);
         watch::stream(client, id, is_optional, entry)
     }
 
@@ -198,7 +217,7 @@ where
             key: Key::default(),
             reason: error.to_string(),
         })?;
-        decoded.entry(&self.resource, self.keep)
+        decoded.entry(&self.resource, self.keep, self.is_full)
     }
 
     fn is_equal(&self, a: &Entry, b: &Entry) -> bool {
@@ -219,11 +238,16 @@ where
         &self.indexes
     }
 
-    fn with_indexes(&self, indexes: Vec<Index>) -> Arc<dyn Form> {
+    fn is_full(&self) -> bool {
+        self.is_full
+    }
+
+    fn with(&self, indexes: Vec<Index>, is_full: bool) -> Arc<dyn Form> {
         Arc::new(Self {
             resource: self.resource.clone(),
             keep: self.keep,
             is_whole: self.is_whole,
+            is_full,
             indexes,
             marker: PhantomData,
         })

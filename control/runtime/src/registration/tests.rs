@@ -112,7 +112,7 @@ fn a_resource_that_is_named_at_run_time_is_kept_as_json_or_digest() {
     let digest = Registration::dynamic(Scope::All, resource.clone(), |object: DynamicObject| {
         Digested::new(object.metadata, &object.data["data"])
     });
-    let key = crate::object::Key::new("a", "x");
+    let key = control_client::object::Key::new("a", "x");
 
     let kept = cache(&[json.clone()]).unwrap();
     let objects = kept.dynamic::<DynamicObject>(&Cluster::Local, &resource);

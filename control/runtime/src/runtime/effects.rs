@@ -5,9 +5,9 @@ use super::{Response, Runtime, write};
 use crate::cache::CacheLimits;
 use crate::controller::{ClusterChange, Event, Outcome, WatchChange};
 use crate::execute::Context;
-use crate::object::{Cluster, Ref};
 use crate::worker::{Effects, Ready};
 use control_client::kubeconfig::RemoteConfig;
+use control_client::object::{Cluster, Ref};
 use std::time::Instant;
 
 impl Runtime {
@@ -123,13 +123,18 @@ impl Runtime {
         let updaters = updaters.unwrap_or_default();
         let registrations = hosted.worker.registrations().iter();
         let of_resource = registrations.filter(|it| it.resource == object.resource);
-        let adopted = of_resource.flat_map(|it| it.adopted.iter().copied());
+        let adopted = of_resource
+            .clone()
+            .flat_map(|it| it.adopted.iter().copied());
 
         Some(Context {
             client,
             leadership: self.elections.leadership(hosted.election),
             form: cache.form(&object.resource).cloned(),
             field_manager: hosted.worker.field_manager(),
+            fields: of_resource
+                .flat_map(|it| it.fields.iter().copied())
+                .collect(),
             adopted: adopted
                 .filter(|manager| updaters.iter().any(|updater| updater == manager))
                 .collect(),

@@ -2,8 +2,8 @@
 
 use super::Runtime;
 use crate::controller::{Gate, Outcome, Request};
-use crate::object::Cluster;
 use control_client::election::{Candidate, Leadership, LeaseSettings, Turn};
+use control_client::object::Cluster;
 use std::collections::BTreeSet;
 use std::time::Instant;
 use tokio::sync::{mpsc, watch};

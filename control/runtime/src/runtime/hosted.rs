@@ -2,10 +2,10 @@
 
 use crate::cache::Cache;
 use crate::controller::Controller;
-use crate::object::Resource;
 use crate::watch::WatchId;
 use crate::worker::{TypedWorker, Worker};
 use control_client::election::LeaseSettings;
+use control_client::object::Resource;
 use std::collections::BTreeSet;
 use std::time::Instant;
 

@@ -3,8 +3,8 @@
 use super::{Report, Response, Runtime, write};
 use crate::cache::{CacheLimits, Changed};
 use crate::controller::{Action, Gate, Outcome, Request};
-use crate::object::Ref;
 use crate::watch::{Signal, WatchId};
+use control_client::object::Ref;
 use std::time::Instant;
 
 impl Runtime {
@@ -25,12 +25,8 @@ impl Runtime {
                 write(&self.cache).begin_list(id);
                 Vec::new()
             }
-            Signal::Listed(entry) => {
-                let put = write(&self.cache).put_watched(id, entry, true);
-                self.kept(id, put)
-            }
-            Signal::Applied(entry) => {
-                let put = write(&self.cache).put_watched(id, entry, false);
+            Signal::Object { entry, is_listed } => {
+                let put = write(&self.cache).put_watched(id, entry, is_listed);
                 self.kept(id, put)
             }
             Signal::ListEnds => {
@@ -128,12 +124,7 @@ impl Runtime {
     /// Puts an answer into the cache, so that the next plan knows what was written.
     fn cache_answer(&self, object: &Ref, request: &Request, outcome: &Outcome) -> Vec<Changed> {
         let change = match (outcome, request) {
-            (Outcome::Stored(entry), _) => {
-                let put =
-                    write(&self.cache).put_answer(&object.cluster, &object.resource, entry.clone());
-                put.ok().flatten()
-            }
-            (Outcome::AlreadyExists(Some(entry)), _) => {
+            (Outcome::Stored(entry) | Outcome::AlreadyExists(Some(entry)), _) => {
                 let put =
                     write(&self.cache).put_answer(&object.cluster, &object.resource, entry.clone());
                 put.ok().flatten()

@@ -1,9 +1,9 @@
 use super::*;
 use crate::cache::{Cache, Change};
 use crate::controller::{Action, Gate, Plan, Write};
-use crate::object::{Key, Ref};
 use crate::registration::{Registration, Scope};
 use control_client::election::{Leadership, LeaseSettings, Timing, Turn};
+use control_client::object::{Key, Ref};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
 use serde_json::json;

@@ -1,8 +1,8 @@
 //! The watches that controllers need, and those that run.
 
 use super::{Runtime, write};
-use crate::object::Cluster;
 use crate::watch::WatchId;
+use control_client::object::Cluster;
 use futures_util::StreamExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use tokio::task::{AbortHandle, JoinSet};

@@ -1,6 +1,6 @@
 use super::*;
 use crate::controller::{Action, Write};
-use crate::object::{Cluster, Key, Ref};
+use control_client::object::{Cluster, Key, Ref};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;

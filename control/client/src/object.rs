@@ -63,7 +63,8 @@ impl Resource {
         }
     }
 
-    pub(crate) fn api_resource(&self) -> ApiResource {
+    /// Returns the resource as kube names it.
+    pub fn api_resource(&self) -> ApiResource {
         ApiResource {
             group: self.group.to_string(),
             version: self.version.to_string(),
@@ -74,7 +75,7 @@ impl Resource {
     }
 
     /// Returns the URL path of the resource, or of one object, without query.
-    pub(crate) fn path(&self, namespace: &str, name: Option<&str>) -> String {
+    pub fn path(&self, namespace: &str, name: Option<&str>) -> String {
         let mut path = if self.group.is_empty() {
             format!("/api/{}", self.version)
         } else {
@@ -151,13 +152,18 @@ pub struct Ref {
 }
 
 impl Ref {
-    /// Returns the reference to an object of a type that is known at compile time.
-    pub fn of<K: kube::Resource<DynamicType = ()>>(cluster: &Cluster, key: &Key) -> Self {
+    /// Creates a reference.
+    pub fn new(cluster: &Cluster, resource: &Resource, key: &Key) -> Self {
         Self {
             cluster: cluster.clone(),
-            resource: Resource::of::<K>(),
+            resource: resource.clone(),
             key: key.clone(),
         }
+    }
+
+    /// Returns the reference to an object of a type that is known at compile time.
+    pub fn of<K: kube::Resource<DynamicType = ()>>(cluster: &Cluster, key: &Key) -> Self {
+        Self::new(cluster, &Resource::of::<K>(), key)
     }
 }
 

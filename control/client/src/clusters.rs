@@ -1,9 +1,9 @@
 //! The API servers that this process talks to.
 
+use crate::backoff::{self, Backoff};
+use crate::kubeconfig::RemoteConfig;
 use crate::object::Cluster;
-use crate::watch;
-use control_client::kubeconfig::RemoteConfig;
-use control_client::transport::{ConfigError, Transport};
+use crate::transport::{ConfigError, Transport};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::Api;
@@ -12,7 +12,7 @@ use tokio::task::{AbortHandle, JoinSet};
 
 /// Clients of all clusters. A client stays the same when address and credentials are replaced, so
 /// watches resume where they were.
-pub(crate) struct Clusters {
+pub struct Clusters {
     local: Client,
     remotes: BTreeMap<Cluster, Remote>,
     /// Requests that identify clusters.
@@ -27,8 +27,15 @@ struct Remote {
     identification: AbortHandle,
 }
 
+impl std::fmt::Debug for Clusters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_set().entries(self.remotes.keys()).finish()
+    }
+}
+
 impl Clusters {
-    pub(crate) fn new(local: Client) -> Self {
+    /// Creates the clients with that of the local cluster.
+    pub fn new(local: Client) -> Self {
         Self {
             local,
             remotes: BTreeMap::new(),
@@ -36,7 +43,8 @@ impl Clusters {
         }
     }
 
-    pub(crate) fn client(&self, cluster: &Cluster) -> Option<&Client> {
+    /// Returns the client of a cluster; `None` if it is not set.
+    pub fn client(&self, cluster: &Cluster) -> Option<&Client> {
         match cluster {
             Cluster::Local => Some(&self.local),
             Cluster::Remote(_) => self.remotes.get(cluster).map(|remote| &remote.client),
@@ -49,11 +57,7 @@ impl Clusters {
     /// # Errors
     ///
     /// Returns [`ConfigError`] if the configuration cannot be used; the previous one stays then.
-    pub(crate) fn set(
-        &mut self,
-        cluster: &Cluster,
-        config: &RemoteConfig,
-    ) -> Result<bool, ConfigError> {
+    pub fn set(&mut self, cluster: &Cluster, config: &RemoteConfig) -> Result<bool, ConfigError> {
         if let Some(remote) = self.remotes.get(cluster) {
             remote.transport.replace(config.as_ref())?;
             remote.identification.abort();
@@ -83,14 +87,15 @@ impl Clusters {
             .spawn(async move { (cluster, identity(client).await) })
     }
 
-    pub(crate) fn remove(&mut self, cluster: &Cluster) {
+    /// Removes a cluster.
+    pub fn remove(&mut self, cluster: &Cluster) {
         if let Some(remote) = self.remotes.remove(cluster) {
             remote.identification.abort();
         }
     }
 
     /// Returns the next cluster that is another one than before; `None` if no request runs.
-    pub(crate) async fn replaced(&mut self) -> Option<Cluster> {
+    pub async fn replaced(&mut self) -> Option<Cluster> {
         while let Some(identified) = self.identifications.join_next().await {
             // The request was aborted if this is an error.
             if let Ok((cluster, identity)) = identified
@@ -120,10 +125,11 @@ async fn identity(client: Client) -> Option<String> {
     loop {
         match namespaces.get_metadata("kube-system").await {
             Ok(namespace) => return namespace.metadata.uid,
-            Err(kube::Error::Api(status)) if watch::REFUSALS.contains(&status.code) => return None,
+            Err(kube::Error::Api(status)) if matches!(status.code, 403 | 404) => return None,
             Err(error) => tracing::debug!(%error, "failed to identify a cluster, and retries"),
         }
-        tokio::time::sleep(watch::backoff(failures)).await;
+        let delay = Backoff::REQUEST.delay(failures, backoff::random());
+        tokio::time::sleep(delay).await;
         failures += 1;
     }
 }
