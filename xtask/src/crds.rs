@@ -1,7 +1,10 @@
 //! `cargo xtask crds`: generates the chart's custom resource definitions from the Rust types.
 //!
 //! An example program of `control/api` generates the definitions. That crate takes minutes to
-//! build, so `xtask` starts the program instead of depending on the crate.
+//! build, so `xtask` starts the program instead of depending on the crate. The schemas of
+//! Kubernetes' types within the definitions are derived from upstream's definitions before.
+
+mod embedded;
 
 use crate::shell::Shell;
 use crate::{console, workspace};
@@ -17,7 +20,18 @@ pub(crate) struct Options {
     /// Write nothing, and fail if a file differs from the generated definition.
     #[arg(long)]
     check: bool,
+
+    /// Replace the committed copy of upstream's definitions by the definitions in this folder of
+    /// a checkout of Liqo (deployments/liqo/charts/liqo-crds/crds).
+    #[arg(long, value_name = "FOLDER", conflicts_with = "check")]
+    upstream: Option<PathBuf>,
 }
+
+/// The committed copy of upstream's definitions. The tests of `control/api` compare with it.
+const UPSTREAM: &str = "control/api/src/tests/upstream.json";
+
+/// The schemas of Kubernetes' types that Liqo's kinds embed, derived from [`UPSTREAM`].
+const EMBEDDED: &str = "control/api/src/schema/kubernetes.json";
 
 /// Writes the definitions, or compares them with the files if `--check` is given.
 ///
@@ -31,6 +45,10 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     let outcome = if options.check {
         check(shell)?
     } else {
+        if let Some(folder) = &options.upstream {
+            write_file(UPSTREAM, &upstream(shell, folder)?)?;
+        }
+        write_file(EMBEDDED, &embedded::derive(&read_file(UPSTREAM)?)?)?;
         let wanted = wanted(shell)?;
         write(&folder(), &wanted)?;
         format!("{} files in {}", wanted.len(), folder().display())
@@ -47,6 +65,9 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
 ///
 /// Returns an error that names each differing file and the remedy.
 pub(crate) fn check(shell: &mut Shell) -> Result<String> {
+    if read_file(EMBEDDED)? != embedded::derive(&read_file(UPSTREAM)?)? {
+        bail!("{EMBEDDED} differs from {UPSTREAM}; run `cargo xtask crds`");
+    }
     let wanted = wanted(shell)?;
     let stale = stale(&read(&folder())?, &wanted);
     if !stale.is_empty() {
@@ -69,16 +90,39 @@ type Files = BTreeMap<String, String>;
 
 /// Generates the definitions from the current Rust types.
 fn wanted(shell: &mut Shell) -> Result<Files> {
+    serde_json::from_slice(&example(shell, "crds", None)?)
+        .context("the generated definitions are not a JSON object of strings")
+}
+
+/// Returns the content of [`UPSTREAM`] for the definitions in `folder`.
+fn upstream(shell: &mut Shell, folder: &Path) -> Result<String> {
+    let folder = std::path::absolute(folder)?;
+    let specs = serde_json::from_slice(&example(shell, "upstream", Some(&folder))?)
+        .context("upstream's definitions are not a JSON object")?;
+
+    Ok(embedded::lines(&specs))
+}
+
+/// Runs an example program of `control/api` and returns its standard output.
+fn example(shell: &mut Shell, name: &str, argument: Option<&Path>) -> Result<Vec<u8>> {
     let arguments = ["run", "--quiet", "--locked", "--package", "control-api"];
     let mut program = workspace::cargo(&arguments);
-    program.args(["--example", "crds"]);
+    program.args(["--example", name, "--"]).args(argument);
     let output = shell.capture(program)?;
     if !output.status.success() {
-        bail!("failed to generate the definitions: see above");
+        bail!("the example {name} of control/api failed: see above");
     }
 
-    serde_json::from_slice(&output.stdout)
-        .context("the generated definitions are not a JSON object of strings")
+    Ok(output.stdout)
+}
+
+fn read_file(path: &str) -> Result<String> {
+    fs::read_to_string(workspace::root().join(path))
+        .with_context(|| format!("failed to read {path}"))
+}
+
+fn write_file(path: &str, text: &str) -> Result<()> {
+    fs::write(workspace::root().join(path), text).with_context(|| format!("failed to write {path}"))
 }
 
 fn read(folder: &Path) -> Result<Files> {

@@ -1,5 +1,5 @@
-//! Prints the custom resource definitions, as `cargo xtask crds` puts them into the chart:
-//! one JSON object of file names and their contents.
+//! Prints the custom resource definitions that `cargo xtask crds` stores in the chart, as one JSON object of file
+//! names and contents.
 
 #![forbid(unsafe_code)]
 
@@ -7,7 +7,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use std::collections::BTreeMap;
 use std::error::Error;
 
-/// Tells people where to change it.
+/// First line of each file, for readers who want to change it.
 const HEADER: &str = "# Made by `cargo xtask crds` from the types in control/api.\n";
 
 fn main() -> Result<(), Box<dyn Error>> {

@@ -1,4 +1,4 @@
-//! Keys of annotations, as Liqo's.
+//! Keys of Liqo's annotations.
 
-/// Of an object that the installation made, not a user: `true`.
+/// On an object that the installation created, not a user. Value: `true`.
 pub const PREINSTALLED: &str = "liqo.io/preinstalled";

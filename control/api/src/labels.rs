@@ -1,73 +1,76 @@
-//! Keys and values of labels, as Liqo's.
+//! Keys and values of labels.
+//!
+//! They are Liqo's, unless the comment says that they are an addition of this project.
 
-/// Of an object about a peer: the peer's cluster id.
+/// On an object of a peer. Value: the peer's cluster ID.
 pub const REMOTE_CLUSTER_ID: &str = "liqo.io/remote-cluster-id";
-/// Of an object that this project made: `true`.
+/// On an object that this project's controllers created. Value: `true`.
 pub const MANAGED: &str = "liqo.io/managed";
-/// Of a namespace that holds the objects of a peer: `true`. Who may set it: [`tenant_namespace`](crate::tenant_namespace).
+/// On the namespace with the objects of a peer. Value: `true`. Only administrators may set it, see
+/// [`tenant_namespace`](crate::tenant_namespace).
 pub const TENANT_NAMESPACE: &str = "liqo.io/tenant-namespace";
-/// Of a namespace whose IPs may have a Service for an address of the cluster itself: `true`; this
-/// project's addition.
+/// On a namespace whose IP objects may request a Service for an address of the cluster itself. Value:
+/// `true`. An addition of this project.
 pub const ALLOW_INTERNAL_ADDRESSES: &str = "ipam.liqo.io/allow-internal-addresses";
 
-/// Of a Node that stands for a peer: [`NODE_TYPE_VIRTUAL`].
+/// On a Node. Value for a virtual node: [`NODE_TYPE_VIRTUAL`].
 pub const NODE_TYPE: &str = "liqo.io/type";
-/// Value of [`NODE_TYPE`].
+/// Value of [`NODE_TYPE`]: the node represents resources of a peer.
 pub const NODE_TYPE_VIRTUAL: &str = "virtual-node";
 
-/// Of a chart's object: what it is.
+/// Kubernetes' recommended label on an object of the chart. Value: the name of the component.
 pub const APP_NAME: &str = "app.kubernetes.io/name";
-/// Value of [`APP_NAME`] on the ConfigMap that holds the cluster id.
+/// Value of [`APP_NAME`] on the ConfigMap with the cluster ID.
 pub const CLUSTER_ID_CONFIG_MAP: &str = "clusterid-configmap";
 
-/// Of a [`Network`](crate::Network): what it is for.
+/// On a [`Network`](crate::Network). Value: the use of the CIDR.
 pub const NETWORK_TYPE: &str = "ipam.liqo.io/network-type";
-/// Value of [`NETWORK_TYPE`]: this cluster's pods.
+/// Value of [`NETWORK_TYPE`]: a pod CIDR of this cluster.
 pub const NETWORK_TYPE_POD: &str = "pod-cidr";
-/// Value of [`NETWORK_TYPE`]: this cluster's services.
+/// Value of [`NETWORK_TYPE`]: the service CIDR of this cluster.
 pub const NETWORK_TYPE_SERVICE: &str = "service-cidr";
-/// Value of [`NETWORK_TYPE`]: single addresses that peers reach.
+/// Value of [`NETWORK_TYPE`]: the CIDR from which IP objects get their addresses.
 pub const NETWORK_TYPE_EXTERNAL: &str = "external-cidr";
-/// Value of [`NETWORK_TYPE`]: this cluster's own fabric.
+/// Value of [`NETWORK_TYPE`]: the CIDR of the fabric between nodes and gateways.
 pub const NETWORK_TYPE_INTERNAL: &str = "internal-cidr";
-/// Value of [`NETWORK_TYPE`]: to be left alone.
+/// Value of [`NETWORK_TYPE`]: a CIDR that must not be used for remapping.
 pub const NETWORK_TYPE_RESERVED: &str = "reserved";
-/// Of a [`Network`](crate::Network) that must keep its CIDR: `true`.
+/// On a [`Network`](crate::Network) whose CIDR must not be remapped. Value: `true`.
 pub const NETWORK_NOT_REMAPPED: &str = "ipam.liqo.io/network-not-remapped";
-/// Of a [`Network`](crate::Network) whose CIDR others may hold, too: `true`.
+/// On a [`Network`](crate::Network) whose CIDR other Networks may also have. Value: `true`.
 pub const NETWORK_SHARED: &str = "ipam.liqo.io/network-shared";
-/// Of a [`Network`](crate::Network) that belongs to a [`Configuration`](crate::Configuration): `pod` or `external`.
+/// On a [`Network`](crate::Network) of a [`Configuration`](crate::Configuration). Value: `pod` or `external`.
 pub const CONFIGURATION_CIDR_TYPE: &str = "configuration.liqo.io/cidr-type";
 
-/// Of an [`IP`](crate::IP): what address it is.
+/// On an [`IP`](crate::IP). Value: the owner of the address.
 pub const IP_TYPE: &str = "ipam.liqo.io/ip-type";
-/// Value of [`IP_TYPE`]: a node's; this project's addition.
+/// Value of [`IP_TYPE`]: a node. An addition of this project.
 pub const IP_TYPE_NODE: &str = "node";
-/// Of an [`IP`](crate::IP): name of the [`Network`](crate::Network) that gives its address.
+/// On an [`IP`](crate::IP). Value: name of the [`Network`](crate::Network) of its address.
 pub const NETWORK_NAME: &str = "ipam.liqo.io/network-name";
-/// Of an [`IP`](crate::IP): namespace of the [`Network`](crate::Network) that gives its address.
+/// On an [`IP`](crate::IP). Value: namespace of the [`Network`](crate::Network) of its address.
 pub const NETWORK_NAMESPACE: &str = "ipam.liqo.io/network-namespace";
-/// Of an [`IP`](crate::IP) that is not to be translated: `true`.
+/// On an [`IP`](crate::IP) whose address must not be translated. Value: `true`.
 pub const HOST_UNREACHABLE: &str = "networking.liqo.io/host-unreachable";
 
-/// Of a gateway's object: what part it is.
+/// On an object of a gateway. Value: the component.
 pub const COMPONENT: &str = "networking.liqo.io/component";
-/// Value of [`COMPONENT`]: the gateway itself.
+/// Value of [`COMPONENT`]: the gateway process.
 pub const COMPONENT_GATEWAY: &str = "gateway";
-/// Of a key or Secret of a gateway: `true`.
+/// On a PublicKey or a Secret of a gateway. Value: `true`.
 pub const GATEWAY_RESOURCE: &str = "networking.liqo.io/gateway-resource";
-/// Of a gateway's object: name of the GatewayServer or GatewayClient.
+/// On an object of a gateway. Value: name of the GatewayServer or GatewayClient.
 pub const GATEWAY_NAME: &str = "networking.liqo.io/gateway-name";
-/// Of a gateway's object: namespace of the GatewayServer or GatewayClient.
+/// On an object of a gateway. Value: namespace of the GatewayServer or GatewayClient.
 pub const GATEWAY_NAMESPACE: &str = "networking.liqo.io/gateway-namespace";
-/// Of the gateway pod that carries traffic: `true`.
+/// On the gateway pod that forwards traffic. Value: `true`.
 pub const ACTIVE: &str = "networking.liqo.io/active";
 
-/// Of a Service that this project made for its gateway: what was asked for, as a hash; its addition.
+/// On a gateway's Service. Value: a hash of the requested endpoint. An addition of this project.
 pub const GATEWAY_SERVICE: &str = "networking.liqo.io/gateway-service";
-/// Kubernetes' own, of a controller's object: what it belongs to.
+/// Kubernetes' recommended label. Value: the application to which an object belongs.
 pub const APP_PART_OF: &str = "app.kubernetes.io/part-of";
-/// Kubernetes' own, of an EndpointSlice: the Service it is for.
+/// Kubernetes' label on an EndpointSlice. Value: name of the Service.
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
-/// Kubernetes' own, of an EndpointSlice: who writes it.
+/// Kubernetes' label on an EndpointSlice. Value: the controller that writes it.
 pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";

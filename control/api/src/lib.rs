@@ -1,4 +1,4 @@
-//! Liqo's custom resources, field for field.
+//! Liqo's custom resources, with all fields of upstream's.
 //!
 //! There is one module for each API group, and in it one for each kind. The kinds are also re-exported
 //! here, where no two have the same name.
@@ -45,7 +45,7 @@ pub mod schema;
 
 /// Returns the definitions of all kinds.
 ///
-/// Their schemas say no more than Liqo's: an absent field is not `null`, and an absent `spec` has no default.
+/// Their schemas are Liqo's with additions: no field is nullable, and an absent `spec` has no default.
 pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
     let mut definitions = vec![
         IP::crd(),

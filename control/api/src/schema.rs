@@ -1,6 +1,5 @@
-//! Schemas of fields that serde's types alone do not describe as Liqo's CRDs do.
+//! Schemas of fields whose Rust types do not yield the schema of Liqo's definitions.
 
-use crate::offloading::namespace_offloading::RemoteNamespaceCondition;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
@@ -9,19 +8,29 @@ use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
 /// Schemas of Kubernetes' types by name, without descriptions. `{"$ref": name}` stands for another entry.
+///
+/// `cargo xtask crds` derives `kubernetes.json`, the types that Liqo's kinds embed, from upstream's definitions.
+/// `kinds.json` is written by hand from Kubernetes' API reference: the kinds that a fabric file may contain, with
+/// the fields that a fabric uses, and all fields of `ObjectMeta`.
 static KUBERNETES: LazyLock<Map<String, Value>> = LazyLock::new(|| {
-    serde_json::from_str(include_str!("schema/kubernetes.json")).expect("the file is a JSON object")
+    let entries = |text: &str| -> Map<String, Value> {
+        serde_json::from_str(text).expect("the file is a JSON object")
+    };
+    let mut all = entries(include_str!("schema/kubernetes.json"));
+    all.append(&mut entries(include_str!("schema/kinds.json")));
+
+    all
 });
 
-/// Returns the schema of a type of Kubernetes, such as `ObjectMeta`, with all its parts in place.
+/// Returns the schema of a type of Kubernetes, such as `ObjectMeta`, with all references resolved.
 ///
-/// The API types' generated schemas are not used: they have descriptions, which take two thirds of a
+/// The schemas that `k8s-openapi` generates are not used: they have descriptions, which take two thirds of a
 /// definition, and no list types, without which server-side apply replaces whole lists.
 pub fn kubernetes(name: &str) -> Option<Value> {
     KUBERNETES.get(name).map(resolve)
 }
 
-pub(crate) fn resolve(value: &Value) -> Value {
+fn resolve(value: &Value) -> Value {
     match value {
         Value::Object(fields) => match fields.get("$ref") {
             Some(Value::String(name)) => kubernetes(name).expect("each reference has an entry"),
@@ -77,19 +86,8 @@ fn map(values: Value) -> Schema {
     json_schema!({"type": "object", "additionalProperties": values})
 }
 
-/// Of the conditions of remote namespaces, by cluster ID.
-pub(crate) fn remote_namespaces_conditions(generator: &mut SchemaGenerator) -> Schema {
-    let items = generator.subschema_for::<RemoteNamespaceCondition>();
-    json_schema!({"type": "object", "additionalProperties": {
-        "type": "array",
-        "items": items,
-        "x-kubernetes-list-map-keys": ["type"],
-        "x-kubernetes-list-type": "map",
-    }})
-}
-
-/// Removes from a definition what the generator adds to Liqo's: `nullable`, and defaults of the whole `spec`
-/// and `status`.
+/// Adapts a definition to Liqo's: removes `nullable` and the defaults of the whole `spec` and `status`, which the
+/// generator adds, and restores the types of fields that are an integer or a string, which it removes.
 pub(crate) fn normalize(definition: &mut CustomResourceDefinition) {
     for version in &mut definition.spec.versions {
         let schema = version
@@ -100,64 +98,75 @@ pub(crate) fn normalize(definition: &mut CustomResourceDefinition) {
         for part in schema.properties.iter_mut().flat_map(|it| it.values_mut()) {
             part.default = None;
         }
-        remove_nullable(schema);
+        normalize_schema(schema);
     }
 }
 
-fn remove_nullable(schema: &mut JSONSchemaProps) {
+fn normalize_schema(schema: &mut JSONSchemaProps) {
     schema.nullable = None;
+    if schema.x_kubernetes_int_or_string == Some(true) {
+        schema.type_ = None;
+        schema.any_of = Some(["integer", "string"].map(of_type).to_vec());
+    }
     for property in schema.properties.iter_mut().flat_map(|it| it.values_mut()) {
-        remove_nullable(property);
+        normalize_schema(property);
     }
     if let Some(JSONSchemaPropsOrBool::Schema(values)) = &mut schema.additional_properties {
-        remove_nullable(values);
+        normalize_schema(values);
     }
     if let Some(JSONSchemaPropsOrArray::Schema(items)) = &mut schema.items {
-        remove_nullable(items);
+        normalize_schema(items);
     }
 }
 
-/// Of a string that holds a CIDR.
+fn of_type(type_: &str) -> JSONSchemaProps {
+    JSONSchemaProps {
+        type_: Some(type_.to_owned()),
+        ..JSONSchemaProps::default()
+    }
+}
+
+/// Returns the schema of a CIDR.
 pub(crate) fn cidr(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "cidr"})
 }
 
-/// Of a list of strings that hold a CIDR each.
+/// Returns the schema of a list of CIDRs.
 pub(crate) fn cidrs(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": "string", "format": "cidr"}})
 }
 
-/// Of a string that holds an IPv4 address.
+/// Returns the schema of an IPv4 address.
 pub(crate) fn ipv4(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "ipv4"})
 }
 
-/// Of a text, which an absent field does not make null.
+/// Returns the schema of a string that is not nullable.
 pub(crate) fn string(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string"})
 }
 
-/// Of bytes, base64 in a string.
+/// Returns the schema of bytes, which JSON contains in base64.
 pub(crate) fn bytes(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "byte"})
 }
 
-/// Of an integer of Go's type `int`.
+/// Returns the schema of an integer of Go's type `int`.
 pub(crate) fn int(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "integer"})
 }
 
-/// Of an integer of Go's type `int32`.
+/// Returns the schema of an integer of Go's type `int32`.
 pub(crate) fn int32(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "integer", "format": "int32"})
 }
 
-/// Of a time.
+/// Returns the schema of a time in RFC 3339.
 pub(crate) fn time(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "string", "format": "date-time"})
 }
 
-/// Of an API version and a kind.
+/// Returns the schema of an object with an API version and a kind.
 pub(crate) fn object_kind(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "object",
@@ -165,12 +174,12 @@ pub(crate) fn object_kind(_: &mut SchemaGenerator) -> Schema {
     })
 }
 
-/// Of an object of which nothing is known.
+/// Returns the schema of an object with any fields.
 pub(crate) fn anything(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
-/// Of a list of [`Condition`](k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition)s.
+/// Returns the schema of a list of [`Condition`](k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition)s, one of each type.
 pub(crate) fn conditions(_: &mut SchemaGenerator) -> Schema {
     json_schema!({
         "type": "array",

@@ -1,7 +1,7 @@
-//! Which namespace a peering is assembled from.
+//! Chooses the namespace from which the objects of a peering are read.
 //!
 //! A user with rights in any one namespace can create objects there and label them with a peer's cluster ID.
-//! Therefore the objects of a peer count in one namespace only, which an administrator has chosen: the one with
+//! Therefore a peer's objects have an effect in one namespace only, which an administrator chooses: the one with
 //! the tenant labels, or else one that the installation's settings name.
 
 use crate::labels;
@@ -17,19 +17,19 @@ pub enum Misplaced {
          value networking.tenantNamespaces"
     )]
     NoTenantNamespace {
-        /// Where the object is.
+        /// Namespace of the object.
         namespace: String,
         /// Cluster ID of the peer.
         peer: String,
     },
 
-    /// The peer has another one.
+    /// The peer has another tenant namespace.
     #[error(
         "the objects of peer {peer} are read from namespace {tenant} only: move this one from \
          {namespace} to {tenant}, or delete it"
     )]
     OtherNamespace {
-        /// Where the object is.
+        /// Namespace of the object.
         namespace: String,
         /// Cluster ID of the peer.
         peer: String,
@@ -43,7 +43,7 @@ impl Misplaced {
     ///
     /// # Errors
     ///
-    /// Returns why the object does not count.
+    /// Returns the reason why the object has no effect.
     pub fn check(namespace: &str, peer: &str, tenant: Option<&str>) -> Result<(), Self> {
         let (namespace, peer) = (namespace.to_owned(), peer.to_owned());
         match tenant {
@@ -89,8 +89,8 @@ pub fn seniority(labelled: Option<&ObjectMeta>) -> Seniority {
 
 /// Chooses the tenant namespace of a peer.
 ///
-/// That is the oldest of the namespaces labelled for it, then the first of the `named` ones that
-/// `holds` objects of the peer. A namespace that is being deleted comes last.
+/// The oldest labelled namespace precedes the first of the `named` ones that `holds` objects of the peer. A
+/// labelled namespace that is being deleted comes last.
 pub fn choose<'a>(
     labelled: impl Iterator<Item = &'a ObjectMeta>,
     named: &'a [String],

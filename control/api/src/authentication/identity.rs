@@ -55,7 +55,7 @@ pub struct IdentitySpec {
     pub type_: Option<IdentityType>,
 }
 
-/// Observed state of a [`Identity`].
+/// Observed state of an [`Identity`], written by the consumer.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IdentityStatus {

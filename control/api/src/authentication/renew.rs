@@ -59,7 +59,7 @@ pub struct RenewSpec {
     pub resource_slice_ref: Option<LocalObjectReference>,
 }
 
-/// Observed state of a [`Renew`].
+/// Observed state of a [`Renew`], written by the provider.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct RenewStatus {

@@ -73,13 +73,13 @@ pub struct ResourceSliceSpec {
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub provider_cluster_id: Option<String>,
 
-    /// Requested amount of each resource.
+    /// Requested amount of each resource, such as `cpu` or `memory`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(schema_with = "schema::quantities")]
     pub resources: BTreeMap<String, Quantity>,
 }
 
-/// Observed state of a [`ResourceSlice`].
+/// Observed state of a [`ResourceSlice`], written by the provider.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ResourceSliceStatus {
@@ -127,7 +127,7 @@ pub struct ResourceSliceCondition {
     #[schemars(schema_with = "schema::time")]
     pub last_transition_time: Option<Time>,
 
-    /// Details for people.
+    /// Details of the reason in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 
@@ -135,7 +135,7 @@ pub struct ResourceSliceCondition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 
-    /// The decision.
+    /// Decision on the subject in `type`.
     pub status: ResourceSliceConditionStatus,
 
     /// Subject of the decision.

@@ -69,7 +69,7 @@ pub struct TenantSpec {
     pub tenant_condition: Option<TenantCondition>,
 }
 
-/// Observed state of a [`Tenant`].
+/// Observed state of a [`Tenant`], written by the provider.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TenantStatus {

@@ -1,4 +1,4 @@
-//! `ForeignCluster`: what is known of a peer, in one place.
+//! `ForeignCluster`: the summary of a peering.
 
 use crate::schema;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -6,7 +6,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A peer.
+/// The summary of a peering.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "core.liqo.io",
@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
     derive = "Default",
     derive = "PartialEq",
     attr = "cfg_attr(all(), serde(default))",
-    doc = "What is known of a peer, in one place.",
+    doc = "The summary of a peering.",
     printcolumn(name = "Role", type_ = "string", json_path = ".status.role"),
     printcolumn(
         name = "ClusterID",
@@ -35,7 +35,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ForeignClusterSpec {
-    /// The peer's cluster id.
+    /// Cluster ID of the peer; immutable.
     #[serde(rename = "clusterID")]
     #[schemars(
         regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"),
@@ -44,50 +44,50 @@ pub struct ForeignClusterSpec {
     pub cluster_id: String,
 }
 
-/// What was found for a [`ForeignCluster`].
+/// Observed state of a [`ForeignCluster`].
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForeignClusterStatus {
-    /// Where its API server is reached.
+    /// URL of the peer's API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub api_server_url: Option<String>,
 
-    /// Whether its API server is reached.
+    /// Conditions of the peer's API server, one of each type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<ForeignClusterCondition>,
 
-    /// The proxy that leads to its API server.
+    /// URL of the proxy before the peer's API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub foreign_proxy_url: Option<String>,
 
-    /// What is shared with it, and how that fares.
+    /// State of each module of the peering.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub modules: Option<Modules>,
 
-    /// The generation of the spec that this was found for.
+    /// Generation of the spec to which the status belongs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub observed_generation: Option<i64>,
 
-    /// What it is for this cluster.
+    /// Role of the peer.
     #[schemars(extend("default" = "Unknown"))]
     pub role: PeerRole,
 
-    /// The namespaces that belong to the peering.
+    /// Tenant namespaces of the peering.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant_namespace: Option<TenantNamespaces>,
 }
 
-/// What a peer is for this cluster.
+/// Role of a peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum PeerRole {
-    /// It uses this cluster's resources.
+    /// The peer uses resources of this cluster.
     Consumer,
-    /// It gives resources to this cluster.
+    /// The peer provides resources to this cluster.
     Provider,
     /// Both.
     ConsumerAndProvider,
-    /// Neither is known of.
+    /// Neither role is known.
     #[default]
     Unknown,
 }
@@ -96,11 +96,11 @@ pub enum PeerRole {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Modules {
-    /// Who the other is, and what it may do.
+    /// Identities and permissions.
     pub authentication: Module,
-    /// How pods reach each other.
+    /// Connection of the pod networks.
     pub networking: Module,
-    /// What runs at the other.
+    /// Workloads of this cluster at the peer.
     pub offloading: Module,
 }
 
@@ -108,60 +108,60 @@ pub struct Modules {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Module {
-    /// How its parts fare.
+    /// Conditions of the parts of the module, one of each type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<ForeignClusterCondition>,
 
-    /// Whether any of its objects exists.
+    /// Whether an object of the module exists.
     pub enabled: bool,
 }
 
-/// How one part of a peering fares.
+/// Condition of one part of a peering.
 #[derive(JsonSchema, Clone, Debug, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ForeignClusterCondition {
-    /// Since when the status is what it is.
+    /// Time of the last change of `status`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub last_transition_time: Option<Time>,
 
-    /// The reason in a sentence.
+    /// Details of the reason in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::string")]
     pub message: Option<String>,
 
-    /// The reason in a word.
+    /// Reason in CamelCase.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::string")]
     pub reason: Option<String>,
 
-    /// How it fares.
+    /// State of the part in `type`.
     #[schemars(extend("default" = "None"))]
     pub status: ForeignClusterConditionStatus,
 
-    /// The part.
+    /// Part of the peering.
     #[serde(rename = "type")]
     pub type_: ForeignClusterConditionType,
 }
 
-/// How a part of a peering fares.
+/// State of a part of a peering.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum ForeignClusterConditionStatus {
-    /// It is not there.
+    /// The part does not exist.
     #[default]
     None,
-    /// It comes up.
+    /// The part is being established.
     Pending,
-    /// It is up.
+    /// The part is established.
     Established,
-    /// It was up, or should be.
+    /// The part is interrupted or cannot be established.
     Error,
-    /// It works.
+    /// The part is ready.
     Ready,
-    /// It does not work.
+    /// The part is not ready.
     NotReady,
-    /// A part of it works.
+    /// Some objects of the part are not ready.
     SomeNotReady,
 }
 
@@ -172,36 +172,36 @@ pub enum ForeignClusterConditionStatus {
 pub enum ForeignClusterConditionType {
     /// The peer's API server.
     APIServerStatus,
-    /// The tunnel.
+    /// The tunnel between the gateways.
     NetworkConnectionStatus,
-    /// The gateway that waits for the peer's.
+    /// The GatewayServer.
     NetworkGatewayServerStatus,
-    /// The gateway that calls the peer's.
+    /// The GatewayClient.
     NetworkGatewayClientStatus,
-    /// Whether there is a gateway.
+    /// Whether a gateway exists.
     NetworkGatewayPresence,
-    /// Whether the peer's CIDRs are known.
+    /// The Configuration with the peer's CIDRs.
     NetworkConfigurationStatus,
     /// This cluster's identity at the peer.
     AuthIdentityControlPlaneStatus,
-    /// The peer's identity here.
+    /// The peer's identity in this cluster.
     AuthTenantStatus,
-    /// The virtual nodes that stand for the peer.
+    /// The VirtualNodes of the peer.
     OffloadingVirtualNodeStatus,
-    /// The nodes of those.
+    /// The Nodes of the VirtualNodes.
     OffloadingNodeStatus,
 }
 
-/// The namespaces of a peering.
+/// Tenant namespaces of a peering.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct TenantNamespaces {
-    /// In this cluster.
+    /// Namespace in this cluster.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::string")]
     pub local: Option<String>,
 
-    /// At the peer.
+    /// Namespace in the cluster of the peer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::string")]
     pub remote: Option<String>,

@@ -1,4 +1,4 @@
-//! `IP`: an address that peers reach under one of this cluster's external CIDR.
+//! `IP`: an address that peers reach at an address of this cluster's external CIDR.
 
 use crate::schema;
 use k8s_openapi::api::core::v1::{ObjectReference, ServiceSpec};
@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// An address and the one that peers reach it under.
+/// An address that peers reach at an address of this cluster's external CIDR.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "ipam.liqo.io",
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
     status = "IPStatus",
     derive = "Default",
     derive = "PartialEq",
-    doc = "An address that peers reach under one of this cluster's external CIDR.",
+    doc = "An address that peers reach at an address of this cluster's external CIDR.",
     printcolumn(name = "Local IP", type_ = "string", json_path = ".spec.ip"),
     printcolumn(name = "Remapped IP", type_ = "string", json_path = ".status.ip"),
     printcolumn(
@@ -35,34 +35,34 @@ use std::collections::BTreeMap;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct IPSpec {
-    /// The address: of a pod, a node, a host outside, or a peer's pod as seen here.
+    /// IPv4 address of a pod, node, Service or external host, or the remapped address of a peer's pod; immutable.
     #[schemars(schema_with = "schema::ipv4")]
     #[schemars(extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "IP field is immutable"}]))]
     pub ip: String,
 
-    /// Whether nodes hide the peers' addresses from it; no, if absent.
+    /// Whether nodes masquerade packets of peers to the address. Default: false.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub masquerade: Option<bool>,
 
-    /// The Network that gives the address; the external CIDR, if absent.
+    /// Network from which `status.ip` is allocated. Default: the external CIDR.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::reference")]
     pub network_ref: Option<ObjectReference>,
 
-    /// The Service to make for the address; none, if absent.
+    /// Service to create for `spec.ip`. Default: none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub service_template: Option<ServiceTemplate>,
 }
 
-/// A Service to be made.
+/// A Service to create.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ServiceTemplate {
-    /// Its metadata.
+    /// Labels and annotations of the Service.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<EmbeddedMetadata>,
 
-    /// Its spec.
+    /// Ports and type of the Service. A selector has no effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::service_spec")]
     pub spec: Option<ServiceSpec>,
@@ -72,37 +72,37 @@ pub struct ServiceTemplate {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct EmbeddedMetadata {
-    /// Annotations to set.
+    /// Annotations of the created object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 
-    /// Finalizers to set.
+    /// Finalizers of the created object.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub finalizers: Vec<String>,
 
-    /// Labels to set.
+    /// Labels of the created object.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 
-    /// Name to use.
+    /// Name of the created object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 
-    /// Namespace to use.
+    /// Namespace of the created object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
 }
 
-/// What was found for an [`IP`].
+/// Observed state of an [`IP`].
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct IPStatus {
-    /// The CIDR that `ip` is of.
+    /// CIDR from which `ip` is allocated.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::cidr")]
     pub cidr: Option<String>,
 
-    /// The address that peers reach it under.
+    /// Allocated IPv4 address, at which peers reach `spec.ip`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::ipv4")]
     pub ip: Option<String>,

@@ -1,4 +1,4 @@
-//! `Configuration`: the CIDRs of this cluster and a peer, and how the peer's are seen here.
+//! `Configuration`: the CIDRs of this cluster and a peer, and the CIDRs to which the peer's are remapped.
 
 use crate::schema;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
@@ -6,15 +6,15 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Type (and reason, when true) of the condition that all CIDRs of the peer have theirs here.
+/// Type of the condition that all CIDRs of the peer are remapped. Its reason while it is true.
 pub const NETWORK_CIDRS_CONFIGURED: &str = "NetworkCIDRsConfigured";
 /// Message of that condition when it is true.
 pub const NETWORK_CIDRS_CONFIGURED_MESSAGE: &str = "All network CIDRs are configured";
 
-/// Reason of that condition while they are being decided.
+/// Reason of that condition while Networks have no status.
 pub const WAITING_FOR_NETWORKS: &str = "WaitingForNetworks";
 
-/// The CIDRs of this cluster and a peer.
+/// The CIDRs of this cluster and a peer, and the CIDRs to which the peer's are remapped.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "networking.liqo.io",
@@ -28,7 +28,7 @@ pub const WAITING_FOR_NETWORKS: &str = "WaitingForNetworks";
     derive = "Default",
     derive = "PartialEq",
     attr = "cfg_attr(all(), serde(default))",
-    doc = "The CIDRs of this cluster and a peer, and how the peer's are seen here.",
+    doc = "The CIDRs of this cluster and a peer, and the CIDRs to which the peer's are remapped.",
     // The space at the end is upstream's.
     printcolumn(name = "Desired Pod CIDR ", type_ = "string", json_path = ".spec.remote.cidr.pod"),
     printcolumn(name = "Remapped Pod CIDR", type_ = "string", json_path = ".status.remote.cidr.pod"),
@@ -58,7 +58,7 @@ pub struct ConfigurationSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub local: Option<ClusterConfig>,
 
-    /// The peer's CIDRs, as the peer itself knows them.
+    /// The peer's CIDRs before remapping.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<ClusterConfig>,
 }
@@ -67,7 +67,7 @@ pub struct ConfigurationSpec {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterConfig {
-    /// Its CIDRs.
+    /// CIDRs of the cluster.
     #[serde(default, skip_serializing_if = "ClusterCidrs::is_empty")]
     pub cidr: ClusterCidrs,
 }
@@ -76,33 +76,33 @@ pub struct ClusterConfig {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ClusterCidrs {
-    /// Of single addresses that it makes reachable.
+    /// CIDR of the addresses that IP objects get.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::cidrs")]
     pub external: Vec<String>,
 
-    /// Of its pods.
+    /// CIDRs of the pods.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::cidrs")]
     pub pod: Vec<String>,
 }
 
-/// What was found for a [`Configuration`].
+/// Observed state of a [`Configuration`].
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConfigurationStatus {
-    /// Whether NetworkCIDRsConfigured.
+    /// The condition `NetworkCIDRsConfigured`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 
-    /// The peer's CIDRs as seen here, each at the index it has in the spec.
+    /// The peer's CIDRs after remapping. Each has the index of its original in the spec.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote: Option<ClusterConfig>,
 }
 
 impl ClusterCidrs {
-    /// Returns whether it holds no CIDR.
+    /// Returns whether both lists are empty.
     pub fn is_empty(&self) -> bool {
         self.pod.is_empty() && self.external.is_empty()
     }

@@ -7,7 +7,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// A tunnel to a peer.
+/// The state of a tunnel to a peer.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "networking.liqo.io",
@@ -44,86 +44,85 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionSpec {
-    /// The gateway that keeps it.
+    /// GatewayServer or GatewayClient of the tunnel.
     #[schemars(schema_with = "schema::reference")]
     pub gateway_ref: ObjectReference,
 
-    /// Which side of it this cluster is.
+    /// Role of this cluster.
     #[serde(rename = "type")]
     pub type_: ConnectionType,
 }
 
-/// Which side of a tunnel a cluster is.
+/// Role of a cluster in a tunnel.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum ConnectionType {
-    /// It waits.
+    /// The cluster has the GatewayServer.
     #[default]
     Server,
-    /// It calls.
+    /// The cluster has the GatewayClient.
     Client,
 }
 
-/// What was found for a [`Connection`].
+/// Observed state of a [`Connection`], written by a gateway.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ConnectionStatus {
-    /// Whether the way is whole beyond the tunnel, from node to node: see [`PATH_HEALTHY`]. An
-    /// addition to upstream's status.
+    /// Health of the path from node to node, see [`PATH_HEALTHY`]. An addition to upstream's status.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 
-    /// How long the peer takes to answer.
+    /// Round-trip time of the probes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
 
-    /// The gateway replica that found what the conditions say. An addition to upstream's status.
+    /// Gateway replica that reported the conditions. An addition to upstream's status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reporter: Option<String>,
 
-    /// One of Connected, Connecting and Error.
+    /// `Connected`, `Connecting` or `Error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }
 
-/// The condition that tells whether packets get from this cluster's nodes to the peer's and back; its
-/// reason names the first part of the way that is broken, or how far the way is known to be whole.
+/// Type of the condition that packets pass from this cluster's nodes to the peer's and back. Its reason names
+/// the first broken part of the path, or the last part that is known to work.
 pub const PATH_HEALTHY: &str = "PathHealthy";
 
-/// Reasons of [`PATH_HEALTHY`] that tell which direction between the gateways is blocked, and others of
-/// which somebody beside the gateways must know.
+/// Reasons of [`PATH_HEALTHY`] that programs other than the gateway read: they identify the blocked direction
+/// between the gateways, or a fault in the objects of one side.
 pub mod reason {
-    /// Handshakes of the peer arrive and the answers are lost: the way to the peer is blocked.
+    /// Handshakes of the peer arrive, but the responses are lost: the path to the peer is blocked.
     pub const ANSWERS_LOST: &str = "AnswersLost";
-    /// No handshake of the peer arrives: the way from the peer is blocked, or nobody calls.
+    /// No handshake of the peer arrives: the path from the peer is blocked, or the peer sends none.
     pub const NOTHING_ARRIVES: &str = "NothingArrives";
-    /// Our handshakes are not answered; the side that is called knows which direction is blocked.
+    /// Handshakes of this side get no response. The reason of the server's side identifies the blocked direction.
     pub const NO_ANSWER: &str = "NoAnswer";
     /// The peer uses another key than its PublicKey.
     pub const KEYS_DIFFER: &str = "KeysDiffer";
-    /// The name of the peer's gateways does not resolve.
+    /// The host name of the peer's gateways cannot be resolved.
     pub const NAME_NOT_RESOLVED: &str = "NameNotResolved";
-    /// No gateway of this cluster serves the peer: something is missing or wrong.
+    /// No gateway of this cluster serves the peer, because an object is missing or invalid.
     pub const NOT_SERVED: &str = "NotServed";
 }
 
-/// The peer answers.
+/// Value of a connection whose probes get replies.
 pub const CONNECTED: &str = "Connected";
-/// The peer has not answered yet.
+/// Value of a connection whose probes have not had a reply yet.
 pub const CONNECTING: &str = "Connecting";
-/// The peer answers no more.
+/// Value of a connection whose probes get no replies any more.
 pub const ERROR: &str = "Error";
 
-/// How long a peer takes to answer.
+/// Round-trip time of a peer's probes.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Latency {
-    /// When this was measured.
+    /// Time of the measurement.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::time")]
     pub timestamp: Option<Time>,
 
-    /// The time with its unit, or `N/A`.
+    /// Duration with its unit, or `N/A`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub value: Option<String>,
 }

@@ -1,4 +1,4 @@
-//! `GatewayClient`: this cluster calls a peer's gateway.
+//! `GatewayClient`: the client side of a tunnel.
 
 use crate::networking::endpoint::{Endpoint, InternalEndpoint};
 use crate::schema;
@@ -8,7 +8,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The client side of a tunnel.
+/// The client side of a tunnel: this cluster connects to a peer's gateway.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "networking.liqo.io",
@@ -23,7 +23,7 @@ use serde::{Deserialize, Serialize};
     derive = "Default",
     derive = "PartialEq",
     attr = "cfg_attr(all(), serde(default))",
-    doc = "The client side of a tunnel: this cluster calls a peer's gateway.",
+    doc = "The client side of a tunnel: this cluster connects to a peer's gateway.",
     printcolumn(
         name = "Template Kind",
         type_ = "string",
@@ -62,45 +62,45 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayClientSpec {
-    /// How the gateway is made.
+    /// Template of the gateway for upstream's controllers; without effect here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::reference")]
     pub client_template_ref: Option<ObjectReference>,
 
-    /// Where the peer's gateway is reached.
+    /// Endpoint of the peer's gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,
 
-    /// Largest inner packet, in bytes.
+    /// MTU of the tunnel, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int")]
     pub mtu: Option<i64>,
 
-    /// The Secret that holds the gateway's keys; one is made if it names none.
+    /// Secret with the gateway's keys. If it has no name, a Secret is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::local_reference")]
     pub secret_ref: Option<LocalObjectReference>,
 }
 
-/// What was found for a [`GatewayClient`].
+/// Observed state of a [`GatewayClient`].
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayClientStatus {
-    /// What keeps the gateway from serving its peer, and the cure; this project's addition.
+    /// Reasons why the gateway does not serve its peer, with the remedy. An addition of this project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 
-    /// What was made.
+    /// Object of upstream's that was created from the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::reference")]
     pub client_ref: Option<ObjectReference>,
 
-    /// Where this cluster's nodes reach the gateway.
+    /// Endpoint of the gateway for this cluster's nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub internal_endpoint: Option<InternalEndpoint>,
 
-    /// The Secret that holds the gateway's keys.
+    /// Secret with the gateway's keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::reference")]
     pub secret_ref: Option<ObjectReference>,

@@ -1,4 +1,4 @@
-//! `GatewayServer`: a peer's gateway calls this cluster.
+//! `GatewayServer`: the server side of a tunnel.
 
 use crate::networking::endpoint::{Endpoint, InternalEndpoint};
 use crate::schema;
@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The server side of a tunnel.
+/// The server side of a tunnel: a peer's gateway connects to this cluster.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "networking.liqo.io",
@@ -24,7 +24,7 @@ use std::collections::BTreeMap;
     derive = "Default",
     derive = "PartialEq",
     attr = "cfg_attr(all(), serde(default))",
-    doc = "The server side of a tunnel: a peer's gateway calls this cluster.",
+    doc = "The server side of a tunnel: a peer's gateway connects to this cluster.",
     printcolumn(
         name = "Template Kind",
         type_ = "string",
@@ -63,40 +63,40 @@ use std::collections::BTreeMap;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayServerSpec {
-    /// Where the gateway listens.
+    /// Service of the gateway.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<ServerEndpoint>,
 
-    /// Largest inner packet, in bytes.
+    /// MTU of the tunnel, in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int")]
     pub mtu: Option<i64>,
 
-    /// The Secret that holds the gateway's keys; one is made if it names none.
+    /// Secret with the gateway's keys. If it has no name, a Secret is created.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::local_reference")]
     pub secret_ref: Option<LocalObjectReference>,
 
-    /// How the gateway is made.
+    /// Template of the gateway for upstream's controllers; without effect here.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::reference")]
     pub server_template_ref: Option<ObjectReference>,
 
-    /// Annotations for its Service.
+    /// Annotations of the gateway's Service.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub service_annotations: BTreeMap<String, String>,
 
-    /// Labels for its Service.
+    /// Labels of the gateway's Service.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub service_labels: BTreeMap<String, String>,
 }
 
-/// Where a server listens.
+/// The Service of a gateway.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 #[schemars(extend("x-kubernetes-validations" = [{"rule": "!(has(self.port) && has(self.ports))", "message": "port and ports are mutually exclusive"}, {"rule": "!(has(self.nodePort) && has(self.nodePorts))", "message": "nodePort and nodePorts are mutually exclusive"}, {"rule": "has(self.port) || (has(self.ports) && size(self.ports) > 0)", "message": "at least one of port or ports must be set"}, {"rule": "!(has(self.ports)) || self.ports.all(p, self.ports.filter(q, q == p).size() == 1)", "message": "ports must not contain duplicates"}, {"rule": "!(has(self.nodePorts)) || self.nodePorts.all(p, self.nodePorts.filter(q, q == p).size() == 1)", "message": "nodePorts must not contain duplicates"}]))]
 pub struct ServerEndpoint {
-    /// The address to ask of a load balancer.
+    /// Address to request from a load balancer.
     #[serde(
         rename = "loadBalancerIP",
         default,
@@ -104,68 +104,68 @@ pub struct ServerEndpoint {
     )]
     pub load_balancer_ip: Option<String>,
 
-    /// The port on the nodes, for a Service of type NodePort; excludes `node_ports`.
+    /// Port of the nodes, for a Service of type NodePort or LoadBalancer; excludes `nodePorts`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int32")]
     pub node_port: Option<i32>,
 
-    /// The ports on the nodes, one per tunnel.
+    /// Ports of the nodes, one for each tunnel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub node_ports: Vec<i32>,
 
-    /// The port that the peer is told; excludes `ports`.
+    /// Port of the Service; excludes `ports`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::int32")]
     pub port: Option<i32>,
 
-    /// The ports that the peer is told, one per tunnel.
+    /// Ports of the Service, one for each tunnel.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(length(max = 64))]
     pub ports: Vec<i32>,
 
-    /// How the gateway is made reachable.
+    /// Type of the Service.
     #[serde(default)]
     pub service_type: ServiceType,
 }
 
-/// How a Service is made reachable.
+/// Type of a Service.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum ServiceType {
-    /// Within its cluster.
+    /// An address within the cluster.
     #[default]
     ClusterIP,
-    /// At a port of every node.
+    /// A port of every node.
     NodePort,
-    /// At a load balancer.
+    /// A load balancer.
     LoadBalancer,
-    /// By an alias.
+    /// A DNS alias.
     ExternalName,
 }
 
-/// What was found for a [`GatewayServer`].
+/// Observed state of a [`GatewayServer`].
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct GatewayServerStatus {
-    /// What keeps the gateway from serving its peer, and the cure; this project's addition.
+    /// Reasons why the gateway does not serve its peer, with the remedy. An addition of this project.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]
     pub conditions: Vec<Condition>,
 
-    /// Where peers reach the gateway.
+    /// Endpoint of the gateway for peers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub endpoint: Option<Endpoint>,
 
-    /// Where this cluster's nodes reach the gateway.
+    /// Endpoint of the gateway for this cluster's nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub internal_endpoint: Option<InternalEndpoint>,
 
-    /// The Secret that holds the gateway's keys.
+    /// Secret with the gateway's keys.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::reference")]
     pub secret_ref: Option<ObjectReference>,
 
-    /// What was made.
+    /// Object of upstream's that was created from the template.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::reference")]
     pub server_ref: Option<ObjectReference>,

@@ -1,7 +1,7 @@
-//! `WgGatewayServerTemplate` and `WgGatewayClientTemplate`: what upstream makes gateways from.
+//! `WgGatewayServerTemplate` and `WgGatewayClientTemplate`: templates of upstream's gateways.
 //!
-//! Here one gateway serves all peers, and templates have no effect. Upstream's `liqoctl` connects
-//! only clusters that have them, though.
+//! They have no effect here, because one gateway serves all peers. The definitions exist because upstream's
+//! `liqoctl` requires them.
 
 use crate::schema;
 use kube::CustomResource;
@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-/// How upstream makes the gateway of a GatewayServer.
+/// Template of upstream's gateway of a GatewayServer.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "networking.liqo.io",
@@ -23,22 +23,22 @@ use serde_json::{Map, Value};
     derive = "Default",
     derive = "PartialEq",
     attr = "cfg_attr(all(), serde(default))",
-    doc = "How upstream makes the gateway of a GatewayServer; without effect here."
+    doc = "Template of upstream's gateway of a GatewayServer; without effect here."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WgGatewayServerTemplateSpec {
-    /// Group, version and kind of what is made.
+    /// API version and kind of the created object.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "schema::object_kind")]
     pub object_kind: Map<String, Value>,
 
-    /// What it is made from.
+    /// Template of the created object.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "schema::anything")]
     pub template: Map<String, Value>,
 }
 
-/// How upstream makes the gateway of a GatewayClient.
+/// Template of upstream's gateway of a GatewayClient.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "networking.liqo.io",
@@ -52,16 +52,16 @@ pub struct WgGatewayServerTemplateSpec {
     derive = "Default",
     derive = "PartialEq",
     attr = "cfg_attr(all(), serde(default))",
-    doc = "How upstream makes the gateway of a GatewayClient; without effect here."
+    doc = "Template of upstream's gateway of a GatewayClient; without effect here."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct WgGatewayClientTemplateSpec {
-    /// Group, version and kind of what is made.
+    /// API version and kind of the created object.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "schema::object_kind")]
     pub object_kind: Map<String, Value>,
 
-    /// What it is made from.
+    /// Template of the created object.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     #[schemars(schema_with = "schema::anything")]
     pub template: Map<String, Value>,

@@ -1,4 +1,4 @@
-//! `PublicKey`: the WireGuard key of a peer.
+//! `PublicKey`: the WireGuard public key of a peer.
 
 use crate::schema;
 use k8s_openapi::ByteString;
@@ -6,7 +6,7 @@ use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// The WireGuard key of a peer.
+/// The WireGuard public key of a peer.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "networking.liqo.io",
@@ -23,18 +23,18 @@ use serde::{Deserialize, Serialize};
     derive = "Default",
     derive = "PartialEq",
     attr = "cfg_attr(all(), serde(default))",
-    doc = "The WireGuard key of a peer."
+    doc = "The WireGuard public key of a peer."
 )]
 #[serde(rename_all = "camelCase")]
 pub struct PublicKeySpec {
-    /// The 32 bytes of the key, which are 44 characters in base64.
+    /// 32 bytes, which are 44 characters in base64.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::bytes", extend("maxLength" = 44))]
     pub public_key: Option<ByteString>,
 }
 
 impl PublicKeySpec {
-    /// Drops the bytes that are not needed to find that a key is too long.
+    /// Limits the memory of a key that is too long: removes all bytes but the first that exceeds the length of a key.
     pub fn truncate(&mut self) {
         if let Some(key) = &mut self.public_key {
             key.0.truncate(LEN + 1);

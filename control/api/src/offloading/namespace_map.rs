@@ -34,39 +34,39 @@ use std::collections::BTreeMap;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceMapSpec {
-    /// Remote namespace of each local namespace.
+    /// Name of the provider's namespace by name of the consumer's namespace.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub desired_mapping: BTreeMap<String, String>,
 }
 
-/// Observed state of a [`NamespaceMap`].
+/// Observed state of a [`NamespaceMap`], written by the provider.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceMapStatus {
-    /// State of each remote namespace, by local namespace.
+    /// State of the provider's namespace by name of the consumer's namespace.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub current_mapping: BTreeMap<String, NamespaceMapping>,
 }
 
-/// State of a remote namespace.
+/// A namespace of the provider.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NamespaceMapping {
-    /// State of its creation.
+    /// Phase of the creation; absent before the first attempt.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub phase: Option<MappingPhase>,
 
-    /// Name of the namespace at the provider.
+    /// Name that the provider gave the namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remote_namespace: Option<String>,
 }
 
-/// State of the creation of a remote namespace.
+/// Phase of the creation of a provider's namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum MappingPhase {
     /// The namespace exists.
     Accepted,
-    /// The namespace cannot be created, and will be retried.
+    /// The creation failed, and is retried.
     CreationLoopBackOff,
     /// The namespace is being deleted.
     Terminating,

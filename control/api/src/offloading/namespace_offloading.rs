@@ -4,7 +4,7 @@ use crate::schema;
 use k8s_openapi::api::core::v1::NodeSelector;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -92,7 +92,7 @@ pub struct NamespaceOffloadingStatus {
 
     /// Conditions of the remote namespace by cluster ID, one of each type.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    #[schemars(schema_with = "schema::remote_namespaces_conditions")]
+    #[schemars(schema_with = "remote_namespaces_conditions")]
     pub remote_namespaces_conditions: BTreeMap<String, Vec<RemoteNamespaceCondition>>,
 }
 
@@ -104,7 +104,7 @@ pub enum NamespaceMappingStrategy {
     /// As the local namespace, followed by the local cluster's ID.
     #[default]
     DefaultName,
-    /// As the spec says.
+    /// `spec.remoteNamespaceName`.
     SelectedName,
 }
 
@@ -129,7 +129,7 @@ pub struct RemoteNamespaceCondition {
     #[schemars(schema_with = "schema::time")]
     pub last_transition_time: Option<Time>,
 
-    /// Details for people.
+    /// Details of the reason in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 
@@ -143,4 +143,15 @@ pub struct RemoteNamespaceCondition {
     /// `OffloadingRequired` or `Ready`.
     #[serde(rename = "type")]
     pub type_: String,
+}
+
+/// Returns the schema of lists of conditions by cluster ID, each a map by type.
+fn remote_namespaces_conditions(generator: &mut SchemaGenerator) -> Schema {
+    let items = generator.subschema_for::<RemoteNamespaceCondition>();
+    json_schema!({"type": "object", "additionalProperties": {
+        "type": "array",
+        "items": items,
+        "x-kubernetes-list-map-keys": ["type"],
+        "x-kubernetes-list-type": "map",
+    }})
 }

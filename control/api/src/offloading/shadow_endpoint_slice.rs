@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ShadowEndpointSliceSpec {
-    /// The EndpointSlice.
+    /// Content of the EndpointSlice that the provider creates in the mapped namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<EndpointSliceTemplate>,
 }
@@ -44,7 +44,7 @@ pub struct EndpointSliceTemplate {
     #[schemars(schema_with = "schema::endpoints")]
     pub endpoints: Vec<Endpoint>,
 
-    /// Ports of every address.
+    /// Ports of each address.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::endpoint_ports")]
     pub ports: Vec<EndpointPort>,

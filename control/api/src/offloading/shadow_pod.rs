@@ -31,13 +31,13 @@ use serde::{Deserialize, Serialize};
 )]
 #[serde(rename_all = "camelCase")]
 pub struct ShadowPodSpec {
-    /// Spec of the pod.
+    /// Spec of the pod that the provider creates in the mapped namespace.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::pod_spec")]
     pub pod: Option<PodSpec>,
 }
 
-/// Observed state of a [`ShadowPod`].
+/// Observed state of a [`ShadowPod`], written by the provider.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ShadowPodStatus {

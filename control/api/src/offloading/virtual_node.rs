@@ -1,4 +1,4 @@
-//! `VirtualNode`: a node of this cluster that stands for resources of a provider.
+//! `VirtualNode`: a node of this cluster that represents resources of a provider.
 
 use crate::classes::IngressClass;
 use crate::classes::LoadBalancerClass;
@@ -19,7 +19,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// A node of this cluster that stands for resources of a provider.
+/// A node of this cluster that represents resources of a provider.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "offloading.liqo.io",
@@ -36,7 +36,7 @@ use std::collections::BTreeMap;
     derive = "Default",
     derive = "PartialEq",
     attr = "cfg_attr(all(), serde(default))",
-    doc = "A node of this cluster that stands for resources of a provider.",
+    doc = "A node of this cluster that represents resources of a provider.",
     printcolumn(name = "ClusterID", type_ = "string", json_path = ".spec.clusterID"),
     printcolumn(
         name = "Create Node",
@@ -63,7 +63,7 @@ use std::collections::BTreeMap;
 )]
 #[serde(rename_all = "camelCase")]
 pub struct VirtualNodeSpec {
-    /// Annotations of the Node.
+    /// Annotations to add to the Node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub annotations: BTreeMap<String, String>,
 
@@ -72,7 +72,7 @@ pub struct VirtualNodeSpec {
     #[schemars(regex(pattern = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?$"))]
     pub cluster_id: Option<String>,
 
-    /// Whether the Node exists.
+    /// Whether to create the Node. Default: the value of the VkOptionsTemplate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub create_node: Option<bool>,
 
@@ -94,7 +94,7 @@ pub struct VirtualNodeSpec {
     #[schemars(schema_with = "schema::local_reference")]
     pub kubeconfig_secret_ref: Option<LocalObjectReference>,
 
-    /// Labels of the Node.
+    /// Labels to add to the Node.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 
@@ -106,7 +106,7 @@ pub struct VirtualNodeSpec {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offloading_patch: Option<OffloadingPatch>,
 
-    /// Resources of the Node.
+    /// Capacity of the Node: `hard` by resource.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::resource_quota_spec")]
     pub resource_quota: Option<ResourceQuotaSpec>,
@@ -115,12 +115,12 @@ pub struct VirtualNodeSpec {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub storage_classes: Vec<StorageClass>,
 
-    /// Taints of the Node.
+    /// Taints to add to the Node.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::taints")]
     pub taints: Vec<Taint>,
 
-    /// Deployment of the virtual kubelet.
+    /// Deployment of the virtual kubelet. Default: generated from the VkOptionsTemplate.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub template: Option<DeploymentTemplate>,
 
@@ -134,7 +134,7 @@ pub struct VirtualNodeSpec {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct VirtualNodeStatus {
-    /// State of the parts, one of each type.
+    /// Conditions of the parts, one of each type.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(extend("x-kubernetes-list-type" = "map", "x-kubernetes-list-map-keys" = ["type"]))]
     pub conditions: Vec<VirtualNodeCondition>,
@@ -174,7 +174,7 @@ pub struct OffloadingPatch {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct OffloadingAffinity {
-    /// Node affinity.
+    /// Node affinity at the provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::node_affinity")]
     pub node_affinity: Option<NodeAffinity>,
@@ -184,11 +184,11 @@ pub struct OffloadingAffinity {
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct DeploymentTemplate {
-    /// Metadata of the Deployment.
+    /// Name, labels and annotations of the Deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<EmbeddedMetadata>,
 
-    /// Spec of the Deployment.
+    /// Replicas, selector and pod template of the Deployment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::deployment_spec")]
     pub spec: Option<DeploymentSpec>,
@@ -203,7 +203,7 @@ pub struct VirtualNodeCondition {
     #[schemars(schema_with = "schema::time")]
     pub last_transition_time: Option<Time>,
 
-    /// Details for people.
+    /// Details of the reason in a sentence.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
 
@@ -211,11 +211,11 @@ pub struct VirtualNodeCondition {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 
-    /// The state.
+    /// State of the part in `type`.
     #[schemars(extend("default" = "None"))]
     pub status: VirtualNodeConditionStatus,
 
-    /// The part.
+    /// Part of the virtual node.
     #[serde(rename = "type")]
     pub type_: VirtualNodeConditionType,
 }
@@ -236,7 +236,7 @@ pub enum VirtualNodeConditionStatus {
     Deleting,
 }
 
-/// Part of a [`VirtualNode`].
+/// A part of a [`VirtualNode`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum VirtualNodeConditionType {
     /// The Deployment of the virtual kubelet.
