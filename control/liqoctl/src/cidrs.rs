@@ -8,16 +8,16 @@ use kube::ResourceExt as _;
 pub(crate) struct Cidrs {
     /// CIDRs of pods.
     pub(crate) pod: Vec<String>,
-    /// CIDRs of the addresses of IP objects.
+    /// CIDR of the addresses that IP objects get. The list has one item.
     pub(crate) external: Vec<String>,
 }
 
 impl Cidrs {
-    /// Returns the CIDRs that the Networks of the Liqo namespace give.
+    /// Returns the CIDRs in the status of the Networks of the Liqo namespace.
     ///
     /// # Errors
     ///
-    /// Returns what is missing.
+    /// Returns the missing Network or status.
     pub(crate) fn of(networks: &[Network]) -> Result<Self, String> {
         let with_type = |type_: &str| -> Result<Vec<String>, String> {
             let mut found: Vec<&Network> = networks

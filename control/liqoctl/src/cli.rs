@@ -33,17 +33,17 @@ enum Command {
     Network(network::Options),
     #[command(flatten)]
     Object(kinds::ObjectCommand),
-    /// Shows how an installation and its peers are.
+    /// Shows the state of an installation and its peers.
     ///
     /// Example: liqoctl info --get local.clusterID
     Info(info::Options),
-    /// Tests that peers reach each other.
+    /// Tests the connections between peers.
     Test(test::Options),
     /// Prints the versions of this program and of the installation.
     ///
     /// Example: liqoctl version --client
     Version(version::Options),
-    /// Prints a script that completes commands in a shell.
+    /// Prints a completion script for a shell.
     ///
     /// Example: source <(liqoctl completion bash)
     Completion(completion::Options),
@@ -54,7 +54,7 @@ impl Cli {
     ///
     /// # Errors
     ///
-    /// Returns an error that names the cause and, where one is known, the cure.
+    /// Returns an error that names the cause and, where one is known, the remedy.
     pub(crate) async fn run(self) -> Result<()> {
         let global = &self.global;
         match self.command {
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_may_stand_after_the_command() {
+    fn global_flags_are_accepted_after_the_command() {
         let cli = Cli::try_parse_from([
             "liqoctl",
             "install",

@@ -1,4 +1,4 @@
-//! A cluster that a command works on.
+//! Requests to the API server of one cluster.
 
 mod access;
 mod locate;
@@ -21,33 +21,33 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
 
-/// Who owns the fields that this program writes.
+/// Field manager of this program in server-side apply.
 pub(crate) const FIELD_MANAGER: &str = "liqoctl";
 
-/// Where Liqo is installed if nobody says otherwise.
+/// Default namespace of an installation.
 pub(crate) const DEFAULT_NAMESPACE: &str = "liqo";
 
-/// A cluster, and Liqo in it.
+/// A cluster with its API server, and the flags that apply to it.
 #[derive(Clone)]
 pub(crate) struct Cluster {
-    /// Its API.
+    /// Client of the API server.
     pub(crate) client: Client,
     /// `local` or `remote`.
     pub(crate) side: &'static str,
-    /// The URL of its API server.
+    /// URL of the API server, without a slash at the end.
     pub(crate) url: String,
-    /// The namespace of objects that a person names, from the flag or the kubeconfig.
+    /// Namespace of the objects that a command names, from the flag or the kubeconfig.
     pub(crate) namespace: String,
-    /// The namespace that a flag says is Liqo's.
+    /// Liqo's namespace, if a flag names it.
     liqo_namespace: Option<String>,
-    /// Labels for all that is created.
+    /// Labels of every object that is created.
     extra_labels: Vec<(String, String)>,
-    /// Annotations for all that is created.
+    /// Annotations of every object that is created.
     extra_annotations: Vec<(String, String)>,
 }
 
 impl Cluster {
-    /// Finds the way to the cluster that the flags name; asks it nothing yet.
+    /// Prepares a client for the cluster that the flags name. Sends no request.
     ///
     /// # Errors
     ///
@@ -65,7 +65,7 @@ impl Cluster {
         })
     }
 
-    /// Returns the cluster that the flags of every command name.
+    /// Returns the cluster that the global flags name. Sends no request.
     ///
     /// # Errors
     ///
@@ -74,28 +74,28 @@ impl Cluster {
         Self::open(global, Flags::local(global)).await
     }
 
-    /// Returns how messages call it.
+    /// Returns the name of the cluster in messages, with the URL of its API server.
     pub(crate) fn place(&self) -> String {
         format!("the {} cluster ({})", self.side, self.url)
     }
 
-    /// Returns the error of an attempt to do `what`.
-    pub(crate) fn failed(&self, what: &str) -> impl FnOnce(kube::Error) -> anyhow::Error {
-        let (what, place) = (what.to_owned(), self.place());
-        move |error| failure::explain(&what, &place, &error)
+    /// Returns a function that adds `action`, such as "list Pods", and the cluster to an error.
+    pub(crate) fn failed(&self, action: &str) -> impl FnOnce(kube::Error) -> anyhow::Error {
+        let (action, place) = (action.to_owned(), self.place());
+        move |error| failure::explain(&action, &place, &error)
     }
 
     /// Returns the installation, or none if there is none.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server fails, or if Liqo is elsewhere than a flag says.
+    /// Returns an error if the API server fails, or if Liqo is not in the namespace that a flag names.
     pub(crate) async fn find_installation(&self) -> Result<Option<Installation>> {
         let selector = format!("{}={}", labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP);
         let everywhere = Api::<ConfigMap>::all(self.client.clone());
         let found = match list_all(&everywhere, &selector).await {
             Ok(found) => found,
-            // Without the right to look everywhere, one place remains.
+            // Forbidden in all namespaces: try the expected one.
             Err(error) if failure::is_forbidden(&error) => {
                 let namespace = self.expected_namespace();
                 let api = Api::<ConfigMap>::namespaced(self.client.clone(), namespace);
@@ -113,7 +113,7 @@ impl Cluster {
     ///
     /// # Errors
     ///
-    /// Returns an error with its cure if there is none.
+    /// Returns an error with the remedy if there is none.
     pub(crate) async fn installation(&self) -> Result<Installation> {
         self.find_installation().await?.with_context(|| {
             format!(
@@ -123,17 +123,17 @@ impl Cluster {
         })
     }
 
-    /// Returns the namespace that Liqo has or would get.
+    /// Returns the namespace in which Liqo is expected or will be installed.
     pub(crate) fn expected_namespace(&self) -> &str {
         self.liqo_namespace.as_deref().unwrap_or(DEFAULT_NAMESPACE)
     }
 
-    /// Returns what tells this cluster from every other: the UID of a namespace that lives
-    /// as long as the cluster, or none if it may not be read.
+    /// Returns the UID of namespace `kube-system`, which identifies the cluster because the
+    /// namespace cannot be deleted. Returns none if reading it is forbidden.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server fails otherwise.
+    /// Returns every other error of the API server.
     pub(crate) async fn identity(&self) -> Result<Option<String>> {
         let read = Api::<Namespace>::all(self.client.clone())
             .get("kube-system")
@@ -145,29 +145,30 @@ impl Cluster {
         }
     }
 
-    /// Lists what has these labels; a kind that is not served has no objects.
+    /// Lists the objects that the label selector selects. Returns an empty list if the API server
+    /// does not serve the kind. Messages call the objects `noun`.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server fails otherwise.
-    pub(crate) async fn list<K>(&self, api: &Api<K>, what: &str, selector: &str) -> Result<Vec<K>>
+    /// Returns every other error of the API server.
+    pub(crate) async fn list<K>(&self, api: &Api<K>, noun: &str, selector: &str) -> Result<Vec<K>>
     where
         K: Clone + Debug + DeserializeOwned,
     {
         match list_all(api, selector).await {
             Ok(found) => Ok(found),
             Err(error) if failure::is_not_found(&error) => Ok(Vec::new()),
-            Err(error) => Err(self.failed(&format!("list {what}"))(error)),
+            Err(error) => Err(self.failed(&format!("list {noun}"))(error)),
         }
     }
 
-    /// Returns an object with the labels and annotations that flags add to every object.
+    /// Adds the labels and annotations that global flags set to an object.
     pub(crate) fn with_metadata(&self, mut object: Value) -> Value {
         manifest::add_metadata(&mut object, &self.extra_labels, &self.extra_annotations);
         object
     }
 
-    /// Makes the object as given, or changes the one of its name to be so.
+    /// Creates or updates the object by server-side apply.
     ///
     /// # Errors
     ///
@@ -191,35 +192,35 @@ impl Cluster {
         .map_err(self.failed(&format!("apply {kind} {name}")))
     }
 
-    /// Deletes an object; one that is gone is no error. Returns whether it was there.
+    /// Deletes an object. Returns whether it existed.
     ///
     /// # Errors
     ///
     /// Returns an error if the API server fails.
-    pub(crate) async fn delete<K>(&self, api: &Api<K>, what: &str, name: &str) -> Result<bool>
+    pub(crate) async fn delete<K>(&self, api: &Api<K>, noun: &str, name: &str) -> Result<bool>
     where
         K: Clone + Debug + DeserializeOwned,
     {
         match api.delete(name, &DeleteParams::background()).await {
             Ok(_) => Ok(true),
             Err(error) if failure::is_not_found(&error) => Ok(false),
-            Err(error) => Err(self.failed(&format!("delete {what} {name}"))(error)),
+            Err(error) => Err(self.failed(&format!("delete {noun} {name}"))(error)),
         }
     }
 
-    /// Returns the object of that name, or none.
+    /// Returns the object with this name, or none.
     ///
     /// # Errors
     ///
     /// Returns an error if the API server fails.
-    pub(crate) async fn get<K>(&self, api: &Api<K>, what: &str, name: &str) -> Result<Option<K>>
+    pub(crate) async fn get<K>(&self, api: &Api<K>, noun: &str, name: &str) -> Result<Option<K>>
     where
         K: Clone + Debug + DeserializeOwned + Serialize,
     {
         match api.get(name).await {
             Ok(object) => Ok(Some(object)),
             Err(error) if failure::is_not_found(&error) => Ok(None),
-            Err(error) => Err(self.failed(&format!("read {what} {name}"))(error)),
+            Err(error) => Err(self.failed(&format!("read {noun} {name}"))(error)),
         }
     }
 }

@@ -1,9 +1,9 @@
-//! What an API server's refusal means, in a sentence with its cure.
+//! Explains errors of an API server, with the remedy.
 
 use anyhow::anyhow;
 use std::fmt;
 
-/// An API server that did not answer; it may, later.
+/// The API server is unreachable. A later request may succeed.
 #[derive(Debug)]
 pub(crate) struct Unreachable(String);
 
@@ -15,22 +15,22 @@ impl fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
-/// Returns the error of an attempt to do `what` in `place` (a cluster, named for a reader):
-/// an [`Unreachable`] if no answer came.
-pub(crate) fn explain(what: &str, place: &str, error: &kube::Error) -> anyhow::Error {
-    let text = format!("failed to {what} in {place}: {}", cause(error));
+/// Returns the error of `action` in the cluster that messages call `place`: an [`Unreachable`] if
+/// no response arrived.
+pub(crate) fn explain(action: &str, place: &str, error: &kube::Error) -> anyhow::Error {
+    let text = format!("failed to {action} in {place}: {}", cause(error));
     match code(error) {
         Some(_) => anyhow!(text),
         None => Unreachable(text).into(),
     }
 }
 
-/// Returns whether the object, or its kind, is not there.
+/// Returns whether the API server reports that the object or its kind does not exist.
 pub(crate) fn is_not_found(error: &kube::Error) -> bool {
     code(error) == Some(404)
 }
 
-/// Returns whether the right is missing.
+/// Returns whether the API server reports that a right is missing.
 pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
     code(error) == Some(403)
 }
@@ -45,26 +45,26 @@ fn code(error: &kube::Error) -> Option<u16> {
 fn cause(error: &kube::Error) -> String {
     let kube::Error::Api(status) = error else {
         return format!(
-            "its API server cannot be reached ({}); check the kubeconfig's server and the way to it",
+            "its API server is unreachable ({}); check the server in the kubeconfig, and the network path to it",
             innermost(error)
         );
     };
     match status.code {
-        401 => "its API server does not accept the credentials; check the kubeconfig's user, it may have expired".to_owned(),
-        403 => format!("{}; ask for that right", status.message),
+        401 => "its API server refused the credentials; check the user in the kubeconfig, whose certificate or token may have expired".to_owned(),
+        403 => format!("{}; request this right from an administrator", status.message),
         404 if status.message.contains("could not find the requested resource")
             || status.message.contains("page not found") =>
         {
-            "its API server does not know the kind, Liqo's CRDs are missing or of another version; run `liqoctl install`".to_owned()
+            "its API server does not serve the kind: Liqo's CRDs are missing or have another version; run `liqoctl install`".to_owned()
         }
         code if status.message.is_empty() => {
-            format!("it answers with HTTP status {code}; is it an API server, or a proxy on the way?")
+            format!("it returned HTTP status {code} without a reason; check whether the URL is that of an API server, and not of a proxy")
         }
         _ => status.message.clone(),
     }
 }
 
-/// Returns the text of the error that began it all: the outer ones repeat it.
+/// Returns the text of the root cause, which the outer errors repeat.
 fn innermost(error: &kube::Error) -> String {
     let mut deepest: &dyn std::error::Error = error;
     while let Some(source) = deepest.source() {
@@ -78,15 +78,15 @@ mod tests {
     use super::*;
     use kube::core::Status;
 
-    fn refusal(code: u16, message: &str) -> kube::Error {
+    fn api_error(code: u16, message: &str) -> kube::Error {
         let mut status = Status::failure(message, "");
         status.code = code;
         kube::Error::Api(status.boxed())
     }
 
     #[test]
-    fn a_missing_kind_is_cured_by_an_installation() {
-        let error = refusal(404, "the server could not find the requested resource");
+    fn the_remedy_for_a_missing_kind_is_an_installation() {
+        let error = api_error(404, "the server could not find the requested resource");
 
         let text = explain("list Networks", "the local cluster", &error).to_string();
 
@@ -97,24 +97,24 @@ mod tests {
 
     #[test]
     fn a_missing_right_is_named() {
-        let error = refusal(403, "nodes is forbidden: User \"x\" cannot list");
+        let error = api_error(403, "nodes is forbidden: User \"x\" cannot list");
 
         let text = explain("list nodes", "the remote cluster", &error).to_string();
 
-        assert!(text.ends_with("cannot list; ask for that right"));
+        assert!(text.ends_with("cannot list; request this right from an administrator"));
         assert!(is_forbidden(&error));
     }
 
     #[test]
-    fn wrong_credentials_are_told_apart_from_missing_rights() {
-        let text = explain("read", "it", &refusal(401, "Unauthorized")).to_string();
+    fn wrong_credentials_are_distinguished_from_missing_rights() {
+        let text = explain("read", "it", &api_error(401, "Unauthorized")).to_string();
 
-        assert!(text.contains("does not accept the credentials"));
+        assert!(text.contains("refused the credentials"));
     }
 
     #[test]
-    fn an_answer_without_reason_is_told_by_its_number() {
-        let text = explain("read", "it", &refusal(502, "")).to_string();
+    fn a_response_without_a_reason_is_reported_by_its_status_code() {
+        let text = explain("read", "it", &api_error(502, "")).to_string();
 
         assert!(text.contains("HTTP status 502"));
     }
@@ -130,7 +130,7 @@ mod tests {
         assert!(
             explained
                 .to_string()
-                .contains("cannot be reached (connection refused)")
+                .contains("is unreachable (connection refused)")
         );
     }
 }

@@ -1,14 +1,14 @@
-//! The flags that every command takes.
+//! The flags of every command.
 
 use crate::parse;
 use clap::Args;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// Flags that every command takes.
+/// Flags of every command.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Global {
-    /// The kubeconfig file of the cluster. Without this, KUBECONFIG or ~/.kube/config.
+    /// The kubeconfig file of the cluster. Default: KUBECONFIG or ~/.kube/config.
     #[arg(long, global = true, value_name = "FILE")]
     pub(crate) kubeconfig: Option<PathBuf>,
 
@@ -24,19 +24,19 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) user: Option<String>,
 
-    /// The namespace of the object that a command is about.
+    /// The namespace of the objects that the command reads or writes.
     #[arg(long, short, global = true, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 
-    /// Liqo's namespace. Without this, it is found by its label; `liqo` for an installation.
+    /// Liqo's namespace. Default: the one with the cluster ID; `liqo` for a new installation.
     #[arg(long, global = true, value_name = "NAMESPACE")]
     pub(crate) liqo_namespace: Option<String>,
 
-    /// Annotations for all that is created: key=value,...
+    /// Annotations of every object that is created: key=value,...
     #[arg(long, global = true, value_delimiter = ',', value_parser = parse::pair, value_name = "KEY=VALUE")]
     pub(crate) global_annotations: Vec<(String, String)>,
 
-    /// Labels for all that is created: key=value,...
+    /// Labels of every object that is created: key=value,...
     #[arg(long, global = true, value_delimiter = ',', value_parser = parse::pair, value_name = "KEY=VALUE")]
     pub(crate) global_labels: Vec<(String, String)>,
 
@@ -44,11 +44,11 @@ pub(crate) struct Global {
     #[arg(long, global = true)]
     pub(crate) skip_confirm: bool,
 
-    /// Tell more.
+    /// Print more details.
     #[arg(long, short, global = true)]
     pub(crate) verbose: bool,
 
-    /// How long to wait at most, as 90s or 2m0s. Without this, what suits the command.
+    /// The limit of the command, such as 90s or 2m0s. Default: depends on the command.
     #[arg(long, global = true, value_parser = parse::duration, value_name = "DURATION")]
     pub(crate) timeout: Option<Duration>,
 }

@@ -77,7 +77,7 @@ impl Helm {
         let stdin = child.stdin.take();
         let write = async {
             if let Some(mut stdin) = stdin {
-                // A helm that fails early does not read its input; its own message counts.
+                // A helm that fails early does not read its input. Its own message is reported.
                 let _ = stdin.write_all(input.as_bytes()).await;
             }
         };
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn helm_uses_the_same_cluster() {
+    fn helm_gets_kubeconfig_context_and_namespace() {
         let global = Global {
             kubeconfig: Some("rome.yaml".into()),
             context: Some("rome".into()),

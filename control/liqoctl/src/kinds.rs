@@ -12,7 +12,7 @@ use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, Error, FromArgMatches, Subcommand};
 
-/// All kinds: the name of the subcommand and its verbs, in the order of the help pages.
+/// Name of the subcommand and actions of each kind, in the order of the help pages.
 const KINDS: &[(&str, &[Action])] = &[
     ("configuration", configuration::ACTIONS),
     ("gatewayserver", gateway_server::ACTIONS),

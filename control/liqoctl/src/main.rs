@@ -5,9 +5,9 @@
 //! commands  one module per command, and kinds: one module per kind of `liqoctl VERB KIND`
 //! verbs     create, get and delete, for any kind
 //! steps     idempotent steps, of which commands that change clusters are made
-//! pair      the two clusters of a peering; tenant, objects: what a cluster has of a peer
-//! cluster   requests to one API server; helm: the only program that is run
-//! progress  the lines that a user reads meanwhile
+//! pair      the two clusters of a peering; tenant, objects: a peer's namespace and objects
+//! cluster   requests to one API server; helm: runs the program helm
+//! progress  progress lines on the terminal
 //! ```
 //!
 //! A module imports only modules below it. Decisions are functions over values (`install/detect`,
@@ -39,14 +39,14 @@ mod wait;
 use clap::Parser as _;
 use std::process::ExitCode;
 
-/// Exit code after Ctrl-C, as shells have it: 128 and the number of the signal.
+/// Exit code after Ctrl-C, as in shells: 128 plus the number of the signal.
 const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // Help is no failure; a wrong flag is one like every other.
+            // `--help` ends with success, a wrong flag with the exit code of every other error.
             let _ = error.print();
             return if error.use_stderr() {
                 ExitCode::FAILURE
@@ -83,19 +83,19 @@ fn main() -> ExitCode {
             }
         }
     });
-    // A prompt that nobody answered must not hold the end up.
+    // A thread that still waits for input must not delay the exit.
     runtime.shutdown_background();
     code
 }
 
-/// Ends at Ctrl-C, or never if the signal cannot be had.
+/// Returns after Ctrl-C. Never returns if the signal handler cannot be installed.
 async fn interrupted() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending::<()>().await;
     }
 }
 
-/// Returns whether whoever read our output has seen enough, as `head` does.
+/// Returns whether the reader of standard output has closed it, as `head` does.
 fn is_broken_pipe(error: &anyhow::Error) -> bool {
     error
         .downcast_ref::<std::io::Error>()

@@ -1,6 +1,4 @@
-//! Objects as upstream writes them.
-//!
-//! They are JSON for server-side apply: a field that is absent keeps its value.
+//! Objects with the fields that upstream writes, as JSON for server-side apply.
 
 use control_api::labels;
 use ipnet::Ipv4Net;
@@ -24,7 +22,7 @@ pub(crate) fn object(
     json!({"apiVersion": NETWORKING, "kind": kind, "metadata": metadata, "spec": spec})
 }
 
-/// Adds labels and annotations; those that the object has already keep their value.
+/// Adds labels and annotations. Keys that the object has keep their value.
 pub(crate) fn add_metadata(
     object: &mut Value,
     extra_labels: &[(String, String)],
@@ -35,12 +33,13 @@ pub(crate) fn add_metadata(
             continue;
         }
         let metadata = object["metadata"].as_object_mut();
-        let own = metadata.map(|all| all.entry(field).or_insert_with(|| Map::new().into()));
-        let Some(own) = own.and_then(Value::as_object_mut) else {
+        let existing = metadata.map(|all| all.entry(field).or_insert_with(|| Map::new().into()));
+        let Some(existing) = existing.and_then(Value::as_object_mut) else {
             continue;
         };
         for (key, value) in extra {
-            own.entry(key.as_str())
+            existing
+                .entry(key.as_str())
                 .or_insert_with(|| value.as_str().into());
         }
     }
@@ -72,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn extra_labels_never_replace_the_objects_own() {
+    fn extra_labels_never_replace_labels_of_the_object() {
         let mut manifest = object("Configuration", "a", None, "milan", json!({}));
         let extra = [
             ("liqo.io/remote-cluster-id".to_owned(), "x".to_owned()),

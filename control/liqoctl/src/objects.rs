@@ -68,7 +68,7 @@ pub(crate) async fn find<K: Kind>(
         let names: Vec<String> = found.iter().map(|object| object.name_any()).collect();
         let kind = K::kind(&());
         bail!(
-            "{} has several of kind {kind} for peer {peer} in namespace {namespace} ({}): delete all but one",
+            "{} has several {kind} objects for peer {peer} in namespace {namespace} ({}): delete all but one",
             cluster.place(),
             names.join(", "),
         );
@@ -76,8 +76,8 @@ pub(crate) async fn find<K: Kind>(
     Ok(found.pop())
 }
 
-/// Returns whether an object must be written as `manifest`, is blocked by its deletion, or is
-/// ready, which callers refine by its status.
+/// Returns whether an object must be written, is blocked by its deletion, or equals `manifest`.
+/// Callers refine [`State::Ready`] by the status.
 pub(crate) fn state<K: Kind>(existing: Option<&K>, manifest: &Value, place: &str) -> State<()> {
     match existing {
         Some(object) if object.meta().deletion_timestamp.is_some() => {
@@ -89,8 +89,8 @@ pub(crate) fn state<K: Kind>(existing: Option<&K>, manifest: &Value, place: &str
     }
 }
 
-/// Returns whether an object has all that `manifest` gives it: labels, annotations, owners and
-/// spec. Fields that `manifest` lacks, such as defaults of the API server, do not matter.
+/// Returns whether an object has the labels, annotations, owner references and spec of `manifest`.
+/// Fields that `manifest` lacks, such as defaults of the API server, are not compared.
 fn is_current<K: Kind>(existing: &K, manifest: &Value) -> bool {
     let Ok(existing) = serde_json::to_value(existing) else {
         return false;
@@ -109,8 +109,8 @@ fn is_current<K: Kind>(existing: &K, manifest: &Value) -> bool {
     has_owners && ["/metadata/labels", "/metadata/annotations", "/spec"].map(has) == [true; 3]
 }
 
-/// Returns whether every field of `desired` has the same value in `existing`; lists are equal
-/// only as a whole.
+/// Returns whether every field of `desired` has the same value in `existing`. Lists are compared as
+/// a whole.
 fn contains(existing: &Value, desired: &Value) -> bool {
     match (existing, desired) {
         (Value::Object(existing), Value::Object(desired)) => {
@@ -123,12 +123,12 @@ fn contains(existing: &Value, desired: &Value) -> bool {
     }
 }
 
-/// Returns whether every item of `desired` is in `existing`, where other owners may add items.
+/// Returns whether every item of `desired` is in `existing`. Other writers may add items.
 fn has_items(existing: &Value, desired: &Value) -> bool {
     let items = |list: &Value| list.as_array().cloned().unwrap_or_default();
     let existing = items(existing);
-    let is_there = |desired: &Value| existing.iter().any(|item| contains(item, desired));
-    items(desired).iter().all(is_there)
+    let has_item = |desired: &Value| existing.iter().any(|item| contains(item, desired));
+    items(desired).iter().all(has_item)
 }
 
 #[cfg(test)]
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn additions_of_other_writers_do_not_matter() {
+    fn additions_of_other_writers_are_no_difference() {
         let existing = existing(|object| {
             object["metadata"]["labels"]["c"] = "d".into();
             object["metadata"]["annotations"] = json!({"e": "f"});

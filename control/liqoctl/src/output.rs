@@ -1,4 +1,4 @@
-//! Objects as text.
+//! Prints objects.
 
 mod yaml;
 
@@ -7,12 +7,12 @@ use clap::ValueEnum;
 use serde_json::Value;
 use std::io::Write as _;
 
-/// How an object is printed.
+/// Output format of objects.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
-    /// As JSON.
+    /// JSON.
     Json,
-    /// As YAML.
+    /// YAML.
     Yaml,
 }
 

@@ -1,24 +1,24 @@
-//! The two clusters that a command is about.
+//! The two clusters of a peering.
 
 use crate::cluster::{Cluster, Flags, Installation, RemoteFlags};
 use crate::global::Global;
 use anyhow::{Result, bail};
 
-/// A cluster with Liqo, and the peer that the other one is for it.
+/// One cluster of a peering.
 pub(crate) struct Side {
     /// The cluster.
     pub(crate) cluster: Cluster,
-    /// Liqo in it.
+    /// Cluster ID and namespace of the installation.
     pub(crate) liqo: Installation,
-    /// The id of the other cluster.
+    /// Cluster ID of the other cluster.
     pub(crate) peer: String,
 }
 
-/// Both clusters.
+/// Both clusters of a peering.
 pub(crate) struct Pair {
-    /// The one that this command is run on.
+    /// The cluster that the global flags name.
     pub(crate) local: Side,
-    /// The other one.
+    /// The cluster that the `--remote-*` flags name.
     pub(crate) remote: Side,
 }
 
@@ -27,8 +27,8 @@ impl Pair {
     ///
     /// # Errors
     ///
-    /// Returns an error if one of them cannot be reached or has no Liqo, or if they are one
-    /// and the same.
+    /// Returns an error if a cluster is unreachable or has no installation, or if both are the
+    /// same cluster.
     pub(crate) async fn open(global: &Global, flags: &RemoteFlags) -> Result<Self> {
         let local = Cluster::local(global).await?;
         let remote = Cluster::open(global, Flags::remote(flags)).await?;
@@ -55,8 +55,7 @@ impl Pair {
     }
 }
 
-/// Refuses a cluster that was given twice: same identity or, where that may not be read,
-/// same address.
+/// Refuses two names of one cluster: equal UIDs or, if a UID cannot be read, equal addresses.
 fn refuse_one_cluster(local: (&str, Option<&str>), remote: (&str, Option<&str>)) -> Result<()> {
     let same = match (local.1, remote.1) {
         (Some(mine), Some(theirs)) => mine == theirs,
@@ -64,7 +63,7 @@ fn refuse_one_cluster(local: (&str, Option<&str>), remote: (&str, Option<&str>))
     };
     if same {
         bail!(
-            "local and remote are one cluster ({}): give the other one by --remote-kubeconfig or --remote-context",
+            "the local and the remote cluster are the same ({}): name another one with --remote-kubeconfig or --remote-context",
             local.0
         );
     }
@@ -74,7 +73,7 @@ fn refuse_one_cluster(local: (&str, Option<&str>), remote: (&str, Option<&str>))
 fn refuse_one_id(local: &str, remote: &str) -> Result<()> {
     if local == remote {
         bail!(
-            "both clusters have the id {local}: uninstall Liqo in one of them and install it with another --cluster-id"
+            "both clusters have the cluster ID {local}: uninstall Liqo in one of them and install it with another --cluster-id"
         );
     }
     Ok(())
@@ -85,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_cluster_given_twice_is_refused_whatever_its_address() {
+    fn a_cluster_with_itself_is_refused_at_any_address() {
         let error = refuse_one_cluster(
             ("https://a:6443", Some("uid")),
             ("https://b:6443", Some("uid")),
@@ -97,12 +96,12 @@ mod tests {
     }
 
     #[test]
-    fn two_clusters_behind_one_address_are_two() {
+    fn two_clusters_behind_one_address_are_accepted() {
         assert!(refuse_one_cluster(("https://a", Some("u")), ("https://a", Some("v"))).is_ok());
     }
 
     #[test]
-    fn one_id_for_two_clusters_is_refused() {
+    fn equal_cluster_ids_are_refused() {
         assert!(refuse_one_id("rome", "rome").is_err());
         assert!(refuse_one_id("rome", "milan").is_ok());
     }

@@ -1,19 +1,19 @@
-//! What flags hold.
+//! Parses the values of flags.
 
 use ipnet::Ipv4Net;
 use std::time::Duration;
 
-/// Longest name of a label's value or of a namespace, as Kubernetes has it.
+/// Kubernetes' limit of the length of label values and of names of namespaces.
 const NAME_MAX: usize = 63;
 
-/// Beginning of the default name of a tenant namespace; the cluster ID follows.
+/// Prefix of the default name of a tenant namespace, followed by the cluster ID.
 pub(crate) const TENANT_PREFIX: &str = "liqo-tenant-";
 
-/// Reads `key=value`.
+/// Parses `key=value`.
 ///
 /// # Errors
 ///
-/// Returns a sentence if there is no `=` or no key.
+/// Returns an error if `=` or the key is missing.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -21,11 +21,11 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// Reads a duration as Go writes it: `90s`, `2m0s`, `1h30m`, `1.5s`, `500ms`.
+/// Parses a duration in the format of Go: `90s`, `2m0s`, `1h30m`, `1.5s`, `500ms`.
 ///
 /// # Errors
 ///
-/// Returns a sentence if a number or its unit is missing.
+/// Returns an error if a number or its unit is missing.
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let wrong = || "write it as 90s, 2m0s or 500ms".to_owned();
     let mut rest = text;
@@ -54,7 +54,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| wrong())
 }
 
-/// Writes a duration as Go does: `2m0s`, `40s`, `150ms`.
+/// Returns a duration in the format of Go: `2m0s`, `40s`, `150ms`.
 pub(crate) fn show_duration(duration: Duration) -> String {
     let seconds = duration.as_secs();
     match (seconds / 3600, seconds / 60 % 60, seconds % 60) {
@@ -65,11 +65,11 @@ pub(crate) fn show_duration(duration: Duration) -> String {
     }
 }
 
-/// Reads a cluster id: a DNS label that leaves room for `liqo-tenant-` in a namespace's name.
+/// Parses a cluster ID: a DNS label to which [`TENANT_PREFIX`] can be added.
 ///
 /// # Errors
 ///
-/// Returns a sentence that says what is wrong with it.
+/// Returns an error if the text is no DNS label or is too long.
 pub(crate) fn cluster_id(text: &str) -> Result<String, String> {
     let room = NAME_MAX - TENANT_PREFIX.len();
     let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
@@ -81,7 +81,7 @@ pub(crate) fn cluster_id(text: &str) -> Result<String, String> {
     }
     if text.len() > room {
         return Err(format!(
-            "it has {} characters; use {room} at most, since the namespace of the peer is named {}<id>",
+            "it has {} characters; use {room} at most, because the tenant namespace is named {}<id>",
             text.len(),
             TENANT_PREFIX,
         ));
@@ -89,11 +89,11 @@ pub(crate) fn cluster_id(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Reads an IPv4 CIDR whose host part is zero.
+/// Parses an IPv4 CIDR whose host bits are zero.
 ///
 /// # Errors
 ///
-/// Returns a sentence that says what is wrong, with the CIDR that was probably meant.
+/// Returns an error with a valid example, or with the CIDR without its host bits.
 pub(crate) fn cidr(text: &str) -> Result<Ipv4Net, String> {
     let net: Ipv4Net = text
         .parse()
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_gos() {
+    fn durations_have_the_format_of_go() {
         for (text, millis) in [
             ("2m0s", 120_000),
             ("40s", 40_000),
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_leaves_room_for_the_namespace() {
+    fn the_name_of_the_tenant_namespace_limits_a_cluster_id() {
         assert!(cluster_id(&"a".repeat(51)).is_ok());
         assert!(
             cluster_id(&"a".repeat(52))
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cidr_with_host_bits_is_corrected() {
+    fn a_cidr_with_host_bits_is_refused_with_a_suggestion() {
         assert_eq!(
             cidr("10.244.0.1/16").unwrap_err(),
             "it has host bits: did you mean 10.244.0.0/16?"

@@ -1,5 +1,5 @@
-//! What a person reads while a command runs: upstream's lines, and on a terminal a
-//! spinner with the time that the current steps have taken.
+//! Prints the progress of a command: upstream's lines and, on a terminal, a spinner with the duration
+//! of the current steps.
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
@@ -7,11 +7,11 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How often the spinner turns.
+/// Duration of a frame of the spinner.
 const FRAME: Duration = Duration::from_millis(120);
 const FRAMES: [char; 4] = ['|', '/', '-', '\\'];
 
-/// The steps under way, in order of their start.
+/// The current steps, in order of their start.
 static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
 static TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
 
@@ -21,14 +21,14 @@ struct Running {
     since: Instant,
 }
 
-/// A step under way; it is over when this is dropped.
+/// A current step. Dropping the value ends the step without a line.
 pub(crate) struct Activity {
     id: u64,
     scope: &'static str,
     since: Instant,
 }
 
-/// Begins a step that concerns `scope`: `local`, `remote` or nothing.
+/// Begins a step. `scope` is its cluster: `local`, `remote` or empty.
 pub(crate) fn begin(scope: &'static str, text: impl Display) -> Activity {
     static SPINNER: LazyLock<()> = LazyLock::new(|| {
         thread::spawn(spin);
@@ -46,17 +46,17 @@ pub(crate) fn begin(scope: &'static str, text: impl Display) -> Activity {
     Activity { id, scope, since }
 }
 
-/// Says something outside of a step.
+/// Prints an information.
 pub(crate) fn info(text: impl Display) {
     line("INFO", false, text);
 }
 
-/// Warns.
+/// Prints a warning to standard error.
 pub(crate) fn warn(text: impl Display) {
     line("WARN", true, text);
 }
 
-/// Takes the spinner off the screen, for good if nothing begins after it.
+/// Ends all steps and removes the spinner from the terminal.
 pub(crate) fn clear() {
     let mut running = lock();
     running.clear();
@@ -64,7 +64,7 @@ pub(crate) fn clear() {
 }
 
 impl Activity {
-    /// Ends the step well.
+    /// Ends the step with success and prints a line.
     pub(crate) fn done(self, text: impl Display) {
         let (scope, since) = (self.scope, self.since);
         drop(self);
@@ -87,7 +87,7 @@ impl Drop for Activity {
     }
 }
 
-/// Returns the text with the cluster that it is about.
+/// Returns the text with the cluster in front of it.
 pub(crate) fn scoped(scope: &str, text: impl Display) -> String {
     if scope.is_empty() {
         text.to_string()
@@ -100,7 +100,7 @@ fn line(level: &str, is_error: bool, text: impl Display) {
     let _running = lock();
     erase();
     if is_error {
-        // A closed stream has no reader who needs the line.
+        // A closed stream has no reader.
         let _ = writeln!(io::stderr(), "{level}: {text}");
     } else {
         write_line(format_args!("{level}: {text}"));
@@ -109,7 +109,7 @@ fn line(level: &str, is_error: bool, text: impl Display) {
 
 #[cfg(not(test))]
 fn write_line(text: impl Display) {
-    // A closed stream has no reader who needs the line.
+    // A closed stream has no reader.
     let _ = writeln!(io::stdout(), "{text}");
 }
 
@@ -123,7 +123,7 @@ std::thread_local! {
     static WRITTEN: std::cell::RefCell<Vec<String>> = const { std::cell::RefCell::new(Vec::new()) };
 }
 
-/// Returns the lines that this thread has written, and forgets them.
+/// Returns the lines that this thread has written, and removes them.
 #[cfg(test)]
 pub(crate) fn take_lines() -> Vec<String> {
     WRITTEN.take()
@@ -153,7 +153,7 @@ fn spin() {
     }
 }
 
-/// Returns the line that shows the step that has taken longest, and how many others there are.
+/// Returns the line of the spinner: the oldest step and the number of the others.
 fn frame_text(frame: char, running: &[Running]) -> Option<String> {
     let first = running.first()?;
     let others = match running.len() - 1 {

@@ -1,4 +1,4 @@
-//! Removal of all objects of a kind about a peer.
+//! Removal of all of a peer's objects of one kind.
 
 use crate::objects::{self, Kind};
 use crate::pair::Side;
@@ -67,7 +67,7 @@ impl<K: Kind> Undo for Removal<'_, K> {
     }
 }
 
-/// Returns the finalizers that keep an object from being removed.
+/// Returns a message that an object still exists, with the finalizers that delay its deletion.
 fn still_exists<K: Kind>(object: &K, place: &str) -> String {
     let finalizers = object.finalizers();
     let reason = if finalizers.is_empty() {
@@ -79,7 +79,10 @@ fn still_exists<K: Kind>(object: &K, place: &str) -> String {
         )
     };
     let kind = K::kind(&());
-    format!("{kind} {} is still in {place}{reason}", object.name_any())
+    format!(
+        "{kind} {} still exists in {place}{reason}",
+        object.name_any()
+    )
 }
 
 #[cfg(test)]
@@ -102,7 +105,7 @@ mod tests {
 
         assert_eq!(
             still_exists(&with(&[]), "the local cluster"),
-            "Configuration milan is still in the local cluster"
+            "Configuration milan still exists in the local cluster"
         );
         assert!(
             still_exists(&with(&["a/b"]), "the local cluster")

@@ -13,15 +13,15 @@ use anyhow::{Result, anyhow};
 use futures_util::future::LocalBoxFuture;
 use std::cell::RefCell;
 
-/// How far a step is, decided from observed objects.
+/// Progress of a step, as a function of observed objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State<T> {
     /// The objects are absent or differ from the desired ones.
     Pending,
-    /// The objects cannot be written yet: the text says why.
+    /// The objects cannot be written yet. The text is the reason.
     Blocked(String),
-    /// The objects are written, and a controller has not completed its part: the text says
-    /// what is missing, with the remedy if one is known.
+    /// The objects are written, but a controller has not completed its part. The text names the
+    /// missing part, with the remedy if one is known.
     Waiting(String),
     /// The step is complete.
     Ready(T),
@@ -39,7 +39,7 @@ impl<T> State<T> {
     }
 }
 
-/// What a user reads while a step runs.
+/// Progress lines of a step.
 #[derive(Clone, Debug)]
 pub(crate) struct Lines {
     /// `local`, `remote` or empty: the cluster of the step.
@@ -54,15 +54,15 @@ pub(crate) struct Lines {
 
 /// An idempotent change of one cluster, or a condition that a cluster must fulfil.
 pub(crate) trait Step {
-    /// What the step needs from earlier steps or flags.
+    /// Input from earlier steps or flags.
     type Desired: ?Sized;
-    /// What later steps need from this one.
+    /// Output for later steps.
     type Output;
 
     /// Returns the lines of progress.
     fn lines(&self) -> Lines;
 
-    /// Reads the cluster, and decides how far the step is.
+    /// Reads the cluster, and returns the progress of the step.
     ///
     /// # Errors
     ///
@@ -78,13 +78,13 @@ pub(crate) trait Step {
         Ok(())
     }
 
-    /// Returns how the step is undone, or none if it leaves nothing that must be removed.
+    /// Returns the removal of the objects, or none if they must not be removed.
     fn undo(&self) -> Option<Box<dyn Undo + '_>> {
         None
     }
 }
 
-/// The removal of what a step has written.
+/// The removal of the objects that a step has written.
 pub(crate) trait Undo {
     /// Returns `local` or `remote`: the cluster of the objects.
     fn scope(&self) -> &'static str;
@@ -95,7 +95,7 @@ pub(crate) trait Undo {
     /// Deletes the objects. Returns whether there were any.
     fn delete(&self) -> LocalBoxFuture<'_, Result<bool>>;
 
-    /// Returns why an object still exists, or none if all are gone.
+    /// Returns the reason why an object still exists, or none if all are deleted.
     fn remaining(&self) -> LocalBoxFuture<'_, Result<Option<String>>>;
 }
 
@@ -112,8 +112,8 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// Returns the error of `command`. If a step failed, the error also says which one, which
-    /// steps were completed and how to continue.
+    /// Returns the error of `command`. If a step failed, the error also names this step, the
+    /// completed steps and the remedy.
     pub(crate) async fn run<T>(
         deadline: Deadline,
         command: impl AsyncFnOnce(&Self) -> Result<T>,
@@ -134,7 +134,7 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// Returns the error of the step, or what is missing at the deadline.
+    /// Returns the error of the step, or the missing part at the deadline.
     pub(crate) async fn apply<S: Step>(&self, step: &S, desired: &S::Desired) -> Result<S::Output> {
         let lines = step.lines();
         let parts = lines.apply.as_ref().or(lines.wait.as_ref());
@@ -150,7 +150,7 @@ impl Runner {
     ///
     /// # Errors
     ///
-    /// Returns the first error; the other step then ends without being completed.
+    /// Returns the first error, and cancels the other step.
     pub(crate) async fn both<A: Step, B: Step>(
         &self,
         (one, of_one): (&A, &A::Desired),
@@ -161,12 +161,13 @@ impl Runner {
 
     /// Undoes steps in the reverse order. `steps` are in the order in which they are applied.
     ///
-    /// The first error ends the removal: what was applied earlier may be needed by what remains.
+    /// The first error ends the removal, because the remaining objects may need objects of earlier
+    /// steps.
     ///
     /// # Errors
     ///
-    /// Returns an error if the API server refuses a deletion or, if `wait` is set, the reason why
-    /// an object still exists at the deadline.
+    /// Returns an error if the API server refuses a deletion or, if `wait` is set, if an object still
+    /// exists at the deadline.
     pub(crate) async fn undo(
         &self,
         steps: Vec<Option<Box<dyn Undo + '_>>>,
@@ -245,7 +246,7 @@ impl Runner {
         result
     }
 
-    /// Returns what failed and what was completed, or none if no step failed.
+    /// Returns the failed and the completed steps, or none if no step failed.
     fn summary(&self) -> Option<String> {
         let (failed, completed) = (self.failed.borrow(), self.completed.borrow());
         if failed.is_empty() {
@@ -256,7 +257,7 @@ impl Runner {
             names => names.join("; "),
         };
         Some(format!(
-            "failed step: {}\ncompleted steps: {completed}\nto continue, remove the cause and run the same command again: it skips what is complete",
+            "failed step: {}\ncompleted steps: {completed}\nto continue, remove the cause and run the same command again: it skips completed steps",
             failed.join("; "),
         ))
     }
@@ -270,8 +271,9 @@ enum Written<T> {
 
 /// Writes the objects of a step.
 ///
-/// Objects that disappear while the step waits are written again. Objects that never become
-/// equal to the desired ones are not: another writer would be fought in a loop.
+/// Objects that are deleted while the step waits are written again. Objects that never become equal
+/// to the desired ones are not written again, because two writers would overwrite each other in a
+/// loop.
 #[derive(Default)]
 struct Writer {
     is_written: bool,
@@ -298,7 +300,7 @@ impl Writer {
             State::Waiting(missing) => Found::Ready(Written::Waiting(missing)),
             State::Blocked(reason) => Found::Missing(reason),
             State::Pending => Found::Missing(
-                "the objects differ from what was written: does a webhook or another controller change them?"
+                "the objects differ from the written ones: does a webhook or another controller change them?"
                     .to_owned(),
             ),
         })

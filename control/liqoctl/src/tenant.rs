@@ -11,11 +11,11 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
 
-/// Returns the name of the peer's namespace, or none if there is none.
+/// Returns the name of the peer's tenant namespace, or none.
 ///
 /// # Errors
 ///
-/// Returns an error if several claim to be it, or if the API server fails.
+/// Returns an error if several namespaces are labelled for the peer, or if the API server fails.
 pub(crate) async fn find(cluster: &Cluster, peer: &str) -> Result<Option<String>> {
     let api = Api::<Namespace>::all(cluster.client.clone());
     let selector = format!(
@@ -25,7 +25,7 @@ pub(crate) async fn find(cluster: &Cluster, peer: &str) -> Result<Option<String>
     );
     let found = match list_all(&api, &selector).await {
         Ok(found) => found,
-        // Without the right to list, only the default name can be tried.
+        // Forbidden to list: try the default name.
         Err(error) if failure::is_forbidden(&error) => {
             let name = format!("{TENANT_PREFIX}{peer}");
             let read = cluster.get(&api, "namespace", &name).await?;
@@ -36,7 +36,7 @@ pub(crate) async fn find(cluster: &Cluster, peer: &str) -> Result<Option<String>
     choose(&found, peer).map_err(|reason| anyhow!("{reason} (in {})", cluster.place()))
 }
 
-/// Returns all tenant namespaces with the ids of their peers.
+/// Returns all tenant namespaces with the cluster IDs of their peers.
 ///
 /// # Errors
 ///
@@ -65,7 +65,7 @@ impl Step for TenantNamespace<'_> {
             scope: self.0.cluster.side,
             apply: None,
             wait: None,
-            goal: "making the tenant namespace",
+            goal: "creating the tenant namespace",
         }
     }
 
@@ -120,7 +120,7 @@ fn choose(found: &[Namespace], peer: &str) -> Result<Option<String>, String> {
         several => {
             let names: Vec<String> = several.iter().map(|n| n.name_any()).collect();
             Err(format!(
-                "several tenant namespaces are labelled for peer {peer} ({}): take the label {} off all but one",
+                "several tenant namespaces are labelled for peer {peer} ({}): remove the label {} from all but one",
                 names.join(", "),
                 labels::TENANT_NAMESPACE,
             ))

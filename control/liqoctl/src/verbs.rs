@@ -11,7 +11,7 @@ use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use std::fmt::Debug;
 
-/// What is done with a kind.
+/// An operation on objects of a kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verb {
     /// Writes an object to the API server, or prints it.
@@ -42,14 +42,14 @@ impl Verb {
     pub(crate) fn about(self) -> &'static str {
         match self {
             Self::Create => "Creates an object",
-            Self::Generate => "Prints an object for another cluster to have",
+            Self::Generate => "Prints an object that a peer applies",
             Self::Get => "Prints objects",
             Self::Delete => "Deletes an object",
         }
     }
 }
 
-/// The flags of a command, which can be run.
+/// The flags of a command that can be run.
 pub(crate) trait Run: Args + Debug {
     /// Runs the command.
     ///

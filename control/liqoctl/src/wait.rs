@@ -1,4 +1,4 @@
-//! Waiting for a cluster to do its part.
+//! Waits for conditions in a cluster, with a deadline.
 
 use crate::failure::Unreachable;
 use crate::parse;
@@ -6,22 +6,22 @@ use anyhow::{Result, bail};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often is looked. Objects change within tens of milliseconds once a controller
-/// runs, and a person notices a fifth of a second.
+/// Time between observations. A controller writes objects within tens of milliseconds, and a user
+/// does not notice a delay below a fifth of a second.
 const PERIOD: Duration = Duration::from_millis(100);
 
-/// When a command gives up.
+/// The end of the time limit of a command.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Deadline {
     at: Instant,
     total: Duration,
 }
 
-/// What a look at the cluster found.
+/// Result of an observation.
 pub(crate) enum Found<T> {
-    /// All that was waited for.
+    /// The condition is met.
     Ready(T),
-    /// Something is missing; the text says what, with the cure if one is known.
+    /// The condition is not met. The text names the missing part, with the remedy if one is known.
     Missing(String),
 }
 
@@ -38,34 +38,34 @@ impl Deadline {
         if sooner.at < self.at { sooner } else { self }
     }
 
-    /// Returns the time that is left.
+    /// Returns the remaining time.
     pub(crate) fn left(self) -> Duration {
         self.at.saturating_duration_since(Instant::now())
     }
 
-    /// Looks until something is there.
+    /// Observes until the condition is met. Errors call the condition `goal`.
     ///
     /// # Errors
     ///
-    /// Returns the error of `look`, or one with the last thing missing when the time is over.
+    /// Returns the error of `observe`, or an error with the missing part at the deadline.
     pub(crate) async fn until<T>(
         self,
-        what: &str,
-        mut look: impl AsyncFnMut() -> Result<Found<T>>,
+        goal: &str,
+        mut observe: impl AsyncFnMut() -> Result<Found<T>>,
     ) -> Result<T> {
         loop {
-            // A look itself must not outlast the deadline by much.
-            let missing = match tokio::time::timeout_at(self.at + PERIOD, look()).await {
+            // An observation must not exceed the deadline by much.
+            let missing = match tokio::time::timeout_at(self.at + PERIOD, observe()).await {
                 Ok(Ok(Found::Ready(value))) => return Ok(value),
                 Ok(Ok(Found::Missing(missing))) => missing,
-                // An API server that is restarted answers again.
+                // The API server may be restarting.
                 Ok(Err(error)) if error.is::<Unreachable>() => error.to_string(),
                 Ok(Err(error)) => return Err(error),
-                Err(_) => "the API server does not answer".to_owned(),
+                Err(_) => "the request to the API server timed out".to_owned(),
             };
             if Instant::now() + PERIOD > self.at {
                 let total = parse::show_duration(self.total);
-                bail!("{what} took longer than {total}: {missing}");
+                bail!("{goal} took longer than {total}: {missing}");
             }
             tokio::time::sleep(PERIOD).await;
         }
@@ -77,7 +77,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn what_is_missing_is_told_at_the_end() {
+    async fn the_error_at_the_deadline_names_the_missing_part() {
         let deadline = Deadline::after(Duration::from_secs(2));
 
         let result: Result<()> = deadline
@@ -93,13 +93,13 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn what_comes_late_is_found() {
-        let mut looks = 0;
+    async fn a_late_result_is_returned() {
+        let mut observations = 0;
 
         let found = Deadline::after(Duration::from_secs(9))
             .until("it", async || {
-                looks += 1;
-                Ok(match looks {
+                observations += 1;
+                Ok(match observations {
                     5 => Found::Ready("here"),
                     _ => Found::Missing("not yet".into()),
                 })

@@ -110,7 +110,7 @@ async fn a_cluster_does_not_connect_to_itself(peering: &'static Peering) -> Resu
     let refused = liqoctl(&peering.rome, &["network", "connect", &own]);
 
     let error = format!("{:#}", refused.err().context("it was connected to itself")?);
-    ensure!(error.contains("one cluster"), "{error}");
+    ensure!(error.contains("cluster are the same"), "{error}");
     Ok(())
 }
 

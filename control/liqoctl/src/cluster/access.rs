@@ -1,4 +1,4 @@
-//! The way to an API server, from flags and kubeconfig.
+//! Prepares clients of API servers from flags and kubeconfig.
 
 use crate::global::Global;
 use anyhow::{Context as _, Result};
@@ -8,7 +8,7 @@ use kube::config::{KubeConfigOptions, Kubeconfig};
 use kube::{Client, Config};
 use std::path::{Path, PathBuf};
 
-/// What flags say about one cluster.
+/// The flags of one cluster.
 pub(crate) struct Flags<'a> {
     /// `local` or `remote`.
     pub(crate) side: &'static str,
@@ -16,13 +16,13 @@ pub(crate) struct Flags<'a> {
     pub(crate) kubeconfig: Option<&'a Path>,
     /// Its context, cluster and user.
     pub(crate) selection: KubeConfigOptions,
-    /// The namespace of objects.
+    /// Namespace of the objects that a command names.
     pub(crate) namespace: Option<&'a str>,
     /// Liqo's namespace.
     pub(crate) liqo_namespace: Option<&'a str>,
 }
 
-/// Flags that name the other cluster.
+/// Flags of the remote cluster.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct RemoteFlags {
     /// The kubeconfig file of the remote cluster.
@@ -45,13 +45,13 @@ pub(crate) struct RemoteFlags {
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) remote_namespace: Option<String>,
 
-    /// Liqo's namespace in the remote cluster. Without this, it is found by its label.
+    /// Liqo's namespace in the remote cluster. Default: the one with the cluster ID.
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) remote_liqo_namespace: Option<String>,
 }
 
 impl<'a> Flags<'a> {
-    /// Returns what the flags of every command say.
+    /// Returns the global flags.
     pub(crate) fn local(global: &'a Global) -> Self {
         Self {
             side: "local",
@@ -66,7 +66,7 @@ impl<'a> Flags<'a> {
         }
     }
 
-    /// Returns what the flags about the remote cluster say.
+    /// Returns the flags of the remote cluster.
     pub(crate) fn remote(remote: &'a RemoteFlags) -> Self {
         Self {
             side: "remote",
@@ -86,7 +86,7 @@ impl<'a> Flags<'a> {
 ///
 /// # Errors
 ///
-/// Returns an error with its cure if there is no usable kubeconfig.
+/// Returns an error with the remedy if there is no usable kubeconfig.
 pub(crate) async fn connect(flags: &Flags<'_>) -> Result<(Client, String, String)> {
     let config = match flags.kubeconfig {
         Some(path) => {
@@ -105,7 +105,7 @@ pub(crate) async fn connect(flags: &Flags<'_>) -> Result<(Client, String, String
     Ok((client, url.trim_end_matches('/').to_owned(), namespace))
 }
 
-/// Returns what KUBECONFIG, the default file or the pod that this runs in gives.
+/// Reads KUBECONFIG or the default file, else the credentials of the pod that runs this process.
 async fn ambient(flags: &Flags<'_>) -> Result<Config> {
     let from_file = Config::from_kubeconfig(&flags.selection).await;
     let prefix = if flags.side == "remote" {
@@ -119,7 +119,7 @@ async fn ambient(flags: &Flags<'_>) -> Result<Config> {
             Ok(config) => Ok(config),
             Err(_) => Err(error).with_context(|| {
                 format!(
-                    "no usable kubeconfig for the {} cluster: give one by --{prefix}kubeconfig",
+                    "no usable kubeconfig for the {} cluster: name one with --{prefix}kubeconfig",
                     flags.side
                 )
             }),

@@ -1,25 +1,25 @@
-//! Where Liqo is in a cluster.
+//! Finds the installation of Liqo in a cluster.
 
 use k8s_openapi::api::core::v1::ConfigMap;
 
-/// Key of the cluster id in its ConfigMap.
+/// Key of the cluster ID in its ConfigMap.
 const CLUSTER_ID: &str = "CLUSTER_ID";
 
-/// Liqo as found in a cluster.
+/// An installation of Liqo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Installation {
-    /// The id of the cluster.
+    /// ID of the cluster.
     pub(crate) cluster_id: String,
     /// Liqo's namespace.
     pub(crate) namespace: String,
 }
 
-/// Returns the installation among the ConfigMaps that hold a cluster id.
+/// Returns the installation, given the ConfigMaps that contain a cluster ID. `wanted` is the
+/// namespace that a flag names.
 ///
 /// # Errors
 ///
-/// Returns a sentence that names the right namespace if `wanted` is not it, or the
-/// candidates if there are several.
+/// Returns the correct namespace if `wanted` is another one, or the candidates if there are several.
 pub(crate) fn choose(
     found: &[ConfigMap],
     wanted: Option<&str>,
@@ -32,13 +32,13 @@ pub(crate) fn choose(
             .find(|map| namespace(map) == wanted)
             .ok_or_else(|| {
                 let right = namespaces.join(" or ");
-                format!("Liqo is not in namespace {wanted} but in {right}: give that one by --liqo-namespace (--remote-liqo-namespace for the remote cluster)")
+                format!("Liqo is not in namespace {wanted} but in {right}: name that one with --liqo-namespace (--remote-liqo-namespace for the remote cluster)")
             })?,
         ([only], None) => only,
         (_, None) => {
             let all = namespaces.join(", ");
             return Err(format!(
-                "Liqo's cluster id was found in several namespaces ({all}): name one by --liqo-namespace (--remote-liqo-namespace for the remote cluster)"
+                "Liqo's cluster ID was found in several namespaces ({all}): name one with --liqo-namespace (--remote-liqo-namespace for the remote cluster)"
             ));
         }
     };
@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn the_only_one_is_taken_wherever_it_is() {
+    fn a_single_installation_is_found_in_any_namespace() {
         let found = choose(&[map("liqo-system", "rome")], None);
 
         let expected = Installation {
@@ -84,14 +84,14 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_flag_is_told_the_right_namespace() {
+    fn the_error_for_a_wrong_flag_names_the_correct_namespace() {
         let error = choose(&[map("liqo-system", "rome")], Some("liqo")).unwrap_err();
 
         assert!(error.contains("not in namespace liqo but in liqo-system"));
     }
 
     #[test]
-    fn several_need_a_flag() {
+    fn several_installations_need_a_flag() {
         let maps = [map("a", "rome"), map("b", "milan")];
 
         assert!(choose(&maps, None).unwrap_err().contains("(a, b)"));
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn none_is_no_error() {
+    fn no_installation_is_no_error() {
         assert_eq!(choose(&[], Some("liqo")), Ok(None));
     }
 

@@ -5,7 +5,7 @@ use clap::{Args, Command, ValueEnum};
 use clap_complete::aot::{Shell, generate};
 use std::io::Write as _;
 
-/// Which shell to complete commands in.
+/// Flags of `liqoctl completion`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// The shell.

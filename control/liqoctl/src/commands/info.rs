@@ -1,4 +1,4 @@
-//! `liqoctl info`: how an installation and its peers are.
+//! `liqoctl info`: the state of an installation and its peers.
 
 mod boxes;
 mod foreign;
@@ -14,7 +14,7 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use serde_json::Value;
 
-/// What to show.
+/// Flags of `liqoctl info`.
 #[derive(Args, Debug)]
 #[command(args_conflicts_with_subcommands = false)]
 pub(crate) struct Options {
@@ -25,18 +25,18 @@ pub(crate) struct Options {
     #[arg(long, short, global = true, value_name = "FORMAT")]
     output: Option<Format>,
 
-    /// Print one field only, as local.clusterID or network.podCIDRs.
+    /// Print one field only, for example local.clusterID or network.podCIDRs.
     #[arg(long, short, global = true, value_name = "PATH")]
     get: Option<String>,
 }
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Shows peers, all or those that are named.
+    /// Shows all peers, or the named ones.
     ///
     /// Example: liqoctl info peer milan -o yaml
     Peer {
-        /// Ids of the peers.
+        /// Cluster IDs of the peers.
         ids: Vec<String>,
     },
 }
@@ -45,7 +45,7 @@ enum Command {
 ///
 /// # Errors
 ///
-/// Returns an error if the cluster does not answer, or if there is no such peer or field.
+/// Returns an error if the API server fails, or if the peer or the field does not exist.
 pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let cluster = Cluster::local(global).await?;
     let installation = cluster.installation().await?;
@@ -62,7 +62,7 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
                 .map(|report| (report.id().to_owned(), report.value()))
                 .collect::<serde_json::Map<_, _>>()
                 .into();
-            // With one peer its id may be left out of the path.
+            // If there is one peer, the path may lack its cluster ID.
             let value = match (&options.get, reports.as_slice()) {
                 (Some(path), [only]) if !query::begins_with(path, only.id()) => only.value(),
                 _ => value,

@@ -1,4 +1,4 @@
-//! `liqoctl install`: checks the cluster, forges the chart's values and hands them to Helm.
+//! `liqoctl install`: checks the cluster, computes the values of the chart and runs Helm.
 
 mod args;
 mod checks;
@@ -24,14 +24,14 @@ use anyhow::Result;
 use parameters::Parameters;
 use std::time::Duration;
 
-/// How long an installation may take if nobody says otherwise.
+/// Default limit of an installation.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Runs the command.
 ///
 /// # Errors
 ///
-/// Returns an error that names the step that failed, the cause and the cure.
+/// Returns an error that names the failed step, the cause and the remedy.
 pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
     let initializing = begin("", "Initializing installer");
@@ -80,7 +80,7 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
             version: options.version.as_deref(),
         };
         checks::report(&checks::run(&facts), global.verbose)?;
-        checking.done("The cluster fits");
+        checking.done("The cluster meets the requirements");
     }
 
     let generating = begin("", "Generating installation parameters");

@@ -11,7 +11,7 @@ use crate::global::Global;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// What to do with two networks.
+/// Flags of `liqoctl network`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -20,11 +20,11 @@ pub(crate) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Connects two clusters: the local one calls, the remote one is called.
+    /// Connects two clusters: the local one gets the client, the remote one the server.
     ///
     /// Example: liqoctl network connect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --gw-server-service-type NodePort --wait
     Connect(Box<args::Connect>),
-    /// Removes the gateways of two clusters and leaves their configuration.
+    /// Removes the gateways of two clusters and keeps their network configuration.
     ///
     /// Example: liqoctl network disconnect --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
     Disconnect(args::Remove),

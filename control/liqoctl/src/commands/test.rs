@@ -6,7 +6,7 @@ use crate::global::Global;
 use anyhow::Result;
 use clap::{Args, Subcommand};
 
-/// What to test.
+/// Flags of `liqoctl test`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     #[command(subcommand)]
@@ -19,10 +19,10 @@ pub(crate) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Tests that pods, nodes and Services of connected clusters reach each other.
+    /// Tests the connections between pods, nodes and Services of connected clusters.
     ///
-    /// Runs a server on every node of every cluster and calls it from every node of its peers,
-    /// in both directions. The image needs sh, curl or wget, and one of httpd, busybox with
+    /// Runs an HTTP server on every node of every cluster and sends requests to it from every node of
+    /// its peers, in both directions. The image needs sh, curl or wget, and one of httpd, busybox with
     /// httpd, or python3.
     ///
     /// Example: liqoctl test network --kubeconfig rome.yaml --remote-kubeconfigs milan.yaml --rm

@@ -1,5 +1,5 @@
-//! `liqoctl uninstall`: refuses while something would be lost, removes the release and, if
-//! asked, all that Helm leaves. It ends, whatever the remote clusters do.
+//! `liqoctl uninstall`: checks that no peering is left, removes the release and, with `--purge`, the
+//! objects that Helm keeps. It sends no request to remote clusters.
 
 mod leftovers;
 mod purge;
@@ -14,20 +14,20 @@ use anyhow::{Result, bail};
 use clap::Args;
 use std::time::Duration;
 
-/// How long it may take if nobody says otherwise; all steps together stay below a minute.
+/// Default limit of the command. The limits of its steps add up to less than a minute.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
-/// How long helm waits for the release's objects to be gone.
+/// Time that helm waits for the deletion of the release's objects.
 const HELM_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What to remove.
+/// Flags of `liqoctl uninstall`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
-    /// Remove the CRDs, the namespaces of peers and Liqo's own, too.
+    /// Also remove the CRDs, the tenant namespaces and Liqo's namespace.
     #[arg(long)]
     purge: bool,
 
-    /// Remove although there are peers: their traffic ends.
+    /// Uninstall even if there are peers. Their connections are lost.
     #[arg(long)]
     force: bool,
 }
@@ -36,7 +36,7 @@ pub(crate) struct Options {
 ///
 /// # Errors
 ///
-/// Returns an error that says what is left, and the command that removes it.
+/// Returns an error that names the remaining objects, and the command that removes them.
 pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
     let cluster = Cluster::local(global).await?;
@@ -45,13 +45,13 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         |installation| installation.namespace,
     );
     if !global.skip_confirm {
-        let what = if options.purge {
+        let removed = if options.purge {
             "Liqo, its CRDs and its namespaces"
         } else {
             "Liqo"
         };
         let place = cluster.place();
-        prompt::confirm(&format!("This removes {what} from {place}. Go on?")).await?;
+        prompt::confirm(&format!("This removes {removed} from {place}. Continue?")).await?;
     }
 
     let checking = begin("", "Running pre-uninstall checks");
@@ -60,16 +60,18 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         checking.done("Pre-uninstall checks passed");
     } else if options.force {
         drop(checking);
-        progress::warn(format_args!("removed all the same (--force):{found}"));
+        progress::warn(format_args!(
+            "these checks failed and are ignored (--force):{found}"
+        ));
     } else {
-        bail!("Pre-uninstall checks failed: you should:{found}\n(--force removes all the same)");
+        bail!("Pre-uninstall checks failed: you should:{found}\n(--force ignores these checks)");
     }
 
     if options.purge {
         purge::mark(&cluster, &namespace).await?;
     }
     let uninstalling = begin("", "Uninstalling Liqo");
-    // Nothing is refused in the name of programs that are gone.
+    // The policies must not refuse requests on behalf of programs that are removed.
     purge::remove_policies(&cluster).await?;
     if Release::find(&cluster, &namespace).await?.is_some() {
         let helm = Helm::find(global, &namespace)?;
@@ -77,11 +79,11 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         let arguments = ["uninstall", RELEASE, "--wait", "--timeout", &timeout];
         let result = helm.run(&arguments.map(Into::into)).await;
         if let Err(error) = result {
-            // What is left goes with the namespace; without a purge it is a failure.
+            // A purge deletes the remaining objects together with the namespace.
             if !options.purge {
                 return Err(error);
             }
-            progress::warn(format_args!("{error:#}; the purge goes on"));
+            progress::warn(format_args!("{error:#}; the purge continues"));
         }
         uninstalling.done("Liqo uninstalled");
     } else {

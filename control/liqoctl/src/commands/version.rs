@@ -11,13 +11,13 @@ use kube::Api;
 /// The version of this program.
 pub(crate) const CLIENT: &str = concat!("v", env!("CARGO_PKG_VERSION"));
 
-/// Selects the controller-manager.
+/// Label selector of the controller-manager.
 const MANAGER: &str =
     "app.kubernetes.io/name=controller-manager,app.kubernetes.io/component=controller-manager";
 /// Name of its container.
 const CONTAINER: &str = "controller-manager";
 
-/// What to print.
+/// Flags of `liqoctl version`.
 #[derive(Args, Debug)]
 pub(crate) struct Options {
     /// Print the version of this program only.
@@ -29,7 +29,7 @@ pub(crate) struct Options {
 ///
 /// # Errors
 ///
-/// Returns an error if the cluster does not tell its version.
+/// Returns an error if the API server fails.
 pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
     println!("Client version: {CLIENT}");
     if options.client {
@@ -41,7 +41,7 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
     let version = version.unwrap_or_else(|| "unknown".to_owned());
     println!("Server version: {version}");
     if version != CLIENT {
-        progress::warn("this liqoctl and the installation are of different versions");
+        progress::warn("this liqoctl and the installation have different versions");
     }
     Ok(())
 }
@@ -79,7 +79,7 @@ pub(crate) fn argument(manager: &Deployment, flag: &str) -> Option<String> {
 pub(crate) fn tag(manager: &Deployment) -> Option<String> {
     let image = container(manager)?.image.as_ref()?;
     let (_, tag) = image.rsplit_once(':')?;
-    // A port of the registry is no tag.
+    // The registry's port is no tag.
     (!tag.contains('/')).then(|| tag.to_owned())
 }
 

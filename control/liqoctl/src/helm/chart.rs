@@ -11,10 +11,10 @@ static EMBEDDED: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/chart.rs
 /// Folder of a chart whose objects helm installs but never upgrades.
 const CRDS: &str = "crds/";
 
-/// A chart on the disk; the copy of the embedded one is removed on drop.
+/// A chart on the disk. The copy of the embedded chart is removed on drop.
 pub(crate) struct Chart {
     path: PathBuf,
-    is_ours: bool,
+    is_temporary: bool,
 }
 
 impl Chart {
@@ -33,15 +33,16 @@ impl Chart {
             }
             return Ok(Self {
                 path: path.to_owned(),
-                is_ours: false,
+                is_temporary: false,
             });
         }
         if EMBEDDED.is_empty() {
-            bail!("this liqoctl was built without a chart: give one by --local-chart-path");
+            bail!("this liqoctl was built without a chart: name one with --local-chart-path");
         }
         unpack(EMBEDDED)
     }
 
+    /// Returns the folder or archive.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -72,8 +73,8 @@ impl Chart {
 
 impl Drop for Chart {
     fn drop(&mut self) {
-        if self.is_ours {
-            // A copy that stays does no harm in the temporary folder.
+        if self.is_temporary {
+            // A remaining copy in the temporary folder has no effect.
             let _ = fs::remove_dir_all(&self.path);
         }
     }
@@ -81,12 +82,12 @@ impl Drop for Chart {
 
 fn unpack(files: &[(&str, &[u8])]) -> Result<Chart> {
     let path = std::env::temp_dir().join(format!("liqoctl-chart-{}", std::process::id()));
-    // Left by a former process of this number. If another user owns it, `create_dir` fails.
+    // A former process with this ID may have left it. If another user owns it, `create_dir` fails.
     let _ = fs::remove_dir_all(&path);
-    fs::create_dir(&path).with_context(|| format!("failed to make {}", path.display()))?;
+    fs::create_dir(&path).with_context(|| format!("failed to create {}", path.display()))?;
     let chart = Chart {
         path,
-        is_ours: true,
+        is_temporary: true,
     };
     for (name, bytes) in files {
         let file = chart.path.join(name);

@@ -1,4 +1,4 @@
-//! The executable file `helm`: the one that a released liqoctl carries, or an installed one.
+//! The executable file `helm`: bundled in a released liqoctl, or installed.
 
 use anyhow::{Context as _, Result, anyhow};
 use flate2::read::GzDecoder;
@@ -16,10 +16,10 @@ static BUNDLED: Option<&[u8]> = include!(concat!(env!("OUT_DIR"), "/helm.rs"));
 /// Path of another helm, which is preferred over the bundled one.
 const ENVIRONMENT: &str = "LIQOCTL_HELM";
 
-/// What a user can do without a helm that runs.
+/// Remedy for a missing helm.
 const REMEDY: &str = "use a released liqoctl, which contains helm, install helm (https://helm.sh/docs/intro/install), or set LIQOCTL_HELM to its path";
 
-/// `MFD_EXEC` of `linux/memfd.h`, which nix lacks; Linux 6.3 and newer know it.
+/// `MFD_EXEC` of `linux/memfd.h` (Linux 6.3 and newer), which nix lacks.
 const EXECUTABLE: MFdFlags = MFdFlags::from_bits_retain(0x10);
 
 /// An executable helm.
@@ -27,8 +27,7 @@ const EXECUTABLE: MFdFlags = MFdFlags::from_bits_retain(0x10);
 pub(super) enum Program {
     /// An installed one.
     Installed(PathBuf),
-    /// The bundled one, in a file without a name: the kernel frees it with this process,
-    /// however that ends.
+    /// The bundled one, in an anonymous file, which the kernel frees when this process ends.
     Unpacked(File),
 }
 
@@ -101,7 +100,7 @@ mod tests {
     use std::io::Read as _;
     use std::process::Command;
 
-    /// `/bin/echo` stands for helm: a program that is on each machine and prints its arguments.
+    /// `/bin/echo` replaces helm: it is on each machine and prints its arguments.
     fn bundle() -> Vec<u8> {
         let mut compressed = Vec::new();
         GzEncoder::new(File::open("/bin/echo").unwrap(), Compression::fast())

@@ -21,10 +21,10 @@ pub(crate) struct Release {
 pub(crate) enum Pending {
     /// The release is not pending.
     No,
-    /// The first installation, or the removal, did not end: uninstall it.
+    /// The first installation or the removal was interrupted: uninstall the release.
     Uninstall,
-    /// An upgrade or roll-back did not end: delete that revision.
-    Forget,
+    /// An upgrade or roll-back was interrupted: delete the revision.
+    DeleteRevision,
 }
 
 impl Release {
@@ -40,11 +40,11 @@ impl Release {
         Ok(newest(&secrets))
     }
 
-    /// Returns the recovery that must come before any other change.
+    /// Returns the recovery that must precede any other change.
     pub(crate) fn pending(&self) -> Pending {
         match self.status.as_str() {
             "pending-install" | "uninstalling" => Pending::Uninstall,
-            "pending-upgrade" | "pending-rollback" => Pending::Forget,
+            "pending-upgrade" | "pending-rollback" => Pending::DeleteRevision,
             _ => Pending::No,
         }
     }
@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_are_numbers() {
+    fn versions_are_compared_as_numbers() {
         let secrets = [secret("9", "superseded"), secret("10", "deployed")];
 
         let release = newest(&secrets).unwrap();
@@ -95,7 +95,7 @@ mod tests {
 
         assert_eq!(pending("pending-install"), Pending::Uninstall);
         assert_eq!(pending("uninstalling"), Pending::Uninstall);
-        assert_eq!(pending("pending-upgrade"), Pending::Forget);
+        assert_eq!(pending("pending-upgrade"), Pending::DeleteRevision);
         assert_eq!(pending("failed"), Pending::No);
     }
 }

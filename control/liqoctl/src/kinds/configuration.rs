@@ -1,4 +1,4 @@
-//! Configuration: the CIDRs of a peer, as the peer itself uses them.
+//! Configuration: the CIDRs of a peer, before remapping.
 
 use crate::cidrs::Cidrs;
 use crate::cluster::Cluster;
@@ -26,7 +26,7 @@ pub(crate) const ACTIONS: &[Action] = &[
     ),
     Action::new::<Generate>(
         Verb::Generate,
-        "Prints the Configuration that a peer applies about this cluster.",
+        "Prints the Configuration of this cluster, which a peer applies.",
         "liqoctl generate configuration | kubectl --kubeconfig milan.yaml apply -n liqo-tenant-rome -f -",
     ),
     Action::new::<Get<Configuration>>(
@@ -52,7 +52,7 @@ pub(crate) fn manifest(name: &str, namespace: Option<&str>, peer: &str, cidrs: &
 ///
 /// # Errors
 ///
-/// Returns what is missing, with the manager's reason.
+/// Returns the missing condition, or the manager's reason.
 pub(crate) fn is_applied(configuration: &Configuration) -> Result<(), String> {
     let name = configuration.name_any();
     let conditions = configuration
@@ -69,7 +69,7 @@ pub(crate) fn is_applied(configuration: &Configuration) -> Result<(), String> {
     };
     if condition.observed_generation != configuration.metadata.generation {
         return Err(format!(
-            "the controller-manager has not seen the last change of Configuration {name}"
+            "the controller-manager has not processed the last change of Configuration {name}"
         ));
     }
     if condition.status != "True" {
@@ -87,15 +87,15 @@ struct Create {
     #[command(flatten)]
     common: Common,
 
-    /// The CIDRs of the peer's pods.
+    /// The pod CIDRs of the peer.
     #[arg(long, required = true, value_delimiter = ',', value_name = "CIDR", value_parser = parse::cidr)]
     pod_cidr: Vec<Ipv4Net>,
 
-    /// The peer's external CIDR.
+    /// The external CIDR of the peer.
     #[arg(long, required = true, value_delimiter = ',', value_name = "CIDR", value_parser = parse::cidr)]
     external_cidr: Vec<Ipv4Net>,
 
-    /// Wait until it is applied.
+    /// Wait until the Configuration is applied.
     #[arg(long)]
     wait: bool,
 }
@@ -132,7 +132,7 @@ impl Build for Create {
 /// Flags of `liqoctl generate configuration`.
 #[derive(Args, Debug)]
 struct Generate {
-    /// As json or yaml.
+    /// The output format, json or yaml.
     #[arg(long, short, default_value = "yaml", value_name = "FORMAT")]
     output: Format,
 }
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn a_condition_counts_only_for_its_generation() {
+    fn a_condition_is_valid_only_for_its_generation() {
         assert!(is_applied(&configured(2, 2, "True")).is_ok());
         assert!(
             is_applied(&configured(2, 1, "True"))

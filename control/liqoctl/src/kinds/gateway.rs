@@ -1,4 +1,4 @@
-//! What GatewayServer and GatewayClient have in common.
+//! Common parts of GatewayServer and GatewayClient.
 
 use crate::manifest::NETWORKING;
 use crate::objects::Kind;
@@ -8,14 +8,14 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
 use std::marker::PhantomData;
 
-/// Default size of the largest inner packet, in bytes: it passes every path of 1,500-byte links.
+/// Default MTU of the tunnel, in bytes: the outer packets fit links of 1,500 bytes.
 pub(crate) const DEFAULT_MTU: i64 = 1340;
 /// Default port of a gateway's Service.
 pub(crate) const DEFAULT_PORT: i32 = 51840;
 
-/// Resource of upstream's templates of servers.
+/// Resource of upstream's server templates, as `group/version/plural`.
 pub(crate) const SERVER_TEMPLATES: &str = "networking.liqo.io/v1beta1/wggatewayservertemplates";
-/// Resource of upstream's templates of clients.
+/// Resource of upstream's client templates, as `group/version/plural`.
 pub(crate) const CLIENT_TEMPLATES: &str = "networking.liqo.io/v1beta1/wggatewayclienttemplates";
 
 /// One end of a tunnel.
@@ -51,16 +51,16 @@ impl Gateway for GatewayClient {
     }
 }
 
-/// How a gateway is made reachable.
+/// Type of the Service of a gateway.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ServiceType {
-    /// At a load balancer.
+    /// A load balancer.
     #[value(name = "LoadBalancer")]
     LoadBalancer,
-    /// At a port of every node.
+    /// A port of every node.
     #[value(name = "NodePort")]
     NodePort,
-    /// Within its cluster.
+    /// An address within the cluster.
     #[value(name = "ClusterIP")]
     ClusterIp,
 }
@@ -76,7 +76,8 @@ impl ServiceType {
     }
 }
 
-/// A template from which upstream's controllers make a gateway; ours ignore it.
+/// A template from which upstream's controllers create a gateway. This project's controllers ignore
+/// it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
     /// Group, version and plural, as `networking.liqo.io/v1beta1/wggatewayservertemplates`.
@@ -108,7 +109,7 @@ fn template_kind(plural: &str) -> String {
     match plural {
         "wggatewayservertemplates" => "WgGatewayServerTemplate".to_owned(),
         "wggatewayclienttemplates" => "WgGatewayClientTemplate".to_owned(),
-        // The kind of another plural is unknown; our manager ignores the reference.
+        // The kind of another plural is unknown. This project's controller manager ignores the reference.
         other => other.to_owned(),
     }
 }
@@ -120,11 +121,11 @@ pub(crate) struct TemplateFlags<G: Gateway> {
     #[arg(long = "type", default_value = G::TEMPLATES, value_name = "GROUP/VERSION/PLURAL")]
     type_: String,
 
-    /// The name of that template.
+    /// The name of the template.
     #[arg(long, default_value = G::TEMPLATE_NAME, value_name = "NAME")]
     template_name: String,
 
-    /// The namespace of that template. Without this, Liqo's.
+    /// The namespace of the template. Default: Liqo's namespace.
     #[arg(long, value_name = "NAMESPACE")]
     template_namespace: Option<String>,
 

@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 pub(crate) const ACTIONS: &[Action] = &[
     Action::new::<Create>(
         Verb::Create,
-        "Creates a GatewayClient: this cluster calls a peer's gateway.",
+        "Creates a GatewayClient: this cluster connects to the gateway of a peer.",
         "liqoctl create gatewayclient milan -n liqo-tenant-milan --remote-cluster-id milan --addresses 172.18.2.3 --port 31110",
     ),
     Action::new::<Get<GatewayClient>>(
@@ -28,7 +28,7 @@ pub(crate) const ACTIONS: &[Action] = &[
     ),
 ];
 
-/// The address of a peer's GatewayServer.
+/// The endpoint of a peer's GatewayServer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
     /// IP addresses or host names.
@@ -42,10 +42,10 @@ pub(crate) struct Endpoint {
 /// A transport protocol.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Protocol {
-    /// As UDP.
+    /// UDP.
     #[value(name = "UDP")]
     Udp,
-    /// As TCP.
+    /// TCP.
     #[value(name = "TCP")]
     Tcp,
 }
@@ -60,7 +60,7 @@ impl Protocol {
     }
 }
 
-/// Returns a GatewayClient of the server at `endpoint`.
+/// Returns a GatewayClient that connects to `endpoint`.
 pub(crate) fn manifest(
     name: &str,
     namespace: &str,
@@ -92,11 +92,11 @@ struct Create {
     #[command(flatten)]
     template: TemplateFlags<GatewayClient>,
 
-    /// Where the peer's gateway is reached.
+    /// The IP addresses or host names of the peer's gateway.
     #[arg(long, required = true, value_delimiter = ',', value_name = "ADDRESS")]
     addresses: Vec<String>,
 
-    /// Largest inner packet, in bytes.
+    /// The MTU of the tunnel, in bytes.
     #[arg(long, default_value_t = DEFAULT_MTU, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(576..=9000))]
     mtu: i64,
 
@@ -104,7 +104,7 @@ struct Create {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
     port: i32,
 
-    /// The protocol of that port.
+    /// The protocol of the port.
     #[arg(
         long,
         default_value = "UDP",
@@ -113,7 +113,7 @@ struct Create {
     )]
     protocol: Protocol,
 
-    /// Wait until it is taken up.
+    /// Wait until the controller manager has processed the GatewayClient.
     #[arg(long)]
     wait: bool,
 }

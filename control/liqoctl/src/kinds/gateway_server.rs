@@ -1,4 +1,4 @@
-//! GatewayServer: the gateway that waits for a peer's packets.
+//! GatewayServer: the gateway that a peer's GatewayClient connects to.
 
 use super::gateway::{DEFAULT_MTU, DEFAULT_PORT, ServiceType, Template, TemplateFlags};
 use crate::manifest;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 pub(crate) const ACTIONS: &[Action] = &[
     Action::new::<Create>(
         Verb::Create,
-        "Creates a GatewayServer: a peer's gateway calls this cluster.",
+        "Creates a GatewayServer: the gateway of a peer connects to this cluster.",
         "liqoctl create gatewayserver rome -n liqo-tenant-rome --remote-cluster-id rome --service-type NodePort",
     ),
     Action::new::<Get<GatewayServer>>(
@@ -28,14 +28,14 @@ pub(crate) const ACTIONS: &[Action] = &[
     ),
 ];
 
-/// How a server is made reachable.
+/// The Service of a server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceEndpoint {
     /// Type of the Service.
     pub(crate) service_type: ServiceType,
     /// Port of the Service.
     pub(crate) port: i32,
-    /// Port on the nodes.
+    /// Port of the nodes.
     pub(crate) node_port: Option<i32>,
     /// The address to request from a load balancer.
     pub(crate) load_balancer_ip: Option<String>,
@@ -75,11 +75,11 @@ struct Create {
     #[command(flatten)]
     template: TemplateFlags<GatewayServer>,
 
-    /// The address to ask of a load balancer.
+    /// The address to request from a load balancer.
     #[arg(long, value_name = "IP")]
     load_balancer_ip: Option<String>,
 
-    /// Largest inner packet, in bytes.
+    /// The MTU of the tunnel, in bytes.
     #[arg(long, default_value_t = DEFAULT_MTU, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(576..=9000))]
     mtu: i64,
 
@@ -87,11 +87,11 @@ struct Create {
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
     node_port: Option<i32>,
 
-    /// The port of its Service.
+    /// The port of the Service.
     #[arg(long, default_value_t = DEFAULT_PORT, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
     port: i32,
 
-    /// How it is made reachable.
+    /// The type of the Service.
     #[arg(
         long,
         default_value = "LoadBalancer",
@@ -100,7 +100,7 @@ struct Create {
     )]
     service_type: ServiceType,
 
-    /// Wait until it has an endpoint.
+    /// Wait until the GatewayServer has an endpoint.
     #[arg(long)]
     wait: bool,
 }

@@ -25,7 +25,7 @@ pub(crate) const ACTIONS: &[Action] = &[
     ),
     Action::new::<Generate>(
         Verb::Generate,
-        "Prints the PublicKey that a peer applies about a gateway of this cluster.",
+        "Prints the PublicKey of a gateway of this cluster, which a peer applies.",
         "liqoctl generate publickey -n liqo-tenant-milan --gateway-type client --gateway-name milan",
     ),
     Action::new::<Get<PublicKey>>(Verb::Get, "Lists PublicKeys.", "liqoctl get publickey"),
@@ -50,7 +50,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// Returns a sentence if it is something else, or has another length.
+    /// Returns an error if the text is no base64, or has another length.
     fn parse(text: &str) -> Result<Self, String> {
         let bytes: ByteString =
             serde_json::from_value(text.into()).map_err(|_| "it is not base64".to_owned())?;
@@ -64,7 +64,7 @@ impl Key {
     ///
     /// # Errors
     ///
-    /// Returns what is wrong with the Secret.
+    /// Returns the end of a sentence about the Secret.
     pub(crate) fn of_secret(secret: &Secret) -> Result<Self, String> {
         let entry = secret.data.as_ref().and_then(|data| data.get(SECRET_ENTRY));
         match entry {
@@ -127,7 +127,7 @@ struct Create {
     #[command(flatten)]
     common: Common,
 
-    /// The key, as base64.
+    /// The key in base64.
     #[arg(long, value_name = "BASE64", value_parser = Key::parse)]
     public_key: Key,
 }
@@ -165,11 +165,11 @@ struct Generate {
     #[arg(long, value_name = "NAME")]
     gateway_name: String,
 
-    /// What it is.
+    /// The role of the gateway.
     #[arg(long, value_name = "TYPE")]
     gateway_type: GatewayType,
 
-    /// As json or yaml.
+    /// The output format, json or yaml.
     #[arg(long, short, default_value = "yaml", value_name = "FORMAT")]
     output: Format,
 }
@@ -177,9 +177,9 @@ struct Generate {
 /// The role of a gateway.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 enum GatewayType {
-    /// It waits.
+    /// A GatewayServer.
     Server,
-    /// It calls.
+    /// A GatewayClient.
     Client,
 }
 
@@ -203,7 +203,7 @@ async fn key<G: Gateway>(cluster: &Cluster, name: &str) -> Result<Key> {
     let gateway = cluster.get(&api, &G::kind(&()), name).await?;
     let gateway = gateway.with_context(|| {
         format!(
-            "there is no gateway {name} in namespace {namespace}: name the peer's namespace by -n"
+            "there is no gateway {name} in namespace {namespace}: name the peer's namespace with -n"
         )
     })?;
     let secret = gateway.secret().and_then(|it| secret_name(it, namespace));
@@ -212,7 +212,7 @@ async fn key<G: Gateway>(cluster: &Cluster, name: &str) -> Result<Key> {
     })?;
     let api = Api::<Secret>::namespaced(cluster.client.clone(), &namespace);
     let Some(read) = cluster.get(&api, "Secret", &secret).await? else {
-        bail!("Secret {namespace}/{secret} of gateway {name} is gone");
+        bail!("Secret {namespace}/{secret} of gateway {name} does not exist");
     };
     Key::of_secret(&read).map_err(|wrong| anyhow!("Secret {namespace}/{secret} {wrong}"))
 }

@@ -1,9 +1,9 @@
-//! YAML as Kubernetes' own programs write it, which the library's writer quotes otherwise:
-//! lists are not indented, and only what would be read as something else is quoted.
+//! Writes YAML as kubectl does: lists are not indented, and strings are quoted only if a parser
+//! would read another type. The library's writer does neither.
 
 use serde_json::Value;
 
-/// Words that YAML 1.1 reads as a truth value or as nothing.
+/// Words that YAML 1.1 reads as a boolean, null or number.
 const RESERVED: [&str; 12] = [
     "y", "n", "yes", "no", "on", "off", "true", "false", "null", "~", "nan", "inf",
 ];
@@ -18,7 +18,7 @@ pub(super) fn write(value: &Value) -> String {
     text
 }
 
-/// Returns whether a value is written on lines of its own.
+/// Returns whether a value is written in block style, on separate lines.
 fn has_lines(value: &Value) -> bool {
     value.as_object().is_some_and(|fields| !fields.is_empty())
         || value.as_array().is_some_and(|items| !items.is_empty())
@@ -42,7 +42,7 @@ fn block(value: &Value, depth: usize, text: &mut String) {
                 } else {
                     lines = format!("{margin}  {}\n", inline(item));
                 }
-                // The first line of an item stands beside its dash.
+                // The first line of an item follows its dash.
                 *text += &format!("{margin}- {}", &lines[depth + 2..]);
             }
         }
@@ -50,13 +50,13 @@ fn block(value: &Value, depth: usize, text: &mut String) {
     }
 }
 
-/// Writes the value of a key: beside it, or on the lines below.
+/// Writes the value of a key, on the same line or on the lines below.
 fn below(field: &Value, depth: usize, text: &mut String) {
     if !has_lines(field) {
         *text += &format!(" {}\n", inline(field));
         return;
     }
-    // A list stands below its key, a map is indented.
+    // Only maps are indented.
     let depth = if field.is_array() { depth } else { depth + 2 };
     *text += "\n";
     block(field, depth, text);
@@ -71,7 +71,7 @@ fn inline(value: &Value) -> String {
     }
 }
 
-/// Returns a text as it is, or quoted as JSON does, which YAML reads too.
+/// Returns a plain scalar, or a string in the quotes of JSON, which are valid YAML.
 fn scalar(text: &str) -> String {
     if is_plain(text) {
         text.to_owned()
@@ -80,7 +80,7 @@ fn scalar(text: &str) -> String {
     }
 }
 
-/// Returns whether a text is read as itself without quotes.
+/// Returns whether a parser reads the unquoted text as the same string.
 fn is_plain(text: &str) -> bool {
     let is_word = |c: char| c.is_ascii_alphanumeric() || "_./-+=,()@".contains(c);
     let mut inner = text.chars().zip(text.chars().skip(1).chain([' ']));
@@ -118,7 +118,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn it_looks_as_kubectls() {
+    fn output_equals_that_of_kubectl() {
         let value = json!({
             "a": {"list": ["10.244.0.0/16", {"b": 1, "c": []}, [true]], "none": {}},
             "time": "2026-11-21T08:15:18Z",
@@ -140,7 +140,7 @@ time: \"2026-11-21T08:15:18Z\"
     }
 
     #[test]
-    fn whatever_is_written_is_read_again() {
+    fn each_string_survives_writing_and_reading() {
         for text in [
             "",
             " ",

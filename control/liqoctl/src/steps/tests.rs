@@ -27,8 +27,8 @@ impl Simulated {
         }
     }
 
-    fn note(&self, what: &str) {
-        self.log.borrow_mut().push(format!("{what} {}", self.name));
+    fn record(&self, call: &str) {
+        self.log.borrow_mut().push(format!("{call} {}", self.name));
     }
 }
 
@@ -59,7 +59,7 @@ impl Step for Simulated {
     }
 
     async fn apply(&self, (): &()) -> Result<()> {
-        self.note("apply");
+        self.record("apply");
         match self.refusal {
             Some(reason) => Err(anyhow!(reason)),
             None => Ok(()),
@@ -84,7 +84,7 @@ impl Undo for SimulatedRemoval<'_> {
 
     fn delete(&self) -> LocalBoxFuture<'_, Result<bool>> {
         async {
-            self.0.note("delete");
+            self.0.record("delete");
             match self.0.refusal {
                 Some(reason) => Err(anyhow!(reason)),
                 None => Ok(true),
@@ -95,7 +95,7 @@ impl Undo for SimulatedRemoval<'_> {
 
     fn remaining(&self) -> LocalBoxFuture<'_, Result<Option<String>>> {
         async {
-            self.0.note("remaining");
+            self.0.record("remaining");
             Ok(None)
         }
         .boxed_local()
@@ -184,7 +184,7 @@ async fn an_error_outside_of_the_steps_is_returned_unchanged() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_interrupted_command_continues_where_it_ended() {
+async fn an_interrupted_command_repeats_no_completed_step() {
     let log = Log::default();
     let server = Simulated::new(&log, "server", &[State::Pending, State::Ready(7)]);
     let client = Simulated::new(&log, "client", &[State::Pending, waiting()]);
@@ -255,7 +255,7 @@ async fn objects_deleted_while_a_step_waits_are_written_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_writer_is_not_fought() {
+async fn objects_of_another_writer_are_written_once() {
     let log = Log::default();
     let step = Simulated::new(&log, "server", &[State::Pending]);
 

@@ -22,10 +22,10 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 /// Flags that every kind has.
 #[derive(Args, Debug)]
 pub(crate) struct Common {
-    /// The object's name.
+    /// The name of the object.
     pub(crate) name: String,
 
-    /// The id of the peer.
+    /// The cluster ID of the peer.
     #[arg(long, value_name = "ID", value_parser = parse::cluster_id)]
     pub(crate) remote_cluster_id: String,
 
@@ -61,7 +61,7 @@ pub(crate) trait Build: Args + Debug {
     ///
     /// # Errors
     ///
-    /// Returns what is missing.
+    /// Returns the missing part.
     fn is_ready(object: &Self::Object) -> Result<(), String>;
 }
 
@@ -89,7 +89,7 @@ impl<B: Build> Run for B {
     }
 }
 
-/// Prints the object that would be written; needs no API server, so Liqo's namespace is the
+/// Prints the object instead of writing it. No API server is needed, so Liqo's namespace is the
 /// default one unless a flag names it.
 fn preview(flags: &impl Build, format: Format, global: &Global, namespace: &str) -> Result<()> {
     let liqo = global.liqo_namespace.as_deref();

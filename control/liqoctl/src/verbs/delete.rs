@@ -13,7 +13,7 @@ use std::marker::PhantomData;
 /// Flags of `liqoctl delete KIND`.
 #[derive(Args, Debug)]
 pub(crate) struct Delete<K: Kind> {
-    /// Its name.
+    /// The name of the object.
     name: String,
 
     #[arg(skip)]
@@ -28,7 +28,7 @@ impl<K: Kind> Run for Delete<K> {
         let api = Api::<K>::namespaced(cluster.client.clone(), namespace);
         if !cluster.delete(&api, &kind, name).await? {
             bail!(
-                "there is no {kind} {name} in namespace {namespace} of {}: name its namespace by -n",
+                "there is no {kind} {name} in namespace {namespace} of {}: name its namespace with -n",
                 cluster.place()
             );
         }

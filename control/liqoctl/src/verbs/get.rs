@@ -15,14 +15,14 @@ use std::marker::PhantomData;
 /// Flags of `liqoctl get KIND`.
 #[derive(Args, Debug)]
 pub(crate) struct Get<K: Kind> {
-    /// The name of one. Without this, all.
+    /// The name of an object. Default: all objects.
     name: Option<String>,
 
-    /// The id of the peer that they are about.
+    /// The cluster ID of the peer to which the objects belong.
     #[arg(long, value_name = "ID")]
     remote_cluster_id: Option<String>,
 
-    /// As json or yaml. Without this, a table.
+    /// The output format, json or yaml. Default: a table.
     #[arg(long, short, value_name = "FORMAT")]
     output: Option<Format>,
 
@@ -51,7 +51,7 @@ impl<K: Kind> Run for Get<K> {
 }
 
 impl<K: Kind> Get<K> {
-    /// Returns the selected objects: at least one if a name was given.
+    /// Returns the selected objects. Not empty if the flags contain a name.
     async fn find(&self, global: &Global) -> Result<Vec<K>> {
         let cluster = Cluster::local(global).await?;
         let api = match &global.namespace {

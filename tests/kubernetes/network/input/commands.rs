@@ -53,7 +53,7 @@ async fn an_unreachable_api_server_is_named(peering: &'static Peering) -> Result
         };
         let error = refusal(&peering.rome, &words)?;
         ensure!(error.contains(nowhere), "{error}");
-        ensure!(error.contains("cannot be reached"), "{error}");
+        ensure!(error.contains("is unreachable"), "{error}");
         ensure!(start.elapsed() < REPORTED, "{:?}", start.elapsed());
     }
     Ok(())
@@ -76,13 +76,13 @@ async fn a_missing_permission_is_named(peering: &'static Peering) -> Result<()> 
         error.contains("system:serviceaccount:powerless:guest"),
         "{error}"
     );
-    ensure!(error.contains("ask for that right"), "{error}");
+    ensure!(error.contains("request this right"), "{error}");
 
     let flag = format!("--kubeconfig={}", powerless.path.display());
     let words = ["install", &flag, "--pod-cidr=10.244.0.0/16", "--dry-run"];
     let error = refusal(&peering.milan, &words)?;
     ensure!(
-        error.contains("cluster-admin") || error.contains("ask for that right"),
+        error.contains("cluster-admin") || error.contains("request this right"),
         "{error}"
     );
     Ok(())
@@ -97,13 +97,13 @@ async fn rejected_credentials_are_reported(peering: &'static Peering) -> Result<
     let error = refusal(&peering.rome, &["network", "connect", &flag])?;
 
     ensure!(error.contains("the remote cluster"), "{error}");
-    ensure!(error.contains("does not accept the credentials"), "{error}");
+    ensure!(error.contains("refused the credentials"), "{error}");
     Ok(())
 }
 
 async fn a_wrong_pod_cidr_is_refused(peering: &'static Peering) -> Result<()> {
     for (flag, cause) in [
-        ("--pod-cidr=10.9.0.0/16", "is not in 10.9.0.0/16"),
+        ("--pod-cidr=10.9.0.0/16", "is not within 10.9.0.0/16"),
         ("--pod-cidr=10.244.0.0/33", "10.244.0.0/33"),
     ] {
         let error = refusal(&peering.rome, &["install", flag, "--dry-run"])?;
@@ -155,7 +155,7 @@ data: {{CLUSTER_ID: {ROME}}}
     ];
     let error = refusal(&peering.rome, &words)?;
     ensure!(
-        error.contains(&format!("both clusters have the id {ROME}")),
+        error.contains(&format!("both clusters have the cluster ID {ROME}")),
         "{error}"
     );
     ensure!(error.contains("--cluster-id"), "{error}");

@@ -1,19 +1,20 @@
-//! Boxes of text, as upstream draws them. PURE.
+//! Draws upstream's boxes of text. PURE.
 
-/// Columns within a box.
+/// Width within a box, in columns.
 const WIDTH: usize = 82;
-/// Columns before the text of the outermost level, and further ones for each level below.
+/// Columns before the text of the outermost level.
 const MARGIN: usize = 2;
+/// Further columns before the text of each inner level.
 const INDENT: usize = 4;
 
-/// What a box holds, in order.
+/// An item of a box.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Item {
     /// A name and its value.
     Entry(String, String),
     /// A line of text.
     Line(String),
-    /// A heading and what is under it.
+    /// A heading, and the items of the section.
     Section(String, Vec<Item>),
 }
 
@@ -53,7 +54,7 @@ fn write(items: &[Item], indent: usize, lines: &mut Vec<String>) {
         Item::Entry(key, _) => Some(columns(key)),
         Item::Line(_) | Item::Section(..) => None,
     });
-    // The colon belongs to the key.
+    // The colon is aligned with the key.
     let wide = keys.max().unwrap_or_default() + 1;
     let margin = " ".repeat(indent);
     for item in items {
@@ -71,7 +72,7 @@ fn write(items: &[Item], indent: usize, lines: &mut Vec<String>) {
     }
 }
 
-/// Every character that is used takes one column.
+/// Returns the width of a text. Each character that is used takes one column.
 fn columns(text: &str) -> usize {
     text.chars().count()
 }
@@ -100,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn all_lines_are_of_one_width() {
+    fn all_lines_have_one_width() {
         for items in [vec![], vec![Item::Line("x".repeat(200))]] {
             let text = draw("Title", &items);
             let widths: Vec<usize> = text.lines().map(columns).collect();

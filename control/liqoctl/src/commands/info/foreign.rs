@@ -1,4 +1,4 @@
-//! What a ForeignCluster says of a peer. PURE.
+//! Reads a ForeignCluster. PURE.
 
 use kube::ResourceExt as _;
 use kube::api::DynamicObject;
@@ -9,29 +9,29 @@ use serde_json::Value;
 pub(crate) struct Module {
     /// `Healthy`, `Unhealthy` or `Disabled`.
     pub(crate) status: &'static str,
-    /// What is wrong.
+    /// Messages of the conditions that are not met.
     pub(crate) alerts: Vec<String>,
 }
 
-/// Returns the peer's id.
+/// Returns the peer's cluster ID.
 pub(crate) fn id(foreign: &DynamicObject) -> String {
     let id = foreign.data["spec"]["clusterID"].as_str();
     id.map_or_else(|| foreign.name_any(), ToOwned::to_owned)
 }
 
-/// Returns what the peer is for this cluster.
+/// Returns the role of the peer: `Consumer`, `Provider`, `ConsumerAndProvider` or `Unknown`.
 pub(crate) fn role(foreign: &DynamicObject) -> String {
     let role = foreign.data["status"]["role"].as_str();
     role.unwrap_or("Unknown").to_owned()
 }
 
-/// Returns the URL of the peer's API server, if it is known.
+/// Returns the URL of the peer's API server, or an empty text if it is unknown.
 pub(crate) fn api_server(foreign: &DynamicObject) -> String {
     let url = foreign.data["status"]["apiServerUrl"].as_str();
     url.unwrap_or_default().to_owned()
 }
 
-/// Returns how a module is.
+/// Returns the state of a module.
 pub(crate) fn module(foreign: &DynamicObject, name: &str) -> Module {
     let module = &foreign.data["status"]["modules"][name];
     if module["enabled"] != true {
@@ -44,7 +44,7 @@ pub(crate) fn module(foreign: &DynamicObject, name: &str) -> Module {
     let alerts: Vec<String> = conditions
         .into_iter()
         .flatten()
-        .filter(|condition| !is_fine(condition))
+        .filter(|condition| !is_met(condition))
         .map(alert)
         .collect();
     Module {
@@ -57,7 +57,7 @@ pub(crate) fn module(foreign: &DynamicObject, name: &str) -> Module {
     }
 }
 
-fn is_fine(condition: &Value) -> bool {
+fn is_met(condition: &Value) -> bool {
     condition["status"] == "Established" || condition["status"] == "Ready"
 }
 
@@ -86,24 +86,24 @@ mod tests {
     }
 
     #[test]
-    fn a_module_is_as_well_as_its_worst_condition() {
-        let well = json!({"enabled": true, "conditions": [
+    fn a_module_is_healthy_if_all_its_conditions_are_met() {
+        let healthy = json!({"enabled": true, "conditions": [
             {"type": "NetworkConfigurationStatus", "status": "Ready"},
             {"type": "NetworkConnectionStatus", "status": "Established"},
         ]});
-        let ill = json!({"enabled": true, "conditions": [
+        let unhealthy = json!({"enabled": true, "conditions": [
             {"type": "NetworkConfigurationStatus", "status": "Ready"},
-            {"type": "NetworkConnectionStatus", "status": "Error", "message": "the way ends at the remote gateway"},
+            {"type": "NetworkConnectionStatus", "status": "Error", "message": "the path ends at the remote gateway"},
         ]});
 
-        assert_eq!(module(&foreign(&well), "networking").status, "Healthy");
-        let module = module(&foreign(&ill), "networking");
+        assert_eq!(module(&foreign(&healthy), "networking").status, "Healthy");
+        let module = module(&foreign(&unhealthy), "networking");
         assert_eq!(module.status, "Unhealthy");
-        assert_eq!(module.alerts, ["the way ends at the remote gateway"]);
+        assert_eq!(module.alerts, ["the path ends at the remote gateway"]);
     }
 
     #[test]
-    fn what_is_not_there_is_disabled() {
+    fn a_missing_module_is_disabled() {
         let foreign = foreign(&json!({"enabled": false}));
 
         assert_eq!(module(&foreign, "networking").status, "Disabled");

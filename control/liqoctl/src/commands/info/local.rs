@@ -1,4 +1,4 @@
-//! What is shown of the installation: read, then brought together.
+//! The report of an installation.
 
 use super::super::version;
 use super::boxes::{Item, draw};
@@ -13,7 +13,7 @@ use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Map, Value, json};
 
-/// All that `liqoctl info` shows.
+/// The report of `liqoctl info`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(super) cluster_id: String,
@@ -25,7 +25,7 @@ pub(crate) struct Report {
     pub(super) peers: Vec<Peer>,
 }
 
-/// A peer, in short.
+/// Summary of a peer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) id: String,
@@ -35,7 +35,7 @@ pub(super) struct Peer {
     pub(super) offloading: String,
 }
 
-/// Reads it all.
+/// Reads the objects of the report.
 ///
 /// # Errors
 ///
@@ -84,7 +84,7 @@ pub(crate) async fn collect(
     })
 }
 
-/// Lists the peers, by id.
+/// Lists the ForeignClusters in the order of their cluster IDs.
 ///
 /// # Errors
 ///
@@ -110,7 +110,7 @@ pub(super) fn peer(object: &DynamicObject) -> Peer {
 }
 
 impl Report {
-    /// Returns it for `-o` and `--get`.
+    /// Returns the report for `-o` and `--get`.
     pub(crate) fn value(&self) -> Value {
         let labels: Map<String, Value> = self
             .labels
@@ -134,7 +134,7 @@ impl Report {
         value
     }
 
-    /// Returns it for a person.
+    /// Returns the report as boxes of text.
     pub(crate) fn boxes(&self) -> String {
         let mut local = vec![
             Item::entry("Cluster ID", &self.cluster_id),

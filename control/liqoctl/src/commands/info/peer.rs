@@ -1,4 +1,4 @@
-//! What is shown of a peer: read, then brought together.
+//! The report of a peer.
 
 use super::boxes::{Item, draw};
 use super::foreign::{self, Module};
@@ -10,7 +10,7 @@ use control_api::networking::configuration::ClusterCidrs;
 use control_api::{Configuration, GatewayClient, GatewayServer};
 use serde_json::{Value, json};
 
-/// All that `liqoctl info peer` shows of one peer.
+/// The report of `liqoctl info peer` for one peer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Report {
     pub(super) id: String,
@@ -31,25 +31,28 @@ pub(super) struct Cidrs {
     pub(super) external: Vec<String>,
 }
 
-/// Where the tunnel's server is.
+/// The endpoint of the tunnel's server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Gateway {
-    /// What the peer is.
+    /// `Server` or `Client`: the role of the peer.
     pub(super) role: &'static str,
     pub(super) addresses: Vec<String>,
     pub(super) port: i32,
 }
 
-/// Reads the peers that are named, or all.
+/// Reads the objects of the named peers, or of all peers if `ids` is empty.
 ///
 /// # Errors
 ///
-/// Returns an error if the API server fails, or if a name is no peer's.
+/// Returns an error if the API server fails, or if a named peer does not exist.
 pub(crate) async fn collect(cluster: &Cluster, ids: &[String]) -> Result<Vec<Report>> {
     let all = foreign_clusters(cluster).await?;
     let known: Vec<String> = all.iter().map(foreign::id).collect();
-    if let Some(wrong) = ids.iter().find(|id| !known.contains(id)) {
-        bail!("there is no peer {wrong}: there are {}", or_none(&known));
+    if let Some(unknown) = ids.iter().find(|id| !known.contains(id)) {
+        bail!(
+            "peer {unknown} does not exist; existing peers: {}",
+            or_none(&known)
+        );
     }
     let mut reports = Vec::new();
     for object in &all {
@@ -106,12 +109,12 @@ impl Cidrs {
 }
 
 impl Report {
-    /// Returns the peer's id.
+    /// Returns the peer's cluster ID.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
 
-    /// Takes in what the network's objects say.
+    /// Adds the CIDRs and the gateway of the network's objects.
     pub(super) fn network(
         &mut self,
         configuration: Option<&Configuration>,
@@ -127,19 +130,19 @@ impl Report {
             self.remote = Cidrs::of(spec.map(|remote| &remote.cidr));
             self.remapped = Cidrs::of(status.map(|remote| &remote.cidr));
         }
-        let calls = client.and_then(|client| client.spec.endpoint.as_ref());
-        let serves = server.and_then(|server| server.status.as_ref()?.endpoint.as_ref());
+        let dialed = client.and_then(|client| client.spec.endpoint.as_ref());
+        let served = server.and_then(|server| server.status.as_ref()?.endpoint.as_ref());
         let gateway = |role, endpoint: &control_api::networking::endpoint::Endpoint| Gateway {
             role,
             addresses: endpoint.addresses.clone(),
             port: endpoint.port.unwrap_or_default(),
         };
-        self.gateway = calls
+        self.gateway = dialed
             .map(|endpoint| gateway("Server", endpoint))
-            .or_else(|| serves.map(|endpoint| gateway("Client", endpoint)));
+            .or_else(|| served.map(|endpoint| gateway("Client", endpoint)));
     }
 
-    /// Returns it for `-o` and `--get`.
+    /// Returns the report for `-o` and `--get`.
     pub(crate) fn value(&self) -> Value {
         let gateway = match &self.gateway {
             Some(gateway) => json!({
@@ -173,7 +176,7 @@ impl Report {
         value
     }
 
-    /// Returns it for a person.
+    /// Returns the report as boxes of text.
     pub(crate) fn boxes(&self) -> String {
         let info = [
             Item::entry("Cluster ID", &self.id),

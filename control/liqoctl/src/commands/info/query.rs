@@ -1,10 +1,10 @@
-//! `--get`: one field of what would be shown. PURE.
+//! `--get`: one field of a report. PURE.
 
 use crate::output::{self, Format};
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-/// The name that is short for the most wanted field.
+/// A short name, and the path that it stands for.
 const SHORTCUT: (&str, &str) = ("clusterid", "local.clusterid");
 
 /// Returns whether the first name of a path is `name`.
@@ -17,7 +17,7 @@ pub(super) fn begins_with(path: &str, name: &str) -> bool {
             .is_some_and(|rest| rest.starts_with('.'))
 }
 
-/// Returns the field at `path`, whose names are separated by dots and of any case.
+/// Returns the field at `path`. Dots separate its names, in which upper and lower case are equal.
 ///
 /// # Errors
 ///
@@ -50,7 +50,7 @@ pub(super) fn get(value: &Value, path: &str, format: Option<Format>) -> Result<S
     })
 }
 
-/// Compares a name with a field's; upstream's structs call a few otherwise than its JSON.
+/// Compares a name of a path with a field. One name of upstream's Go structs differs from its JSON.
 fn is(key: &str, name: &str) -> bool {
     let key = key.to_ascii_lowercase();
     key == name || (key == "apiserveraddr" && name == "apiserver")
@@ -60,9 +60,9 @@ fn candidates(value: &Value) -> String {
     match value.as_object() {
         Some(fields) => {
             let names: Vec<&str> = fields.keys().map(String::as_str).collect();
-            format!("there are {}", names.join(", "))
+            format!("available fields: {}", names.join(", "))
         }
-        None => "there is nothing below".to_owned(),
+        None => "the value has no fields".to_owned(),
     }
 }
 
@@ -72,7 +72,7 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn scalars_are_bare_and_the_rest_is_yaml() {
+    fn scalars_are_printed_plain_and_other_values_as_yaml() {
         let value = json!({
             "local": {"clusterID": "rome", "labels": {"region": "A"}},
             "network": {"podCIDRs": ["10.244.0.0/16"], "serviceCIDR": ""},
@@ -93,7 +93,7 @@ mod tests {
             get("local.nothing")
                 .unwrap_err()
                 .to_string()
-                .contains("there are clusterID, labels")
+                .contains("available fields: clusterID, labels")
         );
     }
 }

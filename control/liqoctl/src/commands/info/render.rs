@@ -1,4 +1,4 @@
-//! The parts of `liqoctl info`, from the objects they are read from. PURE.
+//! Computes the parts of `liqoctl info` from objects. PURE.
 
 use super::boxes::Item;
 use control_api::{Network, labels as keys};
@@ -6,17 +6,17 @@ use k8s_openapi::api::core::v1::{Node, Pod};
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
 
-/// Selects the nodes that run API servers.
+/// Label of the nodes that run API servers.
 pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// Whether the installation's pods run.
+/// Health of the installation: the pods that are not ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Health {
-    ill: Vec<IllPod>,
+    unhealthy: Vec<UnhealthyPod>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct IllPod {
+struct UnhealthyPod {
     name: String,
     status: String,
     ready: usize,
@@ -33,14 +33,14 @@ pub(super) struct Networks {
     internal: String,
 }
 
-/// Returns which pods are not ready.
+/// Returns the pods that are not ready.
 pub(super) fn health(pods: &[Pod]) -> Health {
     Health {
-        ill: pods.iter().filter_map(ill).collect(),
+        unhealthy: pods.iter().filter_map(unhealthy).collect(),
     }
 }
 
-fn ill(pod: &Pod) -> Option<IllPod> {
+fn unhealthy(pod: &Pod) -> Option<UnhealthyPod> {
     let status = pod.status.as_ref()?;
     let conditions = status.conditions.iter().flatten();
     let is_ready = conditions
@@ -50,7 +50,7 @@ fn ill(pod: &Pod) -> Option<IllPod> {
         return None;
     }
     let containers = status.container_statuses.clone().unwrap_or_default();
-    Some(IllPod {
+    Some(UnhealthyPod {
         name: pod.name_any(),
         status: status.phase.clone().unwrap_or_default(),
         ready: containers
@@ -67,8 +67,8 @@ fn ill(pod: &Pod) -> Option<IllPod> {
 
 impl Health {
     pub(super) fn value(&self) -> Value {
-        let mut value = json!({"healthy": self.ill.is_empty()});
-        for pod in &self.ill {
+        let mut value = json!({"healthy": self.unhealthy.is_empty()});
+        for pod in &self.unhealthy {
             value["unhealthyPods"][&pod.name] = json!({
                 "status": pod.status,
                 "readyContainers": pod.ready,
@@ -80,10 +80,10 @@ impl Health {
     }
 
     pub(super) fn items(&self) -> Vec<Item> {
-        if self.ill.is_empty() {
+        if self.unhealthy.is_empty() {
             return vec![Item::Line("✔    Liqo is healthy".to_owned())];
         }
-        let pods = self.ill.iter().map(|pod| {
+        let pods = self.unhealthy.iter().map(|pod| {
             Item::section(
                 &pod.name,
                 vec![
@@ -100,7 +100,7 @@ impl Health {
     }
 }
 
-/// Returns the CIDRs, and a warning for each that is not there yet.
+/// Returns the CIDRs, and a warning for each Network without a status.
 pub(super) fn networks(all: &[Network]) -> (Networks, Vec<String>) {
     let mut warnings = Vec::new();
     let mut of = |type_: &str, title: &str, word: &str| -> Vec<String> {
@@ -168,7 +168,7 @@ impl Networks {
     }
 }
 
-/// Returns the labels of `k=v,k=v`.
+/// Parses labels in the format `key=value,key=value`.
 pub(super) fn labels(text: &str) -> Vec<(String, String)> {
     let mut pairs: Vec<(String, String)> = text
         .split(',')
@@ -188,8 +188,7 @@ pub(super) fn url(address: &str) -> String {
     }
 }
 
-/// Returns where peers find the API server if nobody says otherwise: at the first node
-/// that runs one.
+/// Returns the default URL of the API server for peers: an address of the first node that runs one.
 pub(super) fn api_server(nodes: &[Node]) -> String {
     const PREFERENCE: [&str; 5] = [
         "ExternalDNS",

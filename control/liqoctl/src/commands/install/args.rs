@@ -5,14 +5,13 @@ use clap::{Args, Subcommand};
 use ipnet::Ipv4Net;
 use std::path::PathBuf;
 
-/// What to install, and how.
+/// Flags of `liqoctl install`.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Options {
     #[command(subcommand)]
     pub(crate) provider: Option<Provider>,
 
-    /// The id of the cluster. Without this, one that is installed keeps its id, and a new
-    /// one gets a random one.
+    /// The cluster ID. Default: the ID of the installation, or a random one for a new installation.
     #[arg(long, global = true, value_name = "ID", value_parser = parse::cluster_id)]
     pub(crate) cluster_id: Option<String>,
 
@@ -20,19 +19,19 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_delimiter = ',', value_parser = parse::pair, value_name = "KEY=VALUE")]
     pub(crate) cluster_labels: Vec<(String, String)>,
 
-    /// The URL under which peers reach the API server. Without this, the kubeconfig's.
+    /// The URL of the API server for peers. Default: the server in the kubeconfig.
     #[arg(long, global = true, value_name = "URL")]
     pub(crate) api_server_url: Option<String>,
 
-    /// The CIDRs of pods. Without this, they are found.
+    /// The pod CIDRs. Default: detected.
     #[arg(long, global = true, value_delimiter = ',', value_parser = parse::cidr, value_name = "CIDR")]
     pub(crate) pod_cidr: Vec<Ipv4Net>,
 
-    /// The CIDR of Services. Without this, it is found.
+    /// The service CIDR. Default: detected.
     #[arg(long, global = true, value_parser = parse::cidr, value_name = "CIDR")]
     pub(crate) service_cidr: Option<Ipv4Net>,
 
-    /// CIDRs that Liqo must not give to peers: those of nodes, VPNs, offices.
+    /// CIDRs that Liqo must not use for remapping: those of nodes, VPNs, offices.
     #[arg(long, global = true, value_delimiter = ',', value_parser = parse::cidr, value_name = "CIDR")]
     pub(crate) reserved_subnets: Vec<Ipv4Net>,
 
@@ -44,11 +43,11 @@ pub(crate) struct Options {
     #[arg(long, global = true)]
     pub(crate) disable_kernel_version_check: bool,
 
-    /// Send no telemetry (there is none; for scripts that say so).
+    /// No effect, because there is no telemetry. Accepted for scripts.
     #[arg(long, global = true)]
     pub(crate) disable_telemetry: bool,
 
-    /// Let Prometheus collect metrics.
+    /// Create the objects with which Prometheus collects metrics.
     #[arg(long, global = true)]
     pub(crate) enable_metrics: bool,
 
@@ -69,11 +68,11 @@ pub(crate) struct Options {
     )]
     pub(crate) dump_values_path: PathBuf,
 
-    /// The chart to install, a folder or an archive. Without this, the one in this program.
+    /// The chart to install, a folder or an archive. Default: the chart in this program.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) local_chart_path: Option<PathBuf>,
 
-    /// Where upstream downloads the chart from; not used, for scripts that say so.
+    /// No effect: the URL of upstream's chart. Accepted for scripts.
     #[arg(long, global = true, hide = true, value_name = "URL")]
     pub(crate) repo_url: Option<String>,
 
@@ -93,34 +92,34 @@ pub(crate) struct Options {
     #[arg(long, global = true)]
     pub(crate) skip_validation: bool,
 
-    /// The version of Liqo: the tag of its images. Without this, the chart's own.
+    /// The version of Liqo: the tag of its images. Default: the version of the chart.
     #[arg(long, global = true, value_name = "VERSION")]
     pub(crate) version: Option<String>,
 }
 
-/// What kind of cluster it is.
+/// The distribution or cloud service of the cluster.
 #[derive(Subcommand, Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Provider {
-    /// A cluster of kubeadm.
+    /// Kubeadm.
     Kubeadm,
-    /// A cluster of kind.
+    /// Kind.
     Kind,
-    /// A cluster of k3s.
+    /// K3s.
     K3s,
-    /// A cluster of OpenShift.
+    /// OpenShift.
     Openshift,
-    /// A cluster of Azure's Kubernetes service.
+    /// Azure Kubernetes Service.
     Aks(Aks),
-    /// A cluster of Amazon's Kubernetes service.
+    /// Amazon Elastic Kubernetes Service.
     Eks(Eks),
-    /// A cluster of Google's Kubernetes service.
+    /// Google Kubernetes Engine.
     Gke(Gke),
 }
 
-/// Flags about a cluster of Azure's.
+/// Flags of Azure Kubernetes Service.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Aks {
-    /// The subscription's id.
+    /// The ID of the subscription.
     #[arg(long, value_name = "ID")]
     pub(crate) subscription_id: Option<String>,
     /// The subscription's name.
@@ -132,18 +131,18 @@ pub(crate) struct Aks {
     /// The cluster's name.
     #[arg(long, value_name = "NAME")]
     pub(crate) resource_name: Option<String>,
-    /// The resource group of its virtual network.
+    /// The resource group of the virtual network.
     #[arg(long, value_name = "NAME")]
     pub(crate) vnet_resource_group_name: Option<String>,
-    /// The host name of its API server.
+    /// The host name of the API server.
     #[arg(long, value_name = "NAME")]
     pub(crate) fqdn: Option<String>,
-    /// Its API server is reached by a private link.
+    /// The API server is behind a private link.
     #[arg(long)]
     pub(crate) private_link: bool,
 }
 
-/// Flags about a cluster of Amazon's.
+/// Flags of Amazon Elastic Kubernetes Service.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Eks {
     /// The cluster's name.
@@ -152,24 +151,24 @@ pub(crate) struct Eks {
     /// The cluster's region.
     #[arg(long, value_name = "REGION")]
     pub(crate) eks_cluster_region: Option<String>,
-    /// The IAM user for peers; for authentication, which this version has not.
+    /// The IAM user for peers. No effect, because this version has no authentication.
     #[arg(long, default_value = "liqo-cluster-user", value_name = "NAME")]
     pub(crate) user_name: String,
-    /// The IAM policy for peers; for authentication, which this version has not.
+    /// The IAM policy for peers. No effect, because this version has no authentication.
     #[arg(long, default_value = "liqo-cluster-policy", value_name = "NAME")]
     pub(crate) policy_name: String,
-    /// The key id of that user.
+    /// The access key ID of the IAM user.
     #[arg(long, value_name = "ID")]
     pub(crate) access_key_id: Option<String>,
-    /// The secret of that user.
+    /// The secret access key of the IAM user.
     #[arg(long, value_name = "SECRET")]
     pub(crate) secret_access_key: Option<String>,
 }
 
-/// Flags about a cluster of Google's; its name is --cluster-id.
+/// Flags of Google Kubernetes Engine. The name of the cluster is --cluster-id.
 #[derive(Args, Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Gke {
-    /// The project's id.
+    /// The ID of the project.
     #[arg(long, value_name = "ID")]
     pub(crate) project_id: Option<String>,
     /// The zone of a zonal cluster.
@@ -178,7 +177,7 @@ pub(crate) struct Gke {
     /// The region of a regional cluster.
     #[arg(long, value_name = "REGION")]
     pub(crate) region: Option<String>,
-    /// A service account's key; not used, for scripts that say so.
+    /// No effect: the key of a service account. Accepted for scripts.
     #[arg(long, value_name = "FILE")]
     pub(crate) credentials_path: Option<PathBuf>,
 }

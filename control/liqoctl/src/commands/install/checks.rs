@@ -1,4 +1,4 @@
-//! Checks before anything is written: each has a name, and a failure has cause and cure.
+//! Checks the cluster before the installation writes. Each failure has a cause and a remedy.
 
 mod rights;
 
@@ -10,41 +10,41 @@ use super::parameters::{Parameters, list};
 use crate::progress;
 use anyhow::{Result, bail};
 
-/// The oldest kernel with all that gateway and route agents need.
+/// The oldest kernel with all features that gateway and route agents need.
 const KERNEL_MIN: (u32, u32) = (5, 10);
 /// The oldest kernel with tcx, by which several eBPF programs share a device in order.
 const KERNEL_TCX: (u32, u32) = (6, 6);
 
-/// What is checked.
+/// Input of the checks.
 pub(crate) struct Facts<'a> {
     /// The version of Kubernetes.
     pub(crate) kubernetes: &'a str,
     /// Rights that are needed and missing.
     pub(crate) missing_rights: &'a [String],
-    /// What the cluster tells.
+    /// Detected properties of the cluster.
     pub(crate) observed: &'a Observed,
-    /// What would be installed.
+    /// Parameters of the installation.
     pub(crate) parameters: &'a Parameters,
     /// Whether an old kernel is a failure.
     pub(crate) kernel_is_checked: bool,
-    /// The version that is installed.
+    /// The installed version.
     pub(crate) installed_version: Option<&'a str>,
-    /// The version that is asked for.
+    /// The requested version.
     pub(crate) version: Option<&'a str>,
 }
 
-/// What a check found.
+/// Result of a check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// Nothing is in the way.
+    /// The check passed.
     Pass(String),
-    /// Something is worth knowing.
+    /// The check passed with a warning.
     Note(String),
-    /// Something is in the way; the text has cause and cure.
+    /// The installation would fail. The text has cause and remedy.
     Fail(String),
 }
 
-/// A check and what it found.
+/// Name and result of a check.
 pub(crate) type Check = (&'static str, Outcome);
 
 /// Runs all checks. PURE.
@@ -63,11 +63,11 @@ pub(crate) fn run(facts: &Facts<'_>) -> Vec<Check> {
     ]
 }
 
-/// Tells what is worth knowing.
+/// Prints the results, except failures.
 ///
 /// # Errors
 ///
-/// Returns an error with all failures, so that one run shows them all.
+/// Returns an error with all failures.
 pub(crate) fn report(checks: &[Check], is_verbose: bool) -> Result<()> {
     let mut failures = Vec::new();
     for (name, outcome) in checks {
@@ -82,7 +82,7 @@ pub(crate) fn report(checks: &[Check], is_verbose: bool) -> Result<()> {
     }
     if !failures.is_empty() {
         bail!(
-            "nothing was written, since the cluster does not fit (--skip-validation installs anyway): {}",
+            "nothing was installed, because these checks failed (--skip-validation skips them): {}",
             failures.join("; ")
         );
     }
@@ -94,7 +94,7 @@ fn rights_outcome(missing: &[String]) -> Outcome {
         return Outcome::Pass("sufficient".to_owned());
     }
     Outcome::Fail(format!(
-        "the kubeconfig's user may not {}: use one with the role cluster-admin",
+        "the kubeconfig's user has no right to {}: use a user with the role cluster-admin",
         missing.join(", ")
     ))
 }
@@ -111,7 +111,7 @@ fn kernel(facts: &Facts<'_>) -> Outcome {
     let too_old = older(KERNEL_MIN);
     if !too_old.is_empty() {
         let text = format!(
-            "{}; {}.{} is needed: upgrade these nodes (--disable-kernel-version-check installs anyway)",
+            "{}; kernel {}.{} or newer is required: upgrade these nodes (--disable-kernel-version-check skips this check)",
             too_old.join(", "),
             KERNEL_MIN.0,
             KERNEL_MIN.1
@@ -135,36 +135,36 @@ fn kernel(facts: &Facts<'_>) -> Outcome {
     }
 }
 
-/// Returns major and minor version of a kernel, as of `6.1.0-28-amd64`.
+/// Returns major and minor version of a kernel such as `6.1.0-28-amd64`.
 fn release(kernel: &str) -> Option<(u32, u32)> {
     let mut parts = kernel.split(|c: char| !c.is_ascii_digit());
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
 fn plugin(observed: &Observed) -> Outcome {
-    match cni::judge(&observed.plugin) {
+    match cni::check(&observed.plugin) {
         Ok(text) => Outcome::Pass(text),
         Err(text) => Outcome::Fail(text),
     }
 }
 
-/// Checks that the nodes' own pod CIDRs lie in the given ones, unless the network plugin
-/// gives addresses of its own.
+/// Checks that the nodes' pod CIDRs are within the pod CIDRs of the parameters. Skipped if the network
+/// plugin has its own address pools.
 fn pod_cidr(observed: &Observed, parameters: &Parameters) -> Outcome {
-    let given = list(&parameters.pod_cidrs);
+    let pod_cidrs = list(&parameters.pod_cidrs);
     if observed.plugin_cidrs.is_empty() {
         for node in &observed.nodes {
             for cidr in &node.pod_cidrs {
                 if !parameters.pod_cidrs.iter().any(|pods| pods.contains(cidr)) {
                     return Outcome::Fail(format!(
-                        "node {} has pods in {cidr}, which is not in {given}: correct --pod-cidr",
+                        "node {} has pods in {cidr}, which is not within {pod_cidrs}: correct --pod-cidr",
                         node.name
                     ));
                 }
             }
         }
     }
-    Outcome::Pass(given)
+    Outcome::Pass(pod_cidrs)
 }
 
 fn overlap(observed: &Observed, parameters: &Parameters) -> Outcome {
@@ -192,7 +192,7 @@ fn overlap(observed: &Observed, parameters: &Parameters) -> Outcome {
                 .find(|address| pods.contains(*address))
             {
                 return Outcome::Note(format!(
-                    "address {address} of node {} lies in pod CIDR {pods}; peers reach pods there, hence not that node",
+                    "address {address} of node {} overlaps pod CIDR {pods}; peers cannot reach that node",
                     node.name
                 ));
             }
@@ -201,18 +201,18 @@ fn overlap(observed: &Observed, parameters: &Parameters) -> Outcome {
     Outcome::Pass("none".to_owned())
 }
 
-fn version(installed: Option<&str>, wanted: Option<&str>) -> Outcome {
+fn version(installed: Option<&str>, requested: Option<&str>) -> Outcome {
     let minor = |version: &str| release(version.trim_start_matches('v'));
-    match (installed, wanted) {
+    match (installed, requested) {
         (None, _) => Outcome::Pass("a new installation".to_owned()),
-        (Some(installed), Some(wanted)) if minor(installed) > minor(wanted) => {
+        (Some(installed), Some(requested)) if minor(installed) > minor(requested) => {
             Outcome::Note(format!(
-                "{installed} is installed, {wanted} is older: what the newer one wrote may be lost"
+                "{requested} is older than the installed {installed}: fields of the newer version may be lost"
             ))
         }
-        (Some(installed), Some(wanted)) if minor(installed) != minor(wanted) => {
+        (Some(installed), Some(requested)) if minor(installed) != minor(requested) => {
             Outcome::Note(format!(
-                "{installed} is upgraded to {wanted}: upgrade the peers, too, they should have the same minor version"
+                "{installed} is upgraded to {requested}: also upgrade the peers, which should have the same minor version"
             ))
         }
         (Some(installed), _) => Outcome::Pass(format!("an upgrade of {installed}")),

@@ -1,24 +1,24 @@
-//! How to learn what a cloud's cluster does not tell about itself.
+//! Commands that print the CIDRs of a cluster of a cloud service.
 
 use super::args::Provider;
 
-/// Returns the command whose answer holds the CIDRs, for a person to run.
-pub(crate) fn how_to_ask(provider: Option<&Provider>) -> String {
+/// Returns the remedy for undetected CIDRs: a command that prints them, and the flags to set.
+pub(crate) fn remedy(provider: Option<&Provider>) -> String {
     let word =
-        |given: &Option<String>, name: &str| given.clone().unwrap_or_else(|| format!("<{name}>"));
+        |flag: &Option<String>, name: &str| flag.clone().unwrap_or_else(|| format!("<{name}>"));
     match provider {
         Some(Provider::Aks(aks)) => format!(
-            "ask `az aks show --resource-group {} --name {} --query networkProfile` and give podCidr and serviceCidr by --pod-cidr and --service-cidr",
+            "run `az aks show --resource-group {} --name {} --query networkProfile` and set --pod-cidr to podCidr and --service-cidr to serviceCidr",
             word(&aks.resource_group_name, "group"),
             word(&aks.resource_name, "name"),
         ),
         Some(Provider::Eks(eks)) => format!(
-            "ask `aws eks describe-cluster --region {} --name {}` for kubernetesNetworkConfig.serviceIpv4Cidr and `aws ec2 describe-vpcs` for the VPC's CIDR, which pods have, and give them by --service-cidr and --pod-cidr",
+            "set --service-cidr to kubernetesNetworkConfig.serviceIpv4Cidr of `aws eks describe-cluster --region {} --name {}`, and --pod-cidr to the CIDR of the VPC in `aws ec2 describe-vpcs`",
             word(&eks.eks_cluster_region, "region"),
             word(&eks.eks_cluster_name, "name"),
         ),
         Some(Provider::Gke(gke)) => format!(
-            "ask `gcloud container clusters describe <name> --project {} --location {}` and give clusterIpv4Cidr and servicesIpv4Cidr by --pod-cidr and --service-cidr",
+            "run `gcloud container clusters describe <name> --project {} --location {}` and set --pod-cidr to clusterIpv4Cidr and --service-cidr to servicesIpv4Cidr",
             word(&gke.project_id, "project"),
             word(
                 &gke.region.clone().or_else(|| gke.zone.clone()),
@@ -26,7 +26,7 @@ pub(crate) fn how_to_ask(provider: Option<&Provider>) -> String {
             ),
         ),
         Some(Provider::Kubeadm | Provider::Kind | Provider::K3s | Provider::Openshift) | None => {
-            "give it by the flag".to_owned()
+            "set the flag".to_owned()
         }
     }
 }
@@ -37,16 +37,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_command_is_about_the_cluster_that_was_named() {
+    fn the_command_contains_the_names_in_the_flags() {
         let gke = Provider::Gke(Gke {
             project_id: Some("museum".into()),
             zone: Some("europe-west1-b".into()),
             ..Gke::default()
         });
 
-        let text = how_to_ask(Some(&gke));
+        let text = remedy(Some(&gke));
 
         assert!(text.contains("--project museum --location europe-west1-b"));
-        assert_eq!(how_to_ask(None), "give it by the flag");
+        assert_eq!(remedy(None), "set the flag");
     }
 }

@@ -1,4 +1,4 @@
-//! Which network plugin a cluster has, and whether the fabric works beside it.
+//! Recognises the network plugin of a cluster, and checks that it is compatible with the fabric.
 
 use std::collections::BTreeMap;
 
@@ -7,20 +7,20 @@ use std::collections::BTreeMap;
 pub(crate) enum Plugin {
     /// Cilium, with its ConfigMap.
     Cilium(BTreeMap<String, String>),
-    /// Calico; whether its data plane is eBPF.
+    /// Calico.
     Calico {
-        /// Routes by eBPF instead of the kernel's tables.
+        /// Whether its data plane is eBPF.
         bpf: bool,
     },
-    /// One that routes by the kernel's tables, by name.
-    Plain(&'static str),
-    /// None that is known.
+    /// Name of a plugin that uses the kernel's routing tables.
+    KernelRouting(&'static str),
+    /// No known plugin.
     #[default]
     Unknown,
 }
 
-/// Beginnings of the names of DaemonSets, and whose they are.
-const PLAIN: [(&str, &str); 8] = [
+/// Prefixes of the names of DaemonSets, and their plugins.
+const KERNEL_ROUTING: [(&str, &str); 8] = [
     ("kube-flannel", "Flannel"),
     ("kindnet", "kindnet"),
     ("weave-net", "Weave Net"),
@@ -31,7 +31,7 @@ const PLAIN: [(&str, &str); 8] = [
     ("canal", "Canal"),
 ];
 
-/// Returns the plugin that DaemonSets of these names stand for.
+/// Returns the plugin to which one of the DaemonSets belongs.
 pub(crate) fn recognise(
     daemon_sets: &[String],
     cilium: Option<BTreeMap<String, String>>,
@@ -44,11 +44,12 @@ pub(crate) fn recognise(
     if has("calico-node") {
         return Plugin::Calico { bpf: calico_bpf };
     }
-    let plain = PLAIN.iter().find(|(name, _)| has(name));
-    plain.map_or(Plugin::Unknown, |(_, name)| Plugin::Plain(name))
+    let plain = KERNEL_ROUTING.iter().find(|(name, _)| has(name));
+    plain.map_or(Plugin::Unknown, |(_, name)| Plugin::KernelRouting(name))
 }
 
-/// Returns the CIDRs that Cilium gives pods addresses of, if it does so itself.
+/// Returns the CIDRs of the pool from which Cilium allocates addresses of pods; none if it has no
+/// pool.
 pub(crate) fn cilium_cidrs(config: &BTreeMap<String, String>) -> Vec<String> {
     let pool = config
         .get("ipam")
@@ -59,31 +60,31 @@ pub(crate) fn cilium_cidrs(config: &BTreeMap<String, String>) -> Vec<String> {
         .unwrap_or_default()
 }
 
-/// Returns what a person should know about the plugin: its name and mode, or what stands
-/// in the way.
+/// Checks that pods use the kernel's routes, which the fabric needs. Returns the name and the mode of
+/// the plugin.
 ///
 /// # Errors
 ///
-/// Returns cause and cure if pods would not use the kernel's routes, which the fabric needs.
-pub(crate) fn judge(plugin: &Plugin) -> Result<String, String> {
+/// Returns cause and remedy if the plugin bypasses the kernel's routes.
+pub(crate) fn check(plugin: &Plugin) -> Result<String, String> {
     match plugin {
         Plugin::Cilium(config) if has_host_routing(config) => Err(
-            "Cilium routes pods by eBPF past the kernel's tables, where the fabric's routes are: set bpf.hostLegacyRouting=true (enable-host-legacy-routing in ConfigMap cilium-config) and restart Cilium".to_owned(),
+            "Cilium's eBPF host routing bypasses the kernel's routing tables, which contain the fabric's routes: set bpf.hostLegacyRouting=true (enable-host-legacy-routing in ConfigMap cilium-config) and restart Cilium".to_owned(),
         ),
         Plugin::Cilium(_) => Ok("Cilium with the kernel's routes".to_owned()),
         Plugin::Calico { bpf: true } => Err(
-            "Calico's eBPF data plane routes pods past the kernel's tables, where the fabric's routes are: set bpfEnabled to false in its FelixConfiguration".to_owned(),
+            "Calico's eBPF data plane bypasses the kernel's routing tables, which contain the fabric's routes: set bpfEnabled to false in its FelixConfiguration".to_owned(),
         ),
         Plugin::Calico { bpf: false } => Ok("Calico with the kernel's routes".to_owned()),
-        Plugin::Plain(name) => Ok((*name).to_owned()),
+        Plugin::KernelRouting(name) => Ok((*name).to_owned()),
         Plugin::Unknown => Ok(
-            "no network plugin that is known; it must let pods use the node's routes".to_owned(),
+            "unknown network plugin; its pods must use the node's routes".to_owned(),
         ),
     }
 }
 
-/// Returns whether Cilium uses eBPF host routing: it does if it replaces kube-proxy and
-/// masquerades by eBPF, unless it is told to use the kernel's tables.
+/// Returns whether Cilium uses eBPF host routing: if it replaces kube-proxy and masquerades by eBPF,
+/// unless legacy host routing is enabled.
 fn has_host_routing(config: &BTreeMap<String, String>) -> bool {
     let is = |key: &str, value: &str| config.get(key).is_some_and(|found| found == value);
     if is("enable-host-legacy-routing", "true") {
@@ -105,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn cilium_with_host_routing_is_refused_with_a_cure() {
+    fn cilium_with_host_routing_is_refused_with_the_remedy() {
         let bpf = [
             ("kube-proxy-replacement", "true"),
             ("enable-bpf-masquerade", "true"),
@@ -113,41 +114,41 @@ mod tests {
         let plugin = recognise(&["cilium".into()], Some(config(&bpf)), false);
 
         assert!(
-            judge(&plugin)
+            check(&plugin)
                 .unwrap_err()
                 .contains("bpf.hostLegacyRouting=true")
         );
     }
 
     #[test]
-    fn cilium_with_legacy_routing_is_fine() {
+    fn cilium_with_legacy_routing_is_accepted() {
         let legacy = [
             ("kube-proxy-replacement", "true"),
             ("enable-bpf-masquerade", "true"),
             ("enable-host-legacy-routing", "true"),
         ];
 
-        assert!(judge(&Plugin::Cilium(config(&legacy))).is_ok());
-        assert!(judge(&Plugin::Cilium(config(&[]))).is_ok());
+        assert!(check(&Plugin::Cilium(config(&legacy))).is_ok());
+        assert!(check(&Plugin::Cilium(config(&[]))).is_ok());
     }
 
     #[test]
     fn plugins_are_recognised_by_their_daemon_sets() {
         let of = |name: &str| recognise(&["kube-proxy".into(), name.into()], None, false);
 
-        assert_eq!(of("kube-flannel-ds"), Plugin::Plain("Flannel"));
-        assert_eq!(of("kindnet"), Plugin::Plain("kindnet"));
+        assert_eq!(of("kube-flannel-ds"), Plugin::KernelRouting("Flannel"));
+        assert_eq!(of("kindnet"), Plugin::KernelRouting("kindnet"));
         assert_eq!(of("calico-node"), Plugin::Calico { bpf: false });
         assert_eq!(of("other"), Plugin::Unknown);
     }
 
     #[test]
     fn calicos_ebpf_is_refused() {
-        assert!(judge(&recognise(&["calico-node".into()], None, true)).is_err());
+        assert!(check(&recognise(&["calico-node".into()], None, true)).is_err());
     }
 
     #[test]
-    fn ciliums_own_pool_counts_only_if_it_uses_it() {
+    fn a_pool_of_cilium_is_used_only_in_its_ipam_mode() {
         let entries = [
             ("ipam", "cluster-pool"),
             ("cluster-pool-ipv4-cidr", "10.0.0.0/8"),

@@ -1,4 +1,4 @@
-//! The chart's CRDs: Helm makes them once and never changes them.
+//! Applies the CRDs of the chart, which Helm creates but never updates.
 
 use crate::cluster::Cluster;
 use crate::wait::{Deadline, Found};
@@ -11,7 +11,7 @@ use kube::{Api, ResourceExt as _};
 ///
 /// # Errors
 ///
-/// Returns an error if the API server refuses one.
+/// Returns an error if the API server refuses a CRD or does not serve it at the deadline.
 pub(crate) async fn apply(
     cluster: &Cluster,
     crds: &[CustomResourceDefinition],

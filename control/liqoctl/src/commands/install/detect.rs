@@ -1,29 +1,28 @@
-//! Finds CIDRs in what a cluster tells about itself. PURE: over objects that were read.
+//! Detects the CIDRs of a cluster in its objects. PURE.
 
 use super::args::Provider;
 use ipnet::Ipv4Net;
 use serde_json::Value;
 
-/// Pod CIDRs that distributions have if nobody says otherwise: those of Flannel and of
-/// kind, of k3s, of Calico.
+/// Default pod CIDRs: of Flannel and kind, of k3s, of Calico.
 const WELL_KNOWN: [&str; 3] = ["10.244.0.0/16", "10.42.0.0/16", "192.168.0.0/16"];
 
-/// What k3s has if nobody says otherwise.
+/// Default CIDRs of k3s.
 const K3S_POD_CIDR: &str = "10.42.0.0/16";
 const K3S_SERVICE_CIDR: &str = "10.43.0.0/16";
 
-/// What a cluster tells about its network.
+/// Objects of a cluster that describe its network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Observed {
     /// `ClusterConfiguration` of ConfigMap kube-system/kubeadm-config.
     pub(crate) kubeadm: Option<String>,
     /// `config.conf` of ConfigMap kube-system/kube-proxy.
     pub(crate) kube_proxy: Option<String>,
-    /// What the API server's and the controller manager's pods run, word by word.
+    /// Command lines of the control plane's containers, split into arguments.
     pub(crate) control_plane: Vec<String>,
     /// `spec.cidrs` of ServiceCIDR `kubernetes`.
     pub(crate) service_cidrs: Vec<String>,
-    /// CIDRs that the network plugin itself gives addresses of: Calico's pools, Cilium's.
+    /// CIDRs of the address pools of the network plugin: Calico or Cilium.
     pub(crate) plugin_cidrs: Vec<String>,
     /// `spec.clusterNetwork[].cidr` and `spec.serviceNetwork` of OpenShift's network.
     pub(crate) openshift: Option<(Vec<String>, Vec<String>)>,
@@ -33,29 +32,29 @@ pub(crate) struct Observed {
     pub(crate) plugin: super::cni::Plugin,
 }
 
-/// What matters of a node.
+/// Properties of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodeFacts {
-    /// Its name.
+    /// Name of the Node.
     pub(crate) name: String,
-    /// The CIDRs that Kubernetes gave it for its pods, IPv4 only.
+    /// IPv4 CIDRs of `spec.podCIDRs`.
     pub(crate) pod_cidrs: Vec<Ipv4Net>,
-    /// Its own IPv4 addresses.
+    /// IPv4 addresses of the node.
     pub(crate) addresses: Vec<std::net::Ipv4Addr>,
-    /// Its kernel, as `6.1.0-28-amd64`.
+    /// Version of the kernel, such as `6.1.0-28-amd64`.
     pub(crate) kernel: String,
 }
 
-/// CIDRs, and where they were found.
+/// Detected CIDRs with their source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Found {
     /// The CIDRs.
     pub(crate) cidrs: Vec<Ipv4Net>,
-    /// Where, for a reader.
+    /// Name of the source in messages.
     pub(crate) source: &'static str,
 }
 
-/// Returns the CIDRs of pods, or none if the cluster does not tell.
+/// Returns the pod CIDRs of the most reliable source, or none.
 pub(crate) fn pod_cidrs(observed: &Observed, provider: Option<&Provider>) -> Option<Found> {
     let of = |cidrs: Vec<Ipv4Net>, source| (!cidrs.is_empty()).then_some(Found { cidrs, source });
     let openshift = observed.openshift.as_ref().map(|(pods, _)| read(pods));
@@ -80,18 +79,18 @@ pub(crate) fn pod_cidrs(observed: &Observed, provider: Option<&Provider>) -> Opt
     .or_else(|| {
         of(
             well_known(&observed.nodes),
-            "the nodes' pod CIDRs, which lie in a well-known default",
+            "the nodes' pod CIDRs, which are within a well-known default",
         )
     })
     .or_else(|| {
         let is_k3s = provider == Some(&Provider::K3s);
-        let tells_nothing = observed.nodes.iter().all(|node| node.pod_cidrs.is_empty());
-        (is_k3s && tells_nothing)
+        let has_no_cidrs = observed.nodes.iter().all(|node| node.pod_cidrs.is_empty());
+        (is_k3s && has_no_cidrs)
             .then(|| of(read(&[K3S_POD_CIDR.to_owned()]), "the default of k3s"))?
     })
 }
 
-/// Returns the CIDR of Services, or none if the cluster does not tell.
+/// Returns the service CIDR of the most reliable source, or none.
 pub(crate) fn service_cidr(observed: &Observed, provider: Option<&Provider>) -> Option<Found> {
     let of = |cidrs: Vec<Ipv4Net>, source| {
         let cidrs: Vec<Ipv4Net> = cidrs.into_iter().take(1).collect();
@@ -124,7 +123,7 @@ pub(crate) fn service_cidr(observed: &Observed, provider: Option<&Provider>) -> 
     })
 }
 
-/// Returns the IPv4 CIDRs of a list whose items may be lists with commas.
+/// Parses the IPv4 CIDRs of a list whose items may be lists with commas. Skips everything else.
 fn read(items: &[String]) -> Vec<Ipv4Net> {
     items
         .iter()
@@ -160,7 +159,7 @@ fn flag(observed: &Observed, name: &str) -> Vec<Ipv4Net> {
     read(words.iter().enumerate().find_map(at).as_slice())
 }
 
-/// Returns the well-known CIDR that all nodes' CIDRs lie in.
+/// Returns the well-known CIDR that contains the CIDRs of all nodes.
 fn well_known(nodes: &[NodeFacts]) -> Vec<Ipv4Net> {
     let mut cidrs = nodes.iter().flat_map(|node| &node.pod_cidrs).peekable();
     if cidrs.peek().is_none() {

@@ -15,8 +15,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-/// How long a pending release may still belong to a helm that runs. After that, it is
-/// recovered as one that an interrupted helm left.
+/// Time for which a pending release may belong to a running helm. A release that is pending for
+/// longer is recovered.
 const OTHER_HELM: Duration = Duration::from_secs(10);
 
 /// Installs or upgrades the release.
@@ -52,9 +52,9 @@ pub(crate) async fn install(
         "Installing or upgrading Liqo... (this may take a few minutes)",
     );
     recover(cluster, helm, namespace).await?;
-    let known = crds::apply(cluster, &chart.crds()?, deadline).await?;
+    let has_crds = crds::apply(cluster, &chart.crds()?, deadline).await?;
     let mut arguments = helm_arguments("upgrade", chart, options, deadline);
-    if known {
+    if has_crds {
         arguments.push("--skip-crds".into());
     }
     helm.run_with_input(&arguments, &values).await?;
@@ -68,7 +68,7 @@ pub(crate) async fn install(
 
 /// Recovers a release that an interrupted helm left pending, which helm refuses to change.
 async fn recover(cluster: &Cluster, helm: &Helm, namespace: &str) -> Result<()> {
-    let patience = Deadline::after(OTHER_HELM);
+    let other_helm = Deadline::after(OTHER_HELM);
     loop {
         let Some(release) = Release::find(cluster, namespace).await? else {
             return Ok(());
@@ -77,7 +77,7 @@ async fn recover(cluster: &Cluster, helm: &Helm, namespace: &str) -> Result<()> 
         if pending == Pending::No {
             return Ok(());
         }
-        if !patience.left().is_zero() {
+        if !other_helm.left().is_zero() {
             tokio::time::sleep(Duration::from_millis(500)).await;
             continue;
         }
@@ -86,7 +86,7 @@ async fn recover(cluster: &Cluster, helm: &Helm, namespace: &str) -> Result<()> 
             release.status
         ));
         match pending {
-            Pending::Forget => {
+            Pending::DeleteRevision => {
                 let api = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
                 cluster
                     .delete(&api, "Helm's release", &release.secret)
@@ -102,8 +102,8 @@ async fn recover(cluster: &Cluster, helm: &Helm, namespace: &str) -> Result<()> 
     }
 }
 
-/// Returns the arguments of a helm that reads our values from its standard input, so that
-/// no file of ours stays behind.
+/// Returns the arguments of helm. Helm reads the values from standard input, so that no temporary
+/// file remains.
 fn helm_arguments(
     command: &str,
     chart: &Chart,
@@ -117,15 +117,15 @@ fn helm_arguments(
         arguments.push(timeout.into());
     }
     arguments.extend(["--values".into(), "-".into()]);
-    // The user's values come later and hence override ours.
+    // Helm gives precedence to later values: those of the user.
     for file in &options.values {
         arguments.extend(["--values".into(), file.into()]);
     }
-    for (flag, given) in [
+    for (flag, values) in [
         ("--set", &options.set),
         ("--set-string", &options.set_string),
     ] {
-        for value in given {
+        for value in values {
             arguments.extend([flag.into(), value.into()]);
         }
     }

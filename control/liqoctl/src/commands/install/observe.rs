@@ -1,5 +1,5 @@
-//! Reads what detection and checks need. What may not be read is taken for absent: flags
-//! can say it instead.
+//! Reads the objects for detection and checks. Objects that are forbidden to read are treated as
+//! absent, because flags can replace them.
 
 use super::args::{Options, Provider};
 use super::cni;
@@ -19,11 +19,11 @@ use std::fmt::Debug;
 
 const SYSTEM: &str = "kube-system";
 
-/// Reads it all.
+/// Reads all objects.
 ///
 /// # Errors
 ///
-/// Returns an error if the API server fails otherwise than by refusing.
+/// Returns every error of the API server except a missing right.
 pub(crate) async fn observe(cluster: &Cluster, options: &Options) -> Result<Observed> {
     let (kubeadm, kube_proxy, cilium) = tokio::try_join!(
         config_map(cluster, "kubeadm-config"),
@@ -60,7 +60,7 @@ pub(crate) async fn observe(cluster: &Cluster, options: &Options) -> Result<Obse
     Ok(Observed {
         kubeadm: kubeadm.and_then(|mut data| data.remove("ClusterConfiguration")),
         kube_proxy: kube_proxy.and_then(|mut data| data.remove("config.conf")),
-        control_plane: pods.iter().flat_map(words).collect(),
+        control_plane: pods.iter().flat_map(arguments).collect(),
         service_cidrs: service_cidrs
             .iter()
             .filter(|object| object.name_any() == "kubernetes")
@@ -79,7 +79,7 @@ pub(crate) async fn observe(cluster: &Cluster, options: &Options) -> Result<Obse
     })
 }
 
-/// Returns what matters of a node.
+/// Returns the properties of a node.
 pub(crate) fn facts(node: &Node) -> NodeFacts {
     let spec = node.spec.as_ref();
     let cidrs = spec.map(|spec| {
@@ -115,7 +115,7 @@ fn is_virtual(node: &Node) -> bool {
         .is_some_and(|type_| type_ == labels::NODE_TYPE_VIRTUAL)
 }
 
-/// Returns the CIDRs of Calico's IPv4 pools that are in use.
+/// Returns the CIDRs of Calico's enabled pools.
 fn calico(pools: &[DynamicObject]) -> Vec<String> {
     pools
         .iter()
@@ -149,8 +149,8 @@ fn strings(list: &Value) -> Vec<String> {
         .collect()
 }
 
-/// Returns all words that the containers of a pod run.
-fn words(pod: &Pod) -> Vec<String> {
+/// Returns the arguments of all containers of a pod.
+fn arguments(pod: &Pod) -> Vec<String> {
     let containers = pod.spec.iter().flat_map(|spec| &spec.containers);
     containers
         .flat_map(|container| {
@@ -181,8 +181,8 @@ where
 }
 
 /// Lists objects of a kind that may not be served, named `group/version/Kind/plural`.
-async fn objects(cluster: &Cluster, what: &str) -> Result<Vec<DynamicObject>> {
-    let mut parts = what.split('/');
+async fn objects(cluster: &Cluster, resource: &str) -> Result<Vec<DynamicObject>> {
+    let mut parts = resource.split('/');
     let mut next = || parts.next().unwrap_or_default();
     let gvk = GroupVersionKind::gvk(next(), next(), next());
     let resource = ApiResource::from_gvk_with_plural(&gvk, next());
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn openshifts_status_is_what_is_in_use() {
+    fn the_status_of_openshifts_network_precedes_its_spec() {
         let network = json!({
             "spec": {"clusterNetwork": [{"cidr": "10.0.0.0/14"}], "serviceNetwork": []},
             "status": {"clusterNetwork": [{"cidr": "10.128.0.0/14"}], "serviceNetwork": ["172.30.0.0/16"]},

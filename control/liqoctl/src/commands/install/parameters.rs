@@ -1,4 +1,4 @@
-//! What is installed: flags where they speak, detection where they are silent. PURE.
+//! Parameters of an installation, from flags and detection. Flags take precedence. PURE.
 
 use super::args::Options;
 use super::cloud;
@@ -10,26 +10,26 @@ use ipnet::Ipv4Net;
 /// The parameters of an installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Parameters {
-    /// The id; none lets the chart make one.
+    /// Cluster ID; none if the chart must generate one.
     pub(crate) cluster_id: Option<String>,
-    /// The CIDRs of pods.
+    /// Pod CIDRs.
     pub(crate) pod_cidrs: Vec<Ipv4Net>,
-    /// The CIDR of Services.
+    /// Service CIDR.
     pub(crate) service_cidr: Option<Ipv4Net>,
-    /// CIDRs that peers must not get.
+    /// CIDRs that must not be used for remapping.
     pub(crate) reserved: Vec<Ipv4Net>,
-    /// Where peers reach the API server; none lets the manager find it.
+    /// URL of the API server for peers; none if the manager must find an address.
     pub(crate) api_server: Option<String>,
-    /// What a person should know about these.
+    /// Messages about detected values.
     pub(crate) notes: Vec<String>,
 }
 
 impl Parameters {
-    /// Decides on all of them.
+    /// Computes the parameters.
     ///
     /// # Errors
     ///
-    /// Returns an error that names the flag that is missing or wrong.
+    /// Returns an error that names the missing or wrong flag.
     pub(crate) fn decide(
         options: &Options,
         observed: &Observed,
@@ -41,8 +41,8 @@ impl Parameters {
         let pod_cidrs = if options.pod_cidr.is_empty() {
             let Some(found) = detect::pod_cidrs(observed, provider) else {
                 bail!(
-                    "the CIDR of pods was not found: {} (--pod-cidr CIDR; the nodes have {})",
-                    cloud::how_to_ask(provider),
+                    "the pod CIDR was not detected: {} (--pod-cidr CIDR; the nodes have {})",
+                    cloud::remedy(provider),
                     nodes_cidrs(observed)
                 );
             };
@@ -60,8 +60,8 @@ impl Parameters {
             None => {
                 let Some(found) = detect::service_cidr(observed, provider) else {
                     bail!(
-                        "the CIDR of Services was not found: {} (--service-cidr CIDR)",
-                        cloud::how_to_ask(provider)
+                        "the service CIDR was not detected: {} (--service-cidr CIDR)",
+                        cloud::remedy(provider)
                     );
                 };
                 notes.push(format!(
@@ -83,30 +83,30 @@ impl Parameters {
     }
 }
 
-/// Returns the id: it is part of what peers know, and hence never changes.
-fn id(wanted: Option<&str>, installed: Option<&Installation>) -> Result<Option<String>> {
-    match (wanted, installed) {
-        (Some(wanted), Some(installed)) if wanted != installed.cluster_id => bail!(
-            "the cluster has the id {}, which cannot be changed to {wanted}: leave --cluster-id out, or uninstall first",
+/// Returns the cluster ID. Peers store it, so it never changes.
+fn id(requested: Option<&str>, installed: Option<&Installation>) -> Result<Option<String>> {
+    match (requested, installed) {
+        (Some(requested), Some(installed)) if requested != installed.cluster_id => bail!(
+            "the cluster has the cluster ID {}, which cannot be changed to {requested}: omit --cluster-id, or uninstall first",
             installed.cluster_id
         ),
         (_, Some(installed)) => Ok(Some(installed.cluster_id.clone())),
-        (wanted, None) => Ok(wanted.map(ToOwned::to_owned)),
+        (requested, None) => Ok(requested.map(ToOwned::to_owned)),
     }
 }
 
 fn api_server(options: &Options, kubeconfig_url: &str, notes: &mut Vec<String>) -> Option<String> {
-    let Some(given) = &options.api_server_url else {
-        // Peers cannot reach a loopback address; the manager knows the nodes' addresses.
+    let Some(url) = &options.api_server_url else {
+        // Peers cannot reach a loopback address. The manager finds an address of a node.
         return (!is_loopback(kubeconfig_url)).then(|| kubeconfig_url.to_owned());
     };
-    let differs = host(given) != host(kubeconfig_url) && !is_loopback(kubeconfig_url);
+    let differs = host(url) != host(kubeconfig_url) && !is_loopback(kubeconfig_url);
     if differs && !options.disable_api_server_sanity_check {
         notes.push(format!(
-            "The API server is announced to peers as {given}, the kubeconfig calls it {kubeconfig_url}"
+            "The API server is advertised to peers as {url}, but the kubeconfig contains {kubeconfig_url}"
         ));
     }
-    Some(given.clone())
+    Some(url.clone())
 }
 
 fn host(url: &str) -> &str {
@@ -139,7 +139,7 @@ fn nodes_cidrs(observed: &Observed) -> String {
     }
 }
 
-/// Returns CIDRs as a text.
+/// Returns CIDRs separated by commas.
 pub(crate) fn list(cidrs: &[Ipv4Net]) -> String {
     let texts: Vec<String> = cidrs.iter().map(ToString::to_string).collect();
     texts.join(", ")
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_found_is_told() {
+    fn detected_values_are_reported_with_their_source() {
         let options = Options::default();
 
         let parameters =
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_found_is_asked_for() {
+    fn an_undetected_cidr_is_an_error_that_names_the_flag() {
         let mut observed = observed();
         observed.nodes[0].pod_cidrs = vec!["10.9.1.0/24".parse().unwrap()];
 
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_never_changes() {
+    fn a_cluster_id_never_changes() {
         assert_eq!(id(None, Some(&rome())).unwrap(), Some("rome".into()));
         assert_eq!(
             id(Some("rome"), Some(&rome())).unwrap(),
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn peers_are_not_told_a_loopback_address() {
+    fn a_loopback_address_is_not_advertised() {
         for url in [
             "https://127.0.0.1:6443",
             "https://localhost:6443",
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_differs_from_the_kubeconfigs_is_told() {
+    fn an_address_that_differs_from_the_kubeconfig_is_reported() {
         let options = Options {
             api_server_url: Some("https://api.rome.example:443".into()),
             ..Options::default()

@@ -1,4 +1,4 @@
-//! Waiting until all that was installed runs.
+//! Waits for the rollout of the chart.
 
 use crate::cluster::Cluster;
 use crate::wait::{Deadline, Found};
@@ -7,14 +7,14 @@ use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
 use k8s_openapi::api::core::v1::Pod;
 use kube::{Api, ResourceExt as _};
 
-/// Selects what the chart makes.
-const OURS: &str = "app.kubernetes.io/part-of=liqo";
+/// Label selector of the chart's objects.
+const SELECTOR: &str = "app.kubernetes.io/part-of=liqo";
 
-/// Waits until every Deployment and DaemonSet of the chart is as it was asked for.
+/// Waits until every Deployment and DaemonSet of the chart is rolled out.
 ///
 /// # Errors
 ///
-/// Returns an error that names what does not run, and why, when the time is over.
+/// Returns an error at the deadline that names the missing replicas and the reasons of their pods.
 pub(crate) async fn wait(cluster: &Cluster, namespace: &str, deadline: Deadline) -> Result<()> {
     let deployments = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
     let daemon_sets = Api::<DaemonSet>::namespaced(cluster.client.clone(), namespace);
@@ -22,8 +22,8 @@ pub(crate) async fn wait(cluster: &Cluster, namespace: &str, deadline: Deadline)
     deadline
         .until("starting Liqo", async || {
             let (deployments, daemon_sets) = tokio::try_join!(
-                cluster.list(&deployments, "Deployments", OURS),
-                cluster.list(&daemon_sets, "DaemonSets", OURS),
+                cluster.list(&deployments, "Deployments", SELECTOR),
+                cluster.list(&daemon_sets, "DaemonSets", SELECTOR),
             )?;
             let mut waiting: Vec<String> = deployments.iter().filter_map(deployment).collect();
             waiting.extend(daemon_sets.iter().filter_map(daemon_set));
@@ -41,36 +41,36 @@ pub(crate) async fn wait(cluster: &Cluster, namespace: &str, deadline: Deadline)
         .await
 }
 
-/// Returns what is missing of a Deployment.
+/// Returns the missing replicas of a Deployment.
 fn deployment(deployment: &Deployment) -> Option<String> {
-    let wanted = deployment.spec.replicas.unwrap_or(1);
+    let desired = deployment.spec.replicas.unwrap_or(1);
     let status = deployment.status.clone().unwrap_or_default();
     let is_seen = status.observed_generation >= deployment.metadata.generation;
     let updated = status.updated_replicas.unwrap_or_default();
     let ready = status.available_replicas.unwrap_or_default().min(updated);
     let all = status.replicas.unwrap_or_default();
-    let is_done = is_seen && ready >= wanted && all == updated;
+    let is_done = is_seen && ready >= desired && all == updated;
     (!is_done).then(|| {
         let name = deployment.name_any();
-        format!("Deployment {name} has {ready} of {wanted} replicas available")
+        format!("Deployment {name} has {ready} of {desired} replicas available")
     })
 }
 
-/// Returns what is missing of a DaemonSet.
+/// Returns the missing pods of a DaemonSet.
 fn daemon_set(set: &DaemonSet) -> Option<String> {
     let status = set.status.clone().unwrap_or_default();
     let is_seen = status.observed_generation >= set.metadata.generation;
-    let wanted = status.desired_number_scheduled;
+    let desired = status.desired_number_scheduled;
     let updated = status.updated_number_scheduled.unwrap_or_default();
     let ready = status.number_ready.min(updated);
-    let is_done = is_seen && ready >= wanted;
+    let is_done = is_seen && ready >= desired;
     (!is_done).then(|| {
         let name = set.name_any();
-        format!("DaemonSet {name} has {ready} of {wanted} pods ready")
+        format!("DaemonSet {name} has {ready} of {desired} pods ready")
     })
 }
 
-/// Returns why a pod does not run, if it says so.
+/// Returns the reason why a pod does not run, if its status contains one.
 fn reason(pod: &Pod) -> Option<String> {
     let status = pod.status.as_ref()?;
     let containers = status.container_statuses.iter().flatten();
@@ -78,8 +78,8 @@ fn reason(pod: &Pod) -> Option<String> {
     let waiting = init.chain(containers).find_map(|container| {
         let waiting = container.state.as_ref()?.waiting.as_ref()?;
         let reason = waiting.reason.clone()?;
-        let is_trouble = reason != "ContainerCreating" && reason != "PodInitializing";
-        is_trouble.then(|| match &waiting.message {
+        let is_failure = reason != "ContainerCreating" && reason != "PodInitializing";
+        is_failure.then(|| match &waiting.message {
             Some(message) => format!("{reason}: {message}"),
             None => reason,
         })
@@ -110,11 +110,11 @@ mod tests {
             .unwrap()
         };
         let done = json!({"observedGeneration": 2, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2});
-        let old_left = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 3});
+        let old_remaining = json!({"observedGeneration": 2, "replicas": 3, "updatedReplicas": 2, "availableReplicas": 3});
         let unseen = json!({"observedGeneration": 1, "replicas": 2, "updatedReplicas": 2, "availableReplicas": 2});
 
         assert_eq!(deployment(&of(done)), None);
-        assert!(deployment(&of(old_left)).is_some());
+        assert!(deployment(&of(old_remaining)).is_some());
         assert!(deployment(&of(unseen)).is_some());
         assert_eq!(
             deployment(&of(json!({}))).unwrap(),
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_that_is_not_there_is_named() {
+    fn the_reason_of_a_missing_image_is_reported() {
         let pod: Pod = from_value(json!({
             "metadata": {"name": "liqo-gateway-a"},
             "status": {"containerStatuses": [{

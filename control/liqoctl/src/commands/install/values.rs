@@ -1,4 +1,4 @@
-//! The values of the chart, under upstream's keys. PURE.
+//! The values of the chart, with upstream's keys. PURE.
 
 use super::args::{Options, Provider};
 use super::parameters::Parameters;
@@ -6,7 +6,7 @@ use crate::global::Global;
 use crate::manifest;
 use serde_json::{Map, Value, json};
 
-/// Returns the values; a key that nobody has asked for is left to the chart.
+/// Returns the values. Keys without a flag or parameter are absent, so the chart's defaults apply.
 pub(crate) fn build(global: &Global, options: &Options, parameters: &Parameters) -> Value {
     let mut values = json!({
         "ipam": {
@@ -87,7 +87,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asked_for_is_left_to_the_chart() {
+    fn keys_without_a_flag_have_the_defaults_of_the_chart() {
         let values = build(
             &Global::default(),
             &Options::default(),

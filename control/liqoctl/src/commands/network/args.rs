@@ -11,7 +11,7 @@ use crate::parse;
 use clap::Args;
 use std::time::Duration;
 
-/// How long `liqoctl network` waits if nobody says otherwise.
+/// Default limit of `liqoctl network`.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Flags of `connect`.
@@ -20,15 +20,15 @@ pub(crate) struct Connect {
     #[command(flatten)]
     pub(crate) remote: RemoteFlags,
 
-    /// Do not exchange the public keys: the gateways stay unconnected until somebody does.
+    /// Do not exchange the public keys. The gateways connect after the keys are created by other means.
     #[arg(long)]
     pub(crate) disable_sharing_keys: bool,
 
-    /// The address that the client calls. Without this, the one that the server reports.
+    /// The address to which the client connects. Default: the address in the status of the server.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) gw_client_address: Option<String>,
 
-    /// The port that the client calls. Without this, the one that the server reports.
+    /// The port to which the client connects. Default: the port in the status of the server.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
     pub(crate) gw_client_port: Option<i32>,
 
@@ -36,15 +36,15 @@ pub(crate) struct Connect {
     #[arg(long, default_value = "wireguard-client", value_name = "NAME")]
     pub(crate) gw_client_template_name: String,
 
-    /// The namespace of that template. Without this, Liqo's.
+    /// The namespace of the template. Default: Liqo's namespace.
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) gw_client_template_namespace: Option<String>,
 
-    /// The resource of that template.
+    /// The resource of the template.
     #[arg(long, default_value = CLIENT_TEMPLATES, value_name = "GROUP/VERSION/PLURAL")]
     pub(crate) gw_client_type: String,
 
-    /// The address to ask of a load balancer.
+    /// The address to request from a load balancer.
     #[arg(long, value_name = "IP")]
     pub(crate) gw_server_service_loadbalancerip: Option<String>,
 
@@ -56,7 +56,7 @@ pub(crate) struct Connect {
     #[arg(long, default_value_t = DEFAULT_PORT, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
     pub(crate) gw_server_service_port: i32,
 
-    /// How the server is made reachable.
+    /// The type of the server's Service.
     #[arg(
         long,
         default_value = "LoadBalancer",
@@ -69,19 +69,19 @@ pub(crate) struct Connect {
     #[arg(long, default_value = "wireguard-server", value_name = "NAME")]
     pub(crate) gw_server_template_name: String,
 
-    /// The namespace of that template. Without this, Liqo's.
+    /// The namespace of the template. Default: Liqo's namespace.
     #[arg(long, value_name = "NAMESPACE")]
     pub(crate) gw_server_template_namespace: Option<String>,
 
-    /// The resource of that template.
+    /// The resource of the template.
     #[arg(long, default_value = SERVER_TEMPLATES, value_name = "GROUP/VERSION/PLURAL")]
     pub(crate) gw_server_type: String,
 
-    /// Largest inner packet, in bytes. 60 less than the smallest link of the way is safe.
+    /// The MTU of the tunnel, in bytes: at most the path MTU between the gateways minus 60.
     #[arg(long, default_value_t = DEFAULT_MTU, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(576..=9000))]
     pub(crate) mtu: i64,
 
-    /// Do not look at templates and initial state first.
+    /// Do not check templates and the initial state.
     #[arg(long)]
     pub(crate) skip_validation: bool,
 
@@ -96,22 +96,22 @@ pub(crate) struct Remove {
     #[command(flatten)]
     pub(crate) remote: RemoteFlags,
 
-    /// Do not check that the two clusters fit together.
+    /// Do not check that the two clusters are compatible.
     #[arg(long)]
     pub(crate) skip_validation: bool,
 
-    /// Wait until all is gone.
+    /// Wait until all objects are deleted.
     #[arg(long)]
     pub(crate) wait: bool,
 
-    /// The id of the remote cluster: with it, the local side is cleaned although the remote
-    /// one cannot be reached.
+    /// The cluster ID of the remote cluster. With this flag, the objects of the local cluster are removed
+    /// even if the remote one is unreachable.
     #[arg(long, value_name = "ID", value_parser = parse::cluster_id)]
     pub(crate) remote_cluster_id: Option<String>,
 }
 
 impl Connect {
-    /// Returns how the server is to be reached.
+    /// Returns the server's Service.
     pub(crate) fn endpoint(&self) -> ServiceEndpoint {
         ServiceEndpoint {
             service_type: self.gw_server_service_type,
@@ -141,8 +141,8 @@ impl Connect {
         }
     }
 
-    /// Returns the address for the client: the one that the server reports, unless flags give
-    /// another.
+    /// Returns the endpoint for the client: the one in the status of the server, unless flags replace
+    /// it.
     pub(crate) fn server_address(&self, reported: &Endpoint) -> Endpoint {
         let address = self.gw_client_address.clone();
         let addresses = address.map(|address| vec![address]);
@@ -153,11 +153,11 @@ impl Connect {
         }
     }
 
-    /// Checks flags that only fit some types of Service.
+    /// Checks flags that only some types of Service have.
     ///
     /// # Errors
     ///
-    /// Returns a sentence with the cure if two flags do not fit together.
+    /// Returns an error with the remedy if two flags contradict each other.
     pub(crate) fn check(&self) -> anyhow::Result<()> {
         let type_ = self.gw_server_service_type;
         if self.gw_server_service_loadbalancerip.is_some() && type_ != ServiceType::LoadBalancer {

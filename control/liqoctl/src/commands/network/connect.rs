@@ -1,5 +1,5 @@
-//! `liqoctl network connect`: the steps of a peering's network in upstream's order, with the two
-//! sides at the same time.
+//! `liqoctl network connect`: the steps of a peering's network in upstream's order. Steps of both sides
+//! run concurrently.
 
 use super::args::{Connect, TIMEOUT};
 use super::grant::{self, Grant};
@@ -19,7 +19,7 @@ use anyhow::Result;
 use control_api::{GatewayClient, GatewayServer};
 use kube::ResourceExt as _;
 
-/// Largest inner packet whose outer packet fits a link of 1,500 bytes.
+/// Largest MTU of the tunnel for links of 1,500 bytes, in bytes.
 const MTU_OF_COMMON_LINKS: i64 = 1500 - TUNNEL_OVERHEAD;
 
 /// Bytes that the tunnel adds to a packet: 20 of IP, 8 of UDP, 32 of WireGuard.
@@ -34,14 +34,14 @@ pub(crate) async fn run(global: &Global, options: &Connect) -> Result<()> {
     options.check()?;
     if options.mtu > MTU_OF_COMMON_LINKS {
         progress::warn(format_args!(
-            "an MTU of {} needs links of {} bytes all the way between the gateways; packets that do not fit are lost",
+            "an MTU of {} requires a path MTU of {} bytes between the gateways; larger packets are dropped",
             options.mtu,
             options.mtu + TUNNEL_OVERHEAD
         ));
     }
     let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
     let pair = Pair::open(global, &options.remote).await?;
-    warn_of_versions(&pair).await?;
+    warn_about_versions(&pair).await?;
 
     Runner::run(deadline, async |runner| {
         let (client_ns, server_ns) = configure(runner, global, &pair).await?;
@@ -60,7 +60,7 @@ pub(crate) async fn run(global: &Global, options: &Connect) -> Result<()> {
     .await
 }
 
-async fn warn_of_versions(pair: &Pair) -> Result<()> {
+async fn warn_about_versions(pair: &Pair) -> Result<()> {
     let versions = tokio::try_join!(
         version::server(&pair.local.cluster, &pair.local.liqo.namespace),
         version::server(&pair.remote.cluster, &pair.remote.liqo.namespace),
@@ -69,13 +69,13 @@ async fn warn_of_versions(pair: &Pair) -> Result<()> {
         && here != there
     {
         progress::warn(format_args!(
-            "the local cluster has version {here}, the remote one {there}: they should have the same minor version"
+            "the local cluster has version {here}, the remote one {there}: both should have the same minor version"
         ));
     }
     Ok(())
 }
 
-/// Exchanges the CIDRs, once they are confirmed. Returns the tenant namespaces of both sides.
+/// Exchanges the CIDRs after the confirmation. Returns the tenant namespaces of both sides.
 async fn configure(runner: &Runner, global: &Global, pair: &Pair) -> Result<(String, String)> {
     let Pair { local, remote } = pair;
     let (mine, theirs) = runner
@@ -100,8 +100,7 @@ async fn configure(runner: &Runner, global: &Global, pair: &Pair) -> Result<(Str
     Ok((here, there))
 }
 
-/// Checks the templates of upstream's gateways, and returns whether the sides are free for their
-/// roles.
+/// Checks the templates of upstream's gateways. Returns whether no side has a gateway of the other role.
 async fn validate(options: &Connect, client: Gateway<'_>, server: Gateway<'_>) -> Result<bool> {
     if server.upstream {
         let template = options.server_template(server.side);
@@ -114,8 +113,8 @@ async fn validate(options: &Connect, client: Gateway<'_>, server: Gateway<'_>) -
     are_free(client, server).await
 }
 
-/// Returns whether the sides are free for their roles: the local one must not have a
-/// GatewayServer for the remote one, nor the remote one a GatewayClient.
+/// Returns whether no side has a gateway of the other role: the local one a GatewayServer, or the
+/// remote one a GatewayClient.
 async fn are_free(client: Gateway<'_>, server: Gateway<'_>) -> Result<bool> {
     let checking = begin("", "Checking network is initialized correctly");
     let (server_here, client_there) = tokio::try_join!(
@@ -127,10 +126,10 @@ async fn are_free(client: Gateway<'_>, server: Gateway<'_>) -> Result<bool> {
         (None, Some(client)) => Some(format!("GatewayClient {} in the remote", client.name_any())),
         (None, None) => None,
     };
-    if let Some(what) = reversed {
+    if let Some(object) = reversed {
         drop(checking);
         progress::warn(format_args!(
-            "{what} cluster connects the two already, the other way round: nothing to do (`liqoctl network reset` removes it)"
+            "{object} cluster already connects the clusters in the other direction: nothing to do (`liqoctl network reset` removes it)"
         ));
         return Ok(false);
     }
@@ -163,7 +162,7 @@ async fn connect(
     wait_for_pod(runner, client, &name).await?;
     if options.disable_sharing_keys {
         progress::info(
-            "Public keys are not exchanged, as asked: the gateways cannot connect before",
+            "Public keys are not exchanged (--disable-sharing-keys): the gateways cannot connect before they are",
         );
         return Ok(());
     }

@@ -1,23 +1,23 @@
-//! Why two gateways do not hear each other, from what each of them says.
+//! Explains why two gateways are not connected, from the Connections of both sides.
 
 use control_api::Connection;
 use control_api::networking::connection::{CONNECTED, PATH_HEALTHY, reason};
 
-/// What one side says of its connection.
+/// State of the Connection of one side.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// There is no Connection yet.
     Absent,
-    /// Its Connection says something.
-    Says {
-        /// The value; empty while the gateway has said nothing.
+    /// The Connection exists.
+    Reported {
+        /// `status.value`; empty until a gateway has reported.
         value: String,
-        /// What its gateways have found wrong.
+        /// The fault that a gateway reported.
         fault: Option<Fault>,
     },
 }
 
-/// What gateways have found wrong.
+/// A false condition of a Connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fault {
     reason: String,
@@ -25,30 +25,30 @@ pub(crate) struct Fault {
 }
 
 impl State {
-    /// Returns whether this side hears the other one.
+    /// Returns whether this side receives packets of the other one.
     pub(crate) fn is_connected(&self) -> bool {
-        matches!(self, Self::Says { value, .. } if value == CONNECTED)
+        matches!(self, Self::Reported { value, .. } if value == CONNECTED)
     }
 
-    /// Returns what this side says is wrong, if it is one of these.
+    /// Returns the fault if its reason is one of `reasons`.
     fn fault(&self, reasons: &[&str]) -> Option<&Fault> {
         match self {
             Self::Absent => None,
-            Self::Says { fault, .. } => fault
+            Self::Reported { fault, .. } => fault
                 .as_ref()
                 .filter(|fault| reasons.contains(&fault.reason.as_str())),
         }
     }
 }
 
-/// Returns what a side says of its connection.
+/// Returns the state of a Connection.
 pub(crate) fn state(connection: Option<&Connection>) -> State {
     connection.map_or(State::Absent, |connection| {
         let status = connection.status.clone().unwrap_or_default();
         let mut conditions = status.conditions.into_iter();
         let fault = conditions.find(|it| it.type_ == PATH_HEALTHY && it.status == "False");
 
-        State::Says {
+        State::Reported {
             value: status.value.unwrap_or_default(),
             fault: fault.map(|it| Fault {
                 reason: it.reason,
@@ -58,9 +58,9 @@ pub(crate) fn state(connection: Option<&Connection>) -> State {
     })
 }
 
-/// Returns what is wrong, and what to look at.
+/// Returns the cause and the remedy.
 ///
-/// `here` is the client's side, the local one; `there` the server's, reached at
+/// `here` is the local side, which has the client. `there` is the remote side, whose server has
 /// `addresses` and `port`.
 pub(crate) fn explain(here: &State, there: &State, addresses: &str, port: i32) -> String {
     let absent = |side: &str| {
@@ -70,24 +70,24 @@ pub(crate) fn explain(here: &State, there: &State, addresses: &str, port: i32) -
     };
     match (here, there) {
         (State::Absent, State::Absent) => {
-            format!("{}; neither has the remote one", absent("local"))
+            format!("{}; the remote cluster has none either", absent("local"))
         }
         (State::Absent, _) => absent("local"),
         (_, State::Absent) => absent("remote"),
-        (State::Says { value: local, .. }, State::Says { value: remote, .. }) => {
+        (State::Reported { value: local, .. }, State::Reported { value: remote, .. }) => {
             match (here.is_connected(), there.is_connected()) {
                 (true, true) => "both sides are Connected".to_owned(),
                 (true, false) => format!(
-                    "remote -> local fails: the remote side says {} while the local one is Connected; answers to the remote gateway's probe are lost, look at its firewall",
+                    "remote -> local fails: the remote side reports {} while the local one is Connected; replies to the probes of the remote gateways are lost, check the firewall of the remote cluster",
                     shown(remote)
                 ),
                 (false, true) => format!(
-                    "local -> remote fails: the local side says {} while the remote one is Connected; answers from {addresses} are lost, let UDP from port {port} in to the local gateways",
+                    "local -> remote fails: the local side reports {} while the remote one is Connected; replies from {addresses} are lost, allow UDP from port {port} to the local gateways",
                     shown(local)
                 ),
-                (false, false) => neither(here, there, addresses, port).unwrap_or_else(|| {
+                (false, false) => neither_connected(here, there, addresses, port).unwrap_or_else(|| {
                     format!(
-                        "no packet passes in either direction (local {}, remote {}): open UDP port {port} of {addresses} to the local cluster, and check that the local gateways may send there",
+                        "no packet arrives in either direction (local {}, remote {}): open UDP port {port} of {addresses} to the local cluster, and check that firewalls allow the local gateways to send there",
                         shown(local),
                         shown(remote)
                     )
@@ -97,28 +97,28 @@ pub(crate) fn explain(here: &State, there: &State, addresses: &str, port: i32) -
     }
 }
 
-/// What follows from what the gateways have found, while neither hears the other.
-fn neither(here: &State, there: &State, addresses: &str, port: i32) -> Option<String> {
-    // What is wrong with one side's objects explains all else.
-    let own = [
+/// Returns the cause and the remedy if neither side is connected and a gateway has reported a fault.
+fn neither_connected(here: &State, there: &State, addresses: &str, port: i32) -> Option<String> {
+    // A fault in the objects of one side explains all others.
+    let object_faults = [
         reason::NOT_SERVED,
         reason::NAME_NOT_RESOLVED,
         reason::KEYS_DIFFER,
     ];
     for (side, state) in [("local", here), ("remote", there)] {
-        if let Some(fault) = state.fault(&own) {
-            return Some(format!("the {side} gateways say: {}", fault.message));
+        if let Some(fault) = state.fault(&object_faults) {
+            return Some(format!("the {side} gateways report: {}", fault.message));
         }
     }
     if there.fault(&[reason::ANSWERS_LOST]).is_some() {
         return Some(format!(
-            "local -> remote is open, remote -> local is blocked: the remote gateways are called and their answers are lost; let what comes from UDP port {port} of {addresses} out of the remote cluster and in to the local gateways"
+            "local -> remote is open, remote -> local is blocked: packets of the local gateways arrive at the remote ones, but the replies are lost; allow UDP from port {port} of {addresses} out of the remote cluster and to the local gateways"
         ));
     }
     let arrives = there.fault(&[reason::NOTHING_ARRIVES]);
     arrives.map(|_| {
         format!(
-            "local -> remote is blocked: nothing of the local gateways arrives at the remote ones; open UDP port {port} of {addresses} to the local cluster, check that the local gateways may send there, and that both PublicKeys are the other side's"
+            "local -> remote is blocked: no packet of the local gateways arrives at the remote ones; open UDP port {port} of {addresses} to the local cluster, check that firewalls allow the local gateways to send there, and that each PublicKey is the key of the other side"
         )
     })
 }
@@ -132,22 +132,22 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    fn says(value: &str) -> State {
-        State::Says {
+    fn reported(value: &str) -> State {
+        State::Reported {
             value: value.to_owned(),
             fault: None,
         }
     }
 
     /// A Connection as the gateways write it.
-    fn found(value: &str, reason: &str) -> State {
+    fn with_fault(value: &str, reason: &str) -> State {
         let connection: Connection = serde_json::from_value(json!({
             "apiVersion": "networking.liqo.io/v1beta1",
             "kind": "Connection",
             "metadata": {"name": "gw-milan"},
             "spec": {"type": "Server", "gatewayRef": {}},
             "status": {"value": value, "conditions": [{
-                "type": "PathHealthy", "status": "False", "reason": reason, "message": "their words",
+                "type": "PathHealthy", "status": "False", "reason": reason, "message": "their message",
                 "lastTransitionTime": "2026-11-22T00:00:00Z",
             }]},
         }))
@@ -159,41 +159,50 @@ mod tests {
     fn the_failing_direction_is_named() {
         let explain = |here, there| explain(&here, &there, "172.18.2.3", 31110);
 
-        let neither = explain(says("Connecting"), says("Connecting"));
+        let neither = explain(reported("Connecting"), reported("Connecting"));
         assert!(neither.contains("open UDP port 31110 of 172.18.2.3"));
-        assert!(explain(says("Connected"), says("Error")).starts_with("remote -> local fails"));
-        assert!(explain(says("Error"), says("Connected")).starts_with("local -> remote fails"));
+        assert!(
+            explain(reported("Connected"), reported("Error")).starts_with("remote -> local fails")
+        );
+        assert!(
+            explain(reported("Error"), reported("Connected")).starts_with("local -> remote fails")
+        );
     }
 
     #[test]
-    fn what_the_server_sees_tells_which_direction_is_blocked() {
+    fn the_fault_of_the_server_identifies_the_blocked_direction() {
         let explain = |here, there| explain(&here, &there, "172.18.2.3", 31110);
-        let here = || found("Error", "NoAnswer");
+        let here = || with_fault("Error", "NoAnswer");
 
-        let answers = explain(here(), found("Error", "AnswersLost"));
-        let nothing = explain(here(), found("Connecting", "NothingArrives"));
+        let replies_lost = explain(here(), with_fault("Error", "AnswersLost"));
+        let no_arrival = explain(here(), with_fault("Connecting", "NothingArrives"));
 
-        assert!(answers.starts_with("local -> remote is open, remote -> local is blocked"));
-        assert!(nothing.starts_with("local -> remote is blocked"));
-        for text in [answers, nothing] {
-            assert!(text.contains("UDP port 31110 of 172.18.2.3"), "{text}");
+        assert!(replies_lost.starts_with("local -> remote is open, remote -> local is blocked"));
+        assert!(no_arrival.starts_with("local -> remote is blocked"));
+        for text in [replies_lost, no_arrival] {
+            assert!(text.contains("port 31110 of 172.18.2.3"), "{text}");
         }
     }
 
     #[test]
-    fn what_is_wrong_with_one_side_is_said_in_its_words() {
+    fn a_fault_in_the_objects_of_one_side_is_reported_with_its_message() {
         for reason in ["KeysDiffer", "NotServed", "NameNotResolved"] {
-            let there = found("Error", "NothingArrives");
-            let text = explain(&found("Error", reason), &there, "a", 1);
-            assert_eq!(text, "the local gateways say: their words");
+            let there = with_fault("Error", "NothingArrives");
+            let text = explain(&with_fault("Error", reason), &there, "a", 1);
+            assert_eq!(text, "the local gateways report: their message");
         }
-        let text = explain(&says("Error"), &found("Error", "KeysDiffer"), "a", 1);
-        assert_eq!(text, "the remote gateways say: their words");
+        let text = explain(
+            &reported("Error"),
+            &with_fault("Error", "KeysDiffer"),
+            "a",
+            1,
+        );
+        assert_eq!(text, "the remote gateways report: their message");
     }
 
     #[test]
     fn a_missing_connection_is_no_blocked_port() {
-        let text = explain(&State::Absent, &says("Connecting"), "a", 1);
+        let text = explain(&State::Absent, &reported("Connecting"), "a", 1);
 
         assert!(text.contains("the local cluster has no Connection yet"));
         assert!(!text.contains("UDP"));

@@ -1,7 +1,7 @@
 //! Shows the CIDRs that a peer claims, before a Configuration grants them.
 //!
-//! A cluster sends all traffic for those CIDRs to the peer and accepts packets from them, so
-//! an administrator sees them first. Overlaps are no error: the manager remaps the peer.
+//! A cluster sends all traffic for those CIDRs to the peer and accepts packets from them, so an
+//! administrator must see them first. Overlaps are no error, because the manager remaps them.
 
 use crate::cidrs::Cidrs;
 use crate::cluster::list_all;
@@ -18,21 +18,21 @@ use k8s_openapi::api::core::v1::Node;
 use kube::{Api, ResourceExt as _};
 use std::io::{self, IsTerminal as _};
 
-/// A claim of a peer, as the cluster that would grant it sees it.
+/// A claim of a peer, and the data with which the granting cluster judges it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Grant {
     /// `local` or `remote`: the cluster that grants.
     side: &'static str,
-    /// The cluster ID of the peer that claims.
+    /// Cluster ID of the claiming peer.
     peer: String,
     claimed: Cidrs,
-    /// The ranges that the granting cluster uses itself.
+    /// Ranges of the granting cluster.
     own: Vec<Range>,
-    /// Whether a Configuration grants exactly this already.
+    /// Whether a Configuration already grants exactly these CIDRs.
     is_granted: bool,
 }
 
-/// Addresses that a cluster uses itself.
+/// A range of addresses of the granting cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Range {
     /// As in "overlaps the pod CIDR 10.244.0.0/16".
@@ -41,7 +41,7 @@ struct Range {
 }
 
 impl Grant {
-    /// Reads what `side` has granted to its peer, and which addresses it uses itself.
+    /// Reads the Configuration that `side` has for its peer, and the ranges of `side`.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl Grant {
         })
     }
 
-    /// Returns what an administrator should read: the claim, then its overlaps.
+    /// Returns lines for the administrator: the claim, then its overlaps.
     fn lines(&self) -> Vec<String> {
         let (side, peer) = (self.side, &self.peer);
         let list = |cidrs: &[String]| cidrs.iter().map(|it| shown(it)).collect::<Vec<_>>();
@@ -81,7 +81,7 @@ impl Grant {
             lines.extend(overlaps.map(|own| {
                 let Range { name, cidr: range } = own;
                 format!(
-                    "({side}) {cidr} of {peer} overlaps {name} {range} of the {side} cluster, which will use another prefix for {peer}"
+                    "({side}) {cidr} of {peer} overlaps {name} {range} of the {side} cluster, which will remap {peer}"
                 )
             }));
         }
@@ -89,11 +89,11 @@ impl Grant {
     }
 }
 
-/// Prints the claims, and on a terminal asks for confirmation of those that are new.
+/// Prints the claims. On a terminal, prompts for the confirmation of new claims.
 ///
 /// # Errors
 ///
-/// Returns an error if the user does not confirm; the end of input does not.
+/// Returns an error if the user does not confirm.
 pub(crate) async fn confirm(global: &Global, grants: &[Grant]) -> Result<()> {
     for line in grants.iter().flat_map(Grant::lines) {
         progress::info(line);
@@ -123,7 +123,7 @@ async fn networks(side: &Side) -> Result<Vec<Network>> {
     cluster.list(&api, "Networks", labels::NETWORK_TYPE).await
 }
 
-/// Returns the nodes, or none without the right to list them: their overlaps are a hint only.
+/// Returns the nodes, or none if listing is forbidden, because their overlaps are only a hint.
 async fn nodes(side: &Side) -> Result<Vec<Node>> {
     let api = Api::<Node>::all(side.cluster.client.clone());
     match list_all(&api, "").await {
@@ -133,7 +133,7 @@ async fn nodes(side: &Side) -> Result<Vec<Node>> {
     }
 }
 
-/// Returns the ranges of this cluster's Networks and the addresses of its nodes.
+/// Returns the ranges of the Networks and the addresses of the nodes.
 fn own(networks: &[Network], nodes: &[Node]) -> Vec<Range> {
     let networks = networks.iter().filter_map(|network| {
         let name = match network.labels().get(labels::NETWORK_TYPE)?.as_str() {
@@ -165,7 +165,7 @@ fn overlap(one: Ipv4Net, other: Ipv4Net) -> bool {
     one.contains(&other) || other.contains(&one)
 }
 
-/// Returns a claimed CIDR as text that is safe to print: a peer may send anything.
+/// Returns a claimed CIDR as printable text. A peer may send control characters.
 fn shown(claimed: &str) -> String {
     match claimed.parse::<Ipv4Net>() {
         Ok(cidr) => cidr.to_string(),

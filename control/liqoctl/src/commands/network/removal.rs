@@ -1,5 +1,5 @@
-//! `liqoctl network disconnect` and `reset`: undoes the steps of `connect`, also when only one
-//! side can be reached.
+//! `liqoctl network disconnect` and `reset`: undo the steps of `connect`, also if the remote side is
+//! unreachable.
 
 use super::args::{Remove, TIMEOUT};
 use super::steps::{Client, Gateway, PeerConfiguration, Server};
@@ -13,10 +13,10 @@ use crate::wait::Deadline;
 use anyhow::{Context as _, Result, anyhow};
 use std::time::Duration;
 
-/// A remote side that does not answer within this time counts as unreachable.
+/// Time limit of the first requests. A side that exceeds it is treated as unreachable.
 const REMOTE_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What is removed.
+/// Extent of the removal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
     /// The gateways.
@@ -37,7 +37,7 @@ pub(crate) async fn run(global: &Global, options: &Remove, extent: Extent) -> Re
         Pair::open(global, &options.remote),
     )
     .await
-    .unwrap_or_else(|_| Err(anyhow!("one of the clusters does not answer")));
+    .unwrap_or_else(|_| Err(anyhow!("a request to one of the clusters timed out")));
     let sides = match opened {
         Ok(Pair { local, remote }) => (local, Some(remote)),
         Err(error) => (local_side(global, options, error).await?, None),
@@ -49,22 +49,24 @@ pub(crate) async fn run(global: &Global, options: &Remove, extent: Extent) -> Re
     .await
 }
 
-/// Returns the local side, if the cluster ID of the remote one is given.
+/// Returns the local side if a flag contains the cluster ID of the remote one.
 async fn local_side(global: &Global, options: &Remove, error: anyhow::Error) -> Result<Side> {
     let cluster = Cluster::local(global).await?;
     let Ok(liqo) = cluster.installation().await else {
-        // The local cluster fails, without which nothing can be removed.
+        // The local cluster is unreachable.
         return Err(error);
     };
     let Some(peer) = options.remote_cluster_id.clone() else {
         let known = tenant::all(&cluster).await.unwrap_or_default();
         let known: Vec<String> = known.into_iter().map(|(_, peer)| peer).collect();
         return Err(error).context(format!(
-            "the two sides cannot both be cleaned; add --remote-cluster-id ID (known here: {}) to clean the local one alone",
+            "the objects of both sides cannot be removed; add --remote-cluster-id ID (known peers: {}) to remove those of the local side only",
             if known.is_empty() { "none".to_owned() } else { known.join(", ") },
         ));
     };
-    progress::warn(format_args!("only the local side is cleaned: {error:#}"));
+    progress::warn(format_args!(
+        "only the objects of the local side are removed: {error:#}"
+    ));
     Ok(Side {
         cluster,
         liqo,
@@ -72,7 +74,7 @@ async fn local_side(global: &Global, options: &Remove, error: anyhow::Error) -> 
     })
 }
 
-/// Removes the objects of both sides; the failure of one does not end the removal of the other.
+/// Removes the objects of both sides. The failure of one side does not end the removal of the other.
 async fn both(
     runner: &Runner,
     local: &Side,

@@ -18,7 +18,7 @@ pub(crate) use key::{GatewayKey, PeerKey};
 pub(crate) use server::{Address, Server, ServerSpec};
 pub(crate) use upstream::{GatewayPod, check_template, has_templates};
 
-/// Returns the pair of texts that [`crate::steps::Lines`] contains.
+/// Returns start and end lines for [`crate::steps::Lines`].
 fn lines(start: &str, done: &str) -> Option<(String, String)> {
     Some((start.to_owned(), done.to_owned()))
 }

@@ -20,10 +20,10 @@ use futures_util::future::try_join_all;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long the test may take if nobody says otherwise.
+/// Default limit of the test.
 const TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What to check.
+/// Flags of `liqoctl test network`.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Options {
     /// Check from pod to pod only.
@@ -34,23 +34,23 @@ pub(crate) struct Options {
     #[arg(long)]
     info: bool,
 
-    /// Check remapped external IPs, too.
+    /// Also check remapped external IPs.
     #[arg(long)]
     ip: bool,
 
-    /// Check from here to a LoadBalancer, too.
+    /// Also check from this machine to a LoadBalancer.
     #[arg(long)]
     lb: bool,
 
-    /// Check from here to NodePorts, too.
+    /// Also check from this machine to NodePorts.
     #[arg(long)]
     np_ext: bool,
 
-    /// The nodes whose NodePorts are called.
+    /// The nodes whose NodePorts are checked.
     #[arg(long, default_value = "all", value_name = "NODES")]
     np_nodes: NodePortNodes,
 
-    /// Check from pods to NodePorts, too.
+    /// Also check from pods to NodePorts.
     #[arg(long)]
     pod_np: bool,
 
@@ -64,7 +64,7 @@ pub(crate) struct Options {
     )]
     remote_kubeconfigs: Vec<PathBuf>,
 
-    /// Remove what the test made when it is over.
+    /// Remove the objects of the test at its end.
     #[arg(long)]
     rm: bool,
 
@@ -80,12 +80,12 @@ pub(crate) struct Options {
 /// Nodes by role.
 #[derive(ValueEnum, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NodePortNodes {
-    /// All of them.
+    /// All nodes.
     #[default]
     All,
-    /// Those without a control plane.
+    /// Nodes without a control plane.
     Workers,
-    /// Those with one.
+    /// Nodes with a control plane.
     ControlPlanes,
 }
 
@@ -110,7 +110,7 @@ pub(crate) async fn run(global: &Global, options: &Options, fail_fast: bool) -> 
     try_join_all(
         clusters
             .iter()
-            .map(|cluster| objects::make(cluster, &options.image)),
+            .map(|cluster| objects::create(cluster, &options.image)),
     )
     .await?;
     let fixtures = try_join_all(
@@ -144,7 +144,7 @@ async fn open(global: &Global, options: &Options) -> Result<(Cluster, Vec<(Side,
         let there = remote.installation().await?;
         if there.cluster_id == here.cluster_id {
             bail!(
-                "{} is the local cluster, or has its id: give the peers by --remote-kubeconfigs",
+                "{} is the local cluster, or has its cluster ID: name the peers with --remote-kubeconfigs",
                 kubeconfig.display()
             );
         }
@@ -201,7 +201,7 @@ async fn check(
     print!("{}", report::table(&results));
     if failed > 0 {
         bail!(
-            "{failed} of {total} checks failed: `liqoctl info peer` tells how the connections are"
+            "{failed} of {total} checks failed: `liqoctl info peer` shows the state of the connections"
         );
     }
     Ok(())

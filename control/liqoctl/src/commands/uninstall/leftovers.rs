@@ -1,4 +1,4 @@
-//! What would be lost, or left without its controller, if Liqo were removed now.
+//! Objects that must be removed before Liqo, because peers or finalizers need its controllers.
 
 use crate::cluster::Cluster;
 use anyhow::Result;
@@ -8,7 +8,7 @@ use kube::{Api, ResourceExt as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// What has to be done first: action and cure, with the names that it concerns.
+/// Actions that the user must take first: description and command, with the names of the objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Leftovers(BTreeMap<(&'static str, &'static str), BTreeSet<String>>);
 
@@ -37,7 +37,7 @@ const DELETE_ADDRESSES: (&str, &str) = (
     "kubectl delete networks.ipam.liqo.io,ips.ipam.liqo.io -n NAMESPACE NAME",
 );
 
-/// Looks for all of it. Kinds that are not served have no objects.
+/// Lists the objects. Kinds that are not served have no objects.
 ///
 /// # Errors
 ///
@@ -105,24 +105,24 @@ pub(crate) async fn find(cluster: &Cluster) -> Result<Leftovers> {
 }
 
 impl Leftovers {
-    /// Returns whether nothing is in the way.
+    /// Returns whether no action is needed.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    fn add(&mut self, what: (&'static str, &'static str), name: String) {
-        self.0.entry(what).or_default().insert(name);
+    fn add(&mut self, action: (&'static str, &'static str), name: String) {
+        self.0.entry(action).or_default().insert(name);
     }
 
-    /// Adds the modules that a ForeignCluster says are enabled.
+    /// Adds the enabled modules of a ForeignCluster.
     fn add_modules(&mut self, foreign: &DynamicObject) {
-        for (module, what) in [
+        for (module, action) in [
             ("networking", DISABLE_NETWORKING),
             ("authentication", DISABLE_AUTHENTICATION),
             ("offloading", DISABLE_OFFLOADING),
         ] {
             if foreign.data["status"]["modules"][module]["enabled"] == true {
-                self.add(what, foreign.name_any());
+                self.add(action, foreign.name_any());
             }
         }
     }
@@ -130,18 +130,18 @@ impl Leftovers {
 
 impl fmt::Display for Leftovers {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for ((what, cure), names) in &self.0 {
-            write!(out, "\n\n{what}:")?;
+        for ((action, command), names) in &self.0 {
+            write!(out, "\n\n{action}:")?;
             for name in names {
                 write!(out, "\n- {name}")?;
             }
-            write!(out, "\nby: {cure}")?;
+            write!(out, "\nby: {command}")?;
         }
         Ok(())
     }
 }
 
-/// Returns whether an object would wait for ever for a controller that is removed.
+/// Returns whether a finalizer would keep an object after the removal of its controller.
 fn is_stuck(object: &impl kube::ResourceExt) -> bool {
     let is_preinstalled = object.annotations().contains_key(annotations::PREINSTALLED);
     !is_preinstalled && !object.finalizers().is_empty()
@@ -158,7 +158,7 @@ mod tests {
     use serde_json::{from_value, json};
 
     #[test]
-    fn the_list_is_upstreams_with_the_cure() {
+    fn the_list_is_upstreams_with_the_commands() {
         let foreign: DynamicObject = from_value(json!({
             "apiVersion": "core.liqo.io/v1beta1", "kind": "ForeignCluster", "metadata": {"name": "milan"},
             "status": {"modules": {"networking": {"enabled": true}, "authentication": {"enabled": false}}},
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_waits_for_a_controller_is_stuck() {
+    fn only_finalizers_of_other_objects_are_reported() {
         let network = |metadata| -> Network {
             from_value(json!({
                 "apiVersion": "ipam.liqo.io/v1alpha1", "kind": "Network",

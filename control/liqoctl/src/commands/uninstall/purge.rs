@@ -1,4 +1,4 @@
-//! Removes what Helm leaves: CRDs, what the chart's label is on, namespaces.
+//! Removes the objects that Helm keeps: CRDs, objects with the chart's label, namespaces.
 
 mod namespaces;
 
@@ -23,7 +23,7 @@ use serde_json::json;
 use std::fmt::Debug;
 use std::time::Duration;
 
-/// The API groups whose CRDs are Liqo's.
+/// The API groups of Liqo's CRDs.
 const GROUPS: [&str; 5] = [
     "authentication.liqo.io",
     "core.liqo.io",
@@ -32,35 +32,36 @@ const GROUPS: [&str; 5] = [
     "offloading.liqo.io",
 ];
 
-/// Selects what the chart makes outside of namespaces.
-const OURS: &str = "app.kubernetes.io/part-of=liqo";
+/// Label selector of the chart's objects.
+const SELECTOR: &str = "app.kubernetes.io/part-of=liqo";
 
-/// How long objects may take to go by themselves before their finalizers are taken off:
-/// no controller is left that could do it.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time that the API server gets to delete the CRDs before finalizers of their objects are removed.
+/// The controllers that would remove them are gone.
+const FINALIZERS_KEPT: Duration = Duration::from_secs(5);
 
-/// How long the CRDs, and after them the namespaces, may take; with helm below a minute.
+/// Limit of the deletion of the CRDs, and again of the namespaces. With helm's limit, the sum is
+/// below a minute.
 const GONE_WITHIN: Duration = Duration::from_secs(19);
 
-/// Removes the admission policies, those that are in force first.
+/// Removes the admission policies. Their bindings are first, because they put policies into force.
 ///
 /// # Errors
 ///
-/// Returns an error if the API server refuses it.
+/// Returns an error if the API server refuses a deletion.
 pub(crate) async fn remove_policies(cluster: &Cluster) -> Result<()> {
     remove_labelled::<ValidatingAdmissionPolicyBinding>(cluster).await?;
     remove_labelled::<ValidatingAdmissionPolicy>(cluster).await
 }
 
-/// Removes the RoleBindings that the controller manager has made in tenant namespaces.
+/// Removes the RoleBindings that the controller manager has created in tenant namespaces.
 ///
 /// # Errors
 ///
-/// Returns an error if the API server refuses it.
+/// Returns an error if the API server refuses a deletion.
 pub(crate) async fn remove_tenant_bindings(cluster: &Cluster) -> Result<()> {
     let all = Api::<RoleBinding>::all(cluster.client.clone());
-    let ours = format!("{OURS},{}=true", labels::MANAGED);
-    for binding in cluster.list(&all, "RoleBindings", &ours).await? {
+    let selector = format!("{SELECTOR},{}=true", labels::MANAGED);
+    for binding in cluster.list(&all, "RoleBindings", &selector).await? {
         let namespace = binding.namespace().unwrap_or_default();
         let api = Api::<RoleBinding>::namespaced(cluster.client.clone(), &namespace);
         cluster
@@ -70,11 +71,11 @@ pub(crate) async fn remove_tenant_bindings(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Removes it all.
+/// Removes webhooks, CRDs, roles and namespaces.
 ///
 /// # Errors
 ///
-/// Returns an error that names what does not go.
+/// Returns an error that names the objects that still exist at the deadline.
 pub(crate) async fn run(cluster: &Cluster, namespace: &str, deadline: Deadline) -> Result<()> {
     remove_labelled::<MutatingWebhookConfiguration>(cluster).await?;
     remove_labelled::<ValidatingWebhookConfiguration>(cluster).await?;
@@ -94,7 +95,7 @@ async fn remove_crds(cluster: &Cluster, deadline: Deadline) -> Result<()> {
     let api = Api::<CustomResourceDefinition>::all(cluster.client.clone());
     let ours = async || -> Result<Vec<CustomResourceDefinition>> {
         let all = cluster.list(&api, "CRDs", "").await?;
-        Ok(all.into_iter().filter(is_ours).collect())
+        Ok(all.into_iter().filter(is_of_liqo).collect())
     };
     for crd in ours().await? {
         cluster.delete(&api, "CRD", &crd.name_any()).await?;
@@ -107,26 +108,23 @@ async fn remove_crds(cluster: &Cluster, deadline: Deadline) -> Result<()> {
             if left.is_empty() {
                 return Ok(Found::Ready(()));
             }
-            if started.elapsed() > PATIENCE && !is_forced {
+            if started.elapsed() > FINALIZERS_KEPT && !is_forced {
                 is_forced = true;
                 for crd in &left {
                     release_objects(cluster, crd).await?;
                 }
             }
             let names: Vec<String> = left.iter().map(|crd| crd.name_any()).collect();
-            Ok(Found::Missing(format!(
-                "{} are still there",
-                names.join(", ")
-            )))
+            Ok(Found::Missing(format!("{} still exist", names.join(", "))))
         })
         .await
 }
 
-fn is_ours(crd: &CustomResourceDefinition) -> bool {
+fn is_of_liqo(crd: &CustomResourceDefinition) -> bool {
     GROUPS.contains(&crd.spec.group.as_str())
 }
 
-/// Takes the finalizers off the objects that keep a CRD from going.
+/// Removes the finalizers of the objects of a CRD, which the API server deletes after its objects.
 async fn release_objects(cluster: &Cluster, crd: &CustomResourceDefinition) -> Result<()> {
     let Some(version) = crd.spec.versions.iter().find(|version| version.served) else {
         return Ok(());
@@ -140,7 +138,7 @@ async fn release_objects(cluster: &Cluster, crd: &CustomResourceDefinition) -> R
             continue;
         }
         progress::warn(format_args!(
-            "{} {} waits for a controller that is gone; its finalizers {} are taken off",
+            "{} {} still exists, and its controller is removed: removing its finalizers {}",
             names.kind,
             object.name_any(),
             object.finalizers().join(", ")
@@ -155,7 +153,7 @@ async fn release_objects(cluster: &Cluster, crd: &CustomResourceDefinition) -> R
             .await;
         match patched {
             Err(error) if !failure::is_not_found(&error) => {
-                return Err(cluster.failed("take off finalizers")(error));
+                return Err(cluster.failed("remove finalizers")(error));
             }
             Ok(_) | Err(_) => {}
         }
@@ -172,7 +170,7 @@ where
 {
     let api = Api::<K>::all(cluster.client.clone());
     let what = K::plural(&());
-    for object in cluster.list(&api, &what, OURS).await? {
+    for object in cluster.list(&api, &what, SELECTOR).await? {
         cluster.delete(&api, &what, &object.name_any()).await?;
     }
     Ok(())
@@ -191,8 +189,8 @@ mod tests {
             .unwrap()
         };
 
-        assert!(is_ours(&crd("networking.liqo.io")));
-        assert!(!is_ours(&crd("liqo.io.example.com")));
-        assert!(!is_ours(&crd("networking.k8s.io")));
+        assert!(is_of_liqo(&crd("networking.liqo.io")));
+        assert!(!is_of_liqo(&crd("liqo.io.example.com")));
+        assert!(!is_of_liqo(&crd("networking.k8s.io")));
     }
 }

@@ -1,4 +1,4 @@
-//! What is shown of an installation, against upstream's output.
+//! Compares the report of an installation with upstream's output.
 
 use super::*;
 
@@ -77,7 +77,7 @@ fn the_json_is_upstreams() {
 }
 
 #[test]
-fn networks_without_status_are_warned_of_as_upstream_does() {
+fn the_warnings_of_networks_without_status_equal_upstreams() {
     let pod: Network = serde_json::from_value(json!({
         "apiVersion": "ipam.liqo.io/v1alpha1", "kind": "Network",
         "metadata": {

@@ -1,4 +1,4 @@
-//! What is shown of a peer, against upstream's output.
+//! Compares the report of a peer with upstream's output.
 
 use super::*;
 
@@ -123,7 +123,7 @@ fn an_alert_names_the_hop() {
 }
 
 #[test]
-fn what_is_not_mapped_is_told() {
+fn a_cidr_without_mapping_is_marked() {
     assert_eq!(
         shown("10.0.0.0/16", Some(&"10.0.0.0/16".to_owned())),
         "10.0.0.0/16"

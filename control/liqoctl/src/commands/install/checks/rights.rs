@@ -1,4 +1,4 @@
-//! Whether the user may do what an installation does.
+//! Checks that the user has the rights that an installation needs.
 
 use crate::cluster::Cluster;
 use anyhow::Result;
@@ -9,7 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Api;
 use kube::api::PostParams;
 
-/// Verb, group and resource, and whether it is one of Liqo's namespace.
+/// Verb, group and resource of each needed right, and whether it is limited to Liqo's namespace.
 const NEEDED: [(&str, &str, &str, bool); 12] = [
     ("create", "", "namespaces", false),
     (
@@ -50,13 +50,13 @@ const NEEDED: [(&str, &str, &str, bool); 12] = [
     ("list", "", "nodes", false),
 ];
 
-/// Returns the rights that the user has not, as a text each.
+/// Returns verb and resource of each missing right.
 ///
 /// # Errors
 ///
-/// Returns an error if the API server does not answer the question.
+/// Returns an error if the API server fails.
 pub(crate) async fn missing(cluster: &Cluster, namespace: &str) -> Result<Vec<String>> {
-    let asked = NEEDED
+    let reviews = NEEDED
         .iter()
         .map(async |&(verb, group, resource, is_namespaced)| {
             let review = SelfSubjectAccessReview {
@@ -73,12 +73,12 @@ pub(crate) async fn missing(cluster: &Cluster, namespace: &str) -> Result<Vec<St
                 ..SelfSubjectAccessReview::default()
             };
             let api = Api::<SelfSubjectAccessReview>::all(cluster.client.clone());
-            let answer = api
+            let reviewed = api
                 .create(&PostParams::default(), &review)
                 .await
-                .map_err(cluster.failed("ask for rights"))?;
-            let is_allowed = answer.status.is_some_and(|status| status.allowed);
+                .map_err(cluster.failed("review the rights of the user"))?;
+            let is_allowed = reviewed.status.is_some_and(|status| status.allowed);
             anyhow::Ok((!is_allowed).then(|| format!("{verb} {resource}")))
         });
-    Ok(try_join_all(asked).await?.into_iter().flatten().collect())
+    Ok(try_join_all(reviews).await?.into_iter().flatten().collect())
 }

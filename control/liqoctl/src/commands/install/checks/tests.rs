@@ -46,7 +46,7 @@ fn kernels_are_compared_by_number() {
 }
 
 #[test]
-fn an_old_kernel_without_tcx_is_told() {
+fn a_kernel_without_tcx_is_reported() {
     let Outcome::Pass(text) = kernel_of("6.1.0", true) else {
         panic!("6.1 is new enough");
     };
@@ -54,16 +54,16 @@ fn an_old_kernel_without_tcx_is_told() {
 }
 
 #[test]
-fn a_pod_cidr_beside_the_nodes_is_wrong() {
-    let fits = parameters("10.244.0.0/16", "10.96.0.0/16");
+fn a_pod_cidr_without_the_nodes_cidrs_is_refused() {
+    let correct = parameters("10.244.0.0/16", "10.96.0.0/16");
     let wrong = parameters("10.200.0.0/16", "10.96.0.0/16");
 
     assert!(matches!(
-        pod_cidr(&observed("6.1"), &fits),
+        pod_cidr(&observed("6.1"), &correct),
         Outcome::Pass(_)
     ));
     let Outcome::Fail(text) = pod_cidr(&observed("6.1"), &wrong) else {
-        panic!("the node's CIDR lies elsewhere");
+        panic!("the node's CIDR is not within the pod CIDRs");
     };
     assert!(
         text.contains("node worker has pods in 10.244.1.0/24"),
@@ -87,7 +87,7 @@ fn overlaps_are_named() {
 }
 
 #[test]
-fn another_minor_version_is_told() {
+fn another_minor_version_is_a_warning() {
     assert!(matches!(
         version(Some("v1.2.0"), Some("v1.3.0")),
         Outcome::Note(_)
@@ -105,7 +105,7 @@ fn another_minor_version_is_told() {
 }
 
 #[test]
-fn all_failures_are_told_at_once() {
+fn all_failures_are_reported_together() {
     let checks = [
         ("rights", rights_outcome(&["create namespaces".to_owned()])),
         ("overlap", Outcome::Fail("a and b".to_owned())),

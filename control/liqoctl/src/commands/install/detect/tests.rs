@@ -1,4 +1,4 @@
-//! Tests of the detection, on what real clusters hold.
+//! Tests of the detection with objects of real clusters.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn texts(found: Option<Found>) -> Vec<String> {
 }
 
 #[test]
-fn kubeadm_tells_both_and_ipv6_is_left_out() {
+fn kubeadm_has_both_cidrs_and_ipv6_is_skipped() {
     let observed = Observed {
         kubeadm: Some(KUBEADM.into()),
         kube_proxy: Some(KUBE_PROXY.into()),
@@ -31,7 +31,7 @@ fn kubeadm_tells_both_and_ipv6_is_left_out() {
 }
 
 #[test]
-fn kube_proxy_tells_the_pods() {
+fn kube_proxy_has_the_pod_cidr() {
     let observed = Observed {
         kube_proxy: Some(KUBE_PROXY.into()),
         ..Observed::default()
@@ -41,7 +41,7 @@ fn kube_proxy_tells_the_pods() {
 }
 
 #[test]
-fn flags_are_read_in_both_ways_of_writing() {
+fn flags_are_read_with_an_equals_sign_or_a_space() {
     let words = |text: &str| Observed {
         control_plane: text.split(' ').map(ToOwned::to_owned).collect(),
         ..Observed::default()
@@ -61,7 +61,7 @@ fn flags_are_read_in_both_ways_of_writing() {
 }
 
 #[test]
-fn nodes_in_a_well_known_default_tell_it() {
+fn nodes_within_a_well_known_default_identify_it() {
     let observed = Observed {
         nodes: vec![node(&["10.244.0.0/24"]), node(&["10.244.7.0/24"])],
         service_cidrs: vec!["10.96.0.0/16".into()],
@@ -76,24 +76,24 @@ fn nodes_in_a_well_known_default_tell_it() {
 }
 
 #[test]
-fn nodes_elsewhere_or_astride_tell_nothing() {
-    let elsewhere = Observed {
+fn nodes_outside_of_one_default_identify_no_cidr() {
+    let outside = Observed {
         nodes: vec![node(&["10.7.0.0/24"])],
         ..Observed::default()
     };
-    let astride = Observed {
+    let in_two_defaults = Observed {
         nodes: vec![node(&["10.244.0.0/24"]), node(&["10.42.0.0/24"])],
         ..Observed::default()
     };
 
-    assert_eq!(pod_cidrs(&elsewhere, None), None);
-    assert_eq!(pod_cidrs(&astride, None), None);
+    assert_eq!(pod_cidrs(&outside, None), None);
+    assert_eq!(pod_cidrs(&in_two_defaults, None), None);
     assert_eq!(pod_cidrs(&Observed::default(), None), None);
     assert_eq!(service_cidr(&Observed::default(), None), None);
 }
 
 #[test]
-fn k3s_has_its_defaults_unless_nodes_say_otherwise() {
+fn k3s_has_its_defaults_unless_nodes_have_other_cidrs() {
     let k3s = Some(&Provider::K3s);
     let other = Observed {
         nodes: vec![node(&["10.7.0.0/24"])],
@@ -112,7 +112,7 @@ fn k3s_has_its_defaults_unless_nodes_say_otherwise() {
 }
 
 #[test]
-fn the_network_plugin_knows_better_than_kubeadm() {
+fn the_network_plugin_precedes_kubeadm() {
     let observed = Observed {
         kubeadm: Some(KUBEADM.into()),
         plugin_cidrs: vec!["172.20.0.0/16".into(), "172.21.0.0/16".into()],
@@ -126,7 +126,7 @@ fn the_network_plugin_knows_better_than_kubeadm() {
 }
 
 #[test]
-fn openshift_tells_itself() {
+fn openshift_has_both_cidrs() {
     let observed = Observed {
         openshift: Some((vec!["10.128.0.0/14".into()], vec!["172.30.0.0/16".into()])),
         ..Observed::default()
@@ -137,7 +137,7 @@ fn openshift_tells_itself() {
 }
 
 #[test]
-fn nonsense_in_a_config_map_is_no_crash() {
+fn invalid_config_maps_are_skipped() {
     let observed = Observed {
         kubeadm: Some("networking: [".into()),
         kube_proxy: Some("\t".into()),

@@ -9,7 +9,7 @@ use anyhow::Result;
 use control_api::{Network, labels};
 use kube::Api;
 
-/// Reads the CIDRs that a cluster advertises; its controller manager allocates them.
+/// Reads the CIDRs that a cluster advertises. Its controller manager allocates them.
 pub(crate) struct AdvertisedCidrs<'a>(pub(crate) &'a Side);
 
 impl Step for AdvertisedCidrs<'_> {

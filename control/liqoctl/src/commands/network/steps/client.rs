@@ -11,14 +11,14 @@ use anyhow::Result;
 use control_api::GatewayClient;
 use serde_json::Value;
 
-/// Writes the GatewayClient; returns its name.
+/// Writes the GatewayClient, and returns its name.
 pub(crate) struct Client<'a>(pub(crate) Gateway<'a>);
 
 /// The desired GatewayClient.
 pub(crate) struct ClientSpec {
-    /// The address of the GatewayServer.
+    /// Endpoint of the GatewayServer.
     pub(crate) endpoint: Endpoint,
-    /// Largest inner packet, in bytes.
+    /// MTU of the tunnel, in bytes.
     pub(crate) mtu: i64,
     /// The template for upstream's controllers.
     pub(crate) template: Template,

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn only_an_equal_configuration_counts_as_written() {
+    fn only_an_equal_configuration_is_ready() {
         let desired = manifest("10.244.0.0/16");
         let of = |existing: Option<Configuration>| state(existing.as_ref(), &desired, "here");
 

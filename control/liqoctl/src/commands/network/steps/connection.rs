@@ -17,7 +17,7 @@ pub(crate) struct Connected<'a> {
 }
 
 impl Step for Connected<'_> {
-    /// The address of the server, for the diagnosis.
+    /// The endpoint of the server, for the diagnosis.
     type Desired = Endpoint;
     type Output = ();
 

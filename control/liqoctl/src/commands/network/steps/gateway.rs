@@ -15,7 +15,7 @@ pub(crate) struct Gateway<'a> {
     pub(crate) side: &'a Side,
     /// The tenant namespace.
     pub(crate) namespace: &'a str,
-    /// Whether upstream's controllers make the gateway from a template, in a pod of its own.
+    /// Whether upstream's controllers create the gateway from a template, in its own pod.
     pub(crate) upstream: bool,
 }
 
@@ -29,22 +29,22 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    /// Returns the client for its objects of a kind.
+    /// Returns the API of the gateway's objects of a kind.
     pub(crate) fn api<K: objects::Kind>(&self) -> Api<K> {
         Api::namespaced(self.side.cluster.client.clone(), self.namespace)
     }
 
-    /// Returns its object of a kind, or none.
+    /// Returns the gateway's object of a kind, or none.
     pub(crate) async fn object<K: objects::Kind>(&self) -> Result<Option<K>> {
         objects::find(&self.side.cluster, self.namespace, &self.side.peer).await
     }
 
-    /// Returns the name of its object: that of an existing one, else the peer's cluster ID.
+    /// Returns the name of the gateway's object: that of the existing one, else the peer's cluster ID.
     pub(crate) fn name(&self, existing: Option<&impl Kind>) -> String {
         existing.map_or_else(|| self.side.peer.clone(), |existing| existing.name_any())
     }
 
-    /// Returns the false conditions of its objects, to be appended to a message.
+    /// Returns the false conditions of the gateway's objects, which callers append to a message.
     ///
     /// # Errors
     ///
@@ -59,7 +59,11 @@ impl<'a> Gateway<'a> {
         let mut text = String::new();
         for object in &found {
             for condition in false_conditions(&object.data) {
-                text += &format!("; {} {} says {condition}", K::kind(&()), object.name_any());
+                text += &format!(
+                    "; {} {} reports {condition}",
+                    K::kind(&()),
+                    object.name_any()
+                );
             }
         }
         Ok(text)

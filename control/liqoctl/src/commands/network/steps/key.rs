@@ -13,7 +13,7 @@ use kube::{Api, ResourceExt as _};
 use serde_json::Value;
 use std::marker::PhantomData;
 
-/// Waits until the controller manager has made the keys of a gateway; returns the public key.
+/// Waits until the controller manager has created the keys of a gateway. Returns the public key.
 pub(crate) struct GatewayKey<'a, G: Kind> {
     gateway: Gateway<'a>,
     kind: PhantomData<G>,
@@ -40,7 +40,7 @@ impl<G: Kind> Step for GatewayKey<'_, G> {
                 &format!("Waiting for gateway {role} Secret to be created"),
                 &format!("Gateway {role} Secret created successfully"),
             ),
-            goal: "making the keys",
+            goal: "creating the keys",
         }
     }
 
@@ -55,11 +55,11 @@ impl<G: Kind> Step for GatewayKey<'_, G> {
     }
 }
 
-/// Returns the public key of a gateway, or what is missing.
+/// Returns the public key of a gateway, or the missing object.
 async fn read_key<G: Kind>(gateway: &Gateway<'_>) -> Result<Result<Key, String>> {
     let role = G::ROLE;
     let Some(object) = gateway.object::<G>().await? else {
-        return Ok(Err(format!("the gateway {role} is gone")));
+        return Ok(Err(format!("the gateway {role} does not exist")));
     };
     let reference = object.secret();
     let name = reference.and_then(|it| public_key::secret_name(it, gateway.namespace));
@@ -71,12 +71,12 @@ async fn read_key<G: Kind>(gateway: &Gateway<'_>) -> Result<Result<Key, String>>
     let cluster = &gateway.side.cluster;
     let api = Api::<Secret>::namespaced(cluster.client.clone(), &namespace);
     let Some(secret) = cluster.get(&api, "Secret", &name).await? else {
-        return Ok(Err(format!("Secret {namespace}/{name} is not there yet")));
+        return Ok(Err(format!("Secret {namespace}/{name} does not exist yet")));
     };
     Ok(Key::of_secret(&secret).map_err(|wrong| format!("Secret {namespace}/{name} {wrong}")))
 }
 
-/// Writes the public key of the peer's gateway. The own gateway, a `G`, owns the PublicKey, so
+/// Writes the public key of the peer's gateway. This cluster's gateway, a `G`, owns the PublicKey, so
 /// that the API server deletes both together.
 pub(crate) struct PeerKey<'a, G: Kind> {
     gateway: Gateway<'a>,
@@ -92,8 +92,8 @@ impl<'a, G: Kind> PeerKey<'a, G> {
 
     async fn manifest(&self, existing: Option<&PublicKey>, key: &Key) -> Result<Value> {
         let owner = self.gateway.object::<G>().await?;
-        let owner =
-            owner.with_context(|| format!("the {} gateway was deleted meanwhile", G::ROLE))?;
+        let owner = owner
+            .with_context(|| format!("the {} gateway was deleted during this step", G::ROLE))?;
         let owner = Owner {
             kind: G::kind(&()).into_owned(),
             uid: owner

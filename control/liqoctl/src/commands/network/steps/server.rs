@@ -14,14 +14,14 @@ use control_api::networking::endpoint as reported;
 use control_api::networking::gateway_server::ServiceType;
 use serde_json::Value;
 
-/// Writes the GatewayServer; returns its name.
+/// Writes the GatewayServer, and returns its name.
 pub(crate) struct Server<'a>(pub(crate) Gateway<'a>);
 
 /// The desired GatewayServer.
 pub(crate) struct ServerSpec {
-    /// How it is made reachable.
+    /// The Service of the gateway.
     pub(crate) endpoint: ServiceEndpoint,
-    /// Largest inner packet, in bytes.
+    /// MTU of the tunnel, in bytes.
     pub(crate) mtu: i64,
     /// The template for upstream's controllers.
     pub(crate) template: Template,
@@ -43,8 +43,8 @@ impl Server<'_> {
         side.cluster.with_metadata(object)
     }
 
-    /// Returns whether upstream's controllers have made another Service. They never change it,
-    /// so the GatewayServer must be created anew.
+    /// Returns whether upstream's Service differs from the desired one. Upstream never updates it, so
+    /// the GatewayServer must be deleted and created again.
     async fn has_other_service(&self, name: &str, spec: &ServerSpec) -> Result<bool> {
         Ok(self.0.upstream && upstream::service_differs(&self.0, name, &spec.endpoint).await?)
     }
@@ -85,7 +85,7 @@ impl Step for Server<'_> {
         if existing.is_some() && self.has_other_service(&name, spec).await? {
             cluster.delete(&api, "GatewayServer", &name).await?;
             if self.0.object::<GatewayServer>().await?.is_some() {
-                // Its finalizer waits: `observe` reports it until it is gone.
+                // A finalizer delays the deletion. `observe` reports it.
                 return Ok(());
             }
         }

@@ -1,4 +1,4 @@
-//! Clusters where upstream's controllers make the gateways: templates, Services and pods.
+//! Clusters whose gateways upstream's controllers create: templates, Services and pods.
 
 use super::gateway::Gateway;
 use super::lines;
@@ -14,8 +14,8 @@ use k8s_openapi::api::core::v1::Service;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 
-/// Returns whether a cluster has upstream's templates. Where our controller manager runs there
-/// are none: one gateway serves all peers, and no pod per peer must be awaited.
+/// Returns whether a cluster has upstream's templates. An installation of this project has none: one
+/// gateway serves all peers, so there is no pod per peer to wait for.
 ///
 /// # Errors
 ///
@@ -23,29 +23,29 @@ use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams};
 pub(crate) async fn has_templates(cluster: &Cluster) -> Result<bool> {
     let api = Api::<DynamicObject>::all_with(cluster.client.clone(), &resource(SERVER_TEMPLATES));
     match api.list(&ListParams::default().limit(1)).await {
-        // The kind alone is also ours.
+        // This project's chart also has the kind, but no object.
         Ok(found) => Ok(!found.items.is_empty()),
         Err(error) if failure::is_not_found(&error) => Ok(false),
         // Forbidden: assume that there are no templates.
         Err(error) if failure::is_forbidden(&error) => Ok(false),
-        Err(error) => Err(cluster.failed("look for gateway templates")(error)),
+        Err(error) => Err(cluster.failed("list gateway templates")(error)),
     }
 }
 
-/// Checks that a template is there.
+/// Checks that a template exists.
 ///
 /// # Errors
 ///
-/// Returns an error with its cure if it is not.
+/// Returns an error with the remedy if it does not exist.
 pub(crate) async fn check_template(
     cluster: &Cluster,
-    word: &str,
+    role: &str,
     template: &Template,
 ) -> Result<()> {
     let full = format!("\"{}/{}\"", template.name, template.namespace);
     let checking = begin(
         cluster.side,
-        format_args!("Checking gateway {word} template {full}"),
+        format_args!("Checking gateway {role} template {full}"),
     );
     let resource = resource(&template.resource);
     let api = Api::<DynamicObject>::namespaced_with(
@@ -59,12 +59,12 @@ pub(crate) async fn check_template(
         .is_none()
     {
         bail!(
-            "there is no gateway {word} template {full} in {}: name one by --gw-{word}-template-name and --gw-{word}-template-namespace",
+            "there is no gateway {role} template {full} in {}: name one with --gw-{role}-template-name and --gw-{role}-template-namespace",
             cluster.place()
         );
     }
     checking.done(format_args!(
-        "Gateway {word} template {full} correctly checked"
+        "Gateway {role} template {full} correctly checked"
     ));
     Ok(())
 }

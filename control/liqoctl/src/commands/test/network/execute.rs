@@ -1,4 +1,4 @@
-//! Runs the calls: those of a pod in one shell within it, all at once.
+//! Sends the requests: those of a pod concurrently from one shell in the pod.
 
 use super::objects::NAMESPACE;
 use super::plan::{Call, Caller};
@@ -14,11 +14,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// How long one call may take, tries included.
+/// Limit of one request, including retries.
 const CALL_TIMEOUT: Duration = Duration::from_secs(12);
 
-/// Calls every argument until it answers, for ten seconds, and prints `ok` or `fail` with
-/// the argument and what the program said: kube-proxy may take seconds to know a new Service.
+/// Sends a request to every argument and retries for ten seconds, because kube-proxy may take seconds to
+/// program a new Service. Prints `ok` or `fail`, the argument and the output of the failed program.
 const SCRIPT: &str = r#"call() {
   if command -v curl >/dev/null; then curl -sS -m 2 -o /dev/null "http://$1/" 2>&1
   else wget -q -T 2 -O /dev/null "http://$1/" 2>&1; fi
@@ -26,31 +26,31 @@ const SCRIPT: &str = r#"call() {
 end=$(($(date +%s) + 10))
 for target in "$@"; do (
   while :; do
-    if said=$(call "$target"); then echo "ok $target"; exit 0; fi
+    if output=$(call "$target"); then echo "ok $target"; exit 0; fi
     [ "$(date +%s)" -lt "$end" ] || break
     sleep 0.5
   done
-  echo "fail $target $(echo "$said" | tr '\n' ' ')"
+  echo "fail $target $(echo "$output" | tr '\n' ' ')"
 ) & done
 wait"#;
 
-/// A call and how it ended.
+/// A request and its outcome.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Outcome {
-    /// The call.
+    /// The request.
     pub(crate) call: Call,
-    /// Nothing, or why it failed.
+    /// The reason of the failure; none after a success.
     pub(crate) failure: Option<String>,
 }
 
 impl Outcome {
-    /// Returns whether the call was answered.
+    /// Returns whether a response arrived.
     pub(crate) fn is_ok(&self) -> bool {
         self.failure.is_none()
     }
 }
 
-/// Runs all calls of a cluster's pods and of this process.
+/// Sends all requests of a cluster's pods and of this process.
 ///
 /// # Errors
 ///
@@ -75,14 +75,16 @@ pub(crate) async fn all(from: &Side, calls: &[Call]) -> Result<Vec<Outcome>> {
         .into_iter()
         .map(async |address| (address.to_owned(), direct(address).await));
     let (shells, direct) = tokio::join!(join_all(shells), join_all(direct));
-    let mut said = BTreeMap::new();
+    let mut outputs = BTreeMap::new();
     for (pod, text) in shells {
-        said.insert(pod, text?);
+        outputs.insert(pod, text?);
     }
     let direct: BTreeMap<String, Option<String>> = direct.into_iter().collect();
-    let judge = |call: &Call| {
+    let outcome = |call: &Call| {
         let failure = match &call.caller {
-            Caller::Pod(pod, _) => judge(said.get(pod).map_or("", String::as_str), &call.address),
+            Caller::Pod(pod, _) => {
+                failure(outputs.get(pod).map_or("", String::as_str), &call.address)
+            }
             Caller::Here => direct.get(&call.address).cloned().flatten(),
         };
         Outcome {
@@ -90,7 +92,7 @@ pub(crate) async fn all(from: &Side, calls: &[Call]) -> Result<Vec<Outcome>> {
             failure,
         }
     };
-    Ok(calls.iter().map(judge).collect())
+    Ok(calls.iter().map(outcome).collect())
 }
 
 async fn in_pod(from: &Side, pod: &str, addresses: &BTreeSet<&str>) -> Result<String> {
@@ -108,19 +110,19 @@ async fn in_pod(from: &Side, pod: &str, addresses: &BTreeSet<&str>) -> Result<St
         .map_err(from.cluster.failed(&format!("run a shell in pod {pod}")))?;
     let mut output = process.stdout().context("the shell has no output")?;
     let mut text = String::new();
-    // What was said until then counts; the rest is told to be missing.
+    // After the limit, the output so far is used. Missing lines count as failures.
     let limit = CALL_TIMEOUT + Duration::from_secs(2);
     let _ = timeout(limit, output.read_to_string(&mut text)).await;
     process.abort();
     Ok(text)
 }
 
-/// Returns why a call failed, from what the shell said.
-fn judge(said: &str, address: &str) -> Option<String> {
-    for line in said.lines() {
+/// Returns the reason why a request failed, from the output of the shell.
+fn failure(output: &str, address: &str) -> Option<String> {
+    for line in output.lines() {
         let mut words = line.splitn(3, ' ');
-        let (verdict, of) = (words.next(), words.next());
-        if of != Some(address) {
+        let (verdict, target) = (words.next(), words.next());
+        if target != Some(address) {
             continue;
         }
         return match verdict {
@@ -128,10 +130,10 @@ fn judge(said: &str, address: &str) -> Option<String> {
             _ => Some(words.next().unwrap_or("no reason given").trim().to_owned()),
         };
     }
-    Some("the caller said nothing".to_owned())
+    Some("the pod reported no result".to_owned())
 }
 
-/// Calls a server from here.
+/// Sends a request from this process.
 async fn direct(address: &str) -> Option<String> {
     let attempt = async {
         let mut stream = TcpStream::connect(address).await?;
@@ -144,9 +146,9 @@ async fn direct(address: &str) -> Option<String> {
     };
     match timeout(CALL_TIMEOUT, attempt).await {
         Ok(Ok(true)) => None,
-        Ok(Ok(false)) => Some("something else than HTTP answers".to_owned()),
+        Ok(Ok(false)) => Some("the response is not HTTP".to_owned()),
         Ok(Err(error)) => Some(error.to_string()),
-        Err(_) => Some("no answer".to_owned()),
+        Err(_) => Some("timed out".to_owned()),
     }
 }
 
@@ -155,22 +157,22 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_call_finds_its_line() {
-        let said = "ok 10.71.0.2:8080\nfail 10.71.1.2:8080 curl: (28) timed out \n";
+    fn the_result_of_each_request_is_in_its_own_line() {
+        let output = "ok 10.71.0.2:8080\nfail 10.71.1.2:8080 curl: (28) timed out \n";
 
-        assert_eq!(judge(said, "10.71.0.2:8080"), None);
+        assert_eq!(failure(output, "10.71.0.2:8080"), None);
         assert_eq!(
-            judge(said, "10.71.1.2:8080").unwrap(),
+            failure(output, "10.71.1.2:8080").unwrap(),
             "curl: (28) timed out"
         );
         assert_eq!(
-            judge(said, "10.71.0.2:80").unwrap(),
-            "the caller said nothing"
+            failure(output, "10.71.0.2:80").unwrap(),
+            "the pod reported no result"
         );
     }
 
     #[tokio::test]
-    async fn a_server_is_called_from_here() {
+    async fn this_process_sends_a_request() {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
         let server = async {

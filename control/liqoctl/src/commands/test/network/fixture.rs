@@ -1,4 +1,4 @@
-//! The test's pods as they run, and the nodes.
+//! The running pods of the test, and the nodes.
 
 use super::objects::{APP, NAMESPACE, NODES, PODS};
 use crate::cluster::Cluster;
@@ -13,12 +13,12 @@ use std::net::Ipv4Addr;
 /// Label of nodes with a control plane.
 const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
-/// What runs in one cluster.
+/// The pods and nodes of one cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fixture {
-    /// The servers.
+    /// The servers, which also send requests.
     pub(crate) pods: Vec<TestPod>,
-    /// The callers with their nodes' addresses.
+    /// The clients in the host network.
     pub(crate) on_nodes: Vec<TestPod>,
     /// The nodes.
     pub(crate) nodes: Vec<TestNode>,
@@ -44,7 +44,7 @@ pub(crate) struct TestNode {
 ///
 /// # Errors
 ///
-/// Returns an error that names what is missing when the time is over.
+/// Returns an error that names the missing pods at the deadline.
 pub(crate) async fn ready(cluster: &Cluster, deadline: Deadline) -> Result<Fixture> {
     let sets = Api::<DaemonSet>::namespaced(cluster.client.clone(), NAMESPACE);
     deadline
@@ -53,9 +53,9 @@ pub(crate) async fn ready(cluster: &Cluster, deadline: Deadline) -> Result<Fixtu
             let missing = sets.iter().find(|set| !is_ready(set));
             Ok(match missing {
                 None if sets.len() >= 2 => Found::Ready(()),
-                None => Found::Missing("the DaemonSets are not there".to_owned()),
+                None => Found::Missing("the DaemonSets do not exist".to_owned()),
                 Some(set) => Found::Missing(format!(
-                    "DaemonSet {} in namespace {NAMESPACE} of {} is not ready (does --image fit and is it on all nodes?)",
+                    "DaemonSet {} in namespace {NAMESPACE} of {} is not ready (check that every node can pull --image, and that it has the needed programs)",
                     set.name_any(),
                     cluster.place()
                 )),
@@ -65,25 +65,25 @@ pub(crate) async fn ready(cluster: &Cluster, deadline: Deadline) -> Result<Fixtu
     let pods = Api::<Pod>::namespaced(cluster.client.clone(), NAMESPACE);
     let nodes = Api::<Node>::all(cluster.client.clone());
     let (pods_selector, nodes_selector) = (format!("{APP}={PODS}"), format!("{APP}={NODES}"));
-    let (servers, callers, nodes) = tokio::try_join!(
+    let (servers, clients, nodes) = tokio::try_join!(
         cluster.list(&pods, "Pods", &pods_selector),
         cluster.list(&pods, "Pods", &nodes_selector),
         cluster.list(&nodes, "Nodes", ""),
     )?;
     Ok(Fixture {
         pods: servers.iter().filter_map(pod).collect(),
-        on_nodes: callers.iter().filter_map(pod).collect(),
+        on_nodes: clients.iter().filter_map(pod).collect(),
         nodes: nodes.iter().filter_map(node).collect(),
     })
 }
 
 fn is_ready(set: &DaemonSet) -> bool {
     let status = set.status.clone().unwrap_or_default();
-    let wanted = status.desired_number_scheduled;
+    let desired = status.desired_number_scheduled;
     status.observed_generation >= set.metadata.generation
-        && wanted > 0
-        && status.number_ready >= wanted
-        && status.updated_number_scheduled.unwrap_or_default() >= wanted
+        && desired > 0
+        && status.number_ready >= desired
+        && status.updated_number_scheduled.unwrap_or_default() >= desired
 }
 
 fn pod(pod: &Pod) -> Option<TestPod> {

@@ -9,7 +9,7 @@ use std::net::Ipv4Addr;
 ///
 /// # Errors
 ///
-/// Returns a sentence if the Configuration does not say.
+/// Returns an error if the Configuration has no CIDR of the address.
 pub(crate) fn map(configuration: &Configuration, address: Ipv4Addr) -> Result<Ipv4Addr, String> {
     let spec = configuration.spec.remote.as_ref();
     let status = configuration
@@ -17,7 +17,10 @@ pub(crate) fn map(configuration: &Configuration, address: Ipv4Addr) -> Result<Ip
         .as_ref()
         .and_then(|status| status.remote.as_ref());
     let (Some(spec), Some(status)) = (spec, status) else {
-        return Err("its Configuration has no status: is the peering complete?".to_owned());
+        return Err(
+            "its Configuration has no status: wait until `liqoctl network connect` is complete"
+                .to_owned(),
+        );
     };
     let pairs = |of: fn(&ClusterCidrs) -> &Vec<String>| of(&spec.cidr).iter().zip(of(&status.cidr));
     let all = pairs(|cidrs| &cidrs.pod).chain(pairs(|cidrs| &cidrs.external));
@@ -28,14 +31,14 @@ pub(crate) fn map(configuration: &Configuration, address: Ipv4Addr) -> Result<Ip
             continue;
         };
         if original.contains(&address) {
-            return Ok(swap(original, remapped, address));
+            return Ok(remap(original, remapped, address));
         }
     }
     Err(format!("{address} is in none of its CIDRs"))
 }
 
-/// Replaces the network part of an address.
-fn swap(original: Ipv4Net, remapped: Ipv4Net, address: Ipv4Addr) -> Ipv4Addr {
+/// Replaces the prefix of an address.
+fn remap(original: Ipv4Net, remapped: Ipv4Net, address: Ipv4Addr) -> Ipv4Addr {
     let host = address.to_bits() & original.hostmask().to_bits();
     Ipv4Addr::from_bits(remapped.network().to_bits() | host)
 }

@@ -1,4 +1,4 @@
-//! What the test makes in each cluster. PURE but for [`make`] and [`remove`].
+//! The objects of the test in each cluster. PURE except [`create`] and [`remove`].
 
 use crate::cluster::Cluster;
 use anyhow::Result;
@@ -7,18 +7,18 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use serde_json::{Value, json};
 
-/// Namespace of all of it.
+/// Namespace of the objects.
 pub(crate) const NAMESPACE: &str = "liqo-test";
-/// Label of the pods; its values are the names of the DaemonSets.
+/// Label of the pods. Its values are the names of the DaemonSets.
 pub(crate) const APP: &str = "app";
-/// Pods with addresses of their own, which serve.
+/// DaemonSet of the servers, which are in the pod network.
 pub(crate) const PODS: &str = "liqo-test-pod";
-/// Pods with their nodes' addresses, which only call.
+/// DaemonSet of the clients, which are in the host network.
 pub(crate) const NODES: &str = "liqo-test-node";
 /// Port of the servers.
 pub(crate) const PORT: i32 = 8080;
 
-/// Serves a page with whatever the image has.
+/// Serves a page with the first HTTP server that the image contains.
 const SERVE: &str = "mkdir -p /tmp/www && hostname > /tmp/www/index.html || exit 1
 if command -v httpd >/dev/null; then exec httpd -f -p 8080 -h /tmp/www; fi
 if busybox httpd --help >/dev/null 2>&1; then exec busybox httpd -f -p 8080 -h /tmp/www; fi
@@ -27,12 +27,12 @@ echo 'the image has none of httpd, busybox with httpd, python3' >&2; exit 1";
 
 const SLEEP: &str = "while :; do sleep 3600; done";
 
-/// Makes namespace and pods.
+/// Creates the namespace and the DaemonSets.
 ///
 /// # Errors
 ///
-/// Returns an error if the API server refuses one.
-pub(crate) async fn make(cluster: &Cluster, image: &str) -> Result<()> {
+/// Returns an error if the API server refuses an object.
+pub(crate) async fn create(cluster: &Cluster, image: &str) -> Result<()> {
     let namespaces = Api::<Namespace>::all(cluster.client.clone());
     cluster.apply(&namespaces, namespace()).await?;
     let sets = Api::<DaemonSet>::namespaced(cluster.client.clone(), NAMESPACE);
@@ -43,7 +43,7 @@ pub(crate) async fn make(cluster: &Cluster, image: &str) -> Result<()> {
     Ok(())
 }
 
-/// Removes all of it, without waiting.
+/// Deletes the namespace, without waiting.
 ///
 /// # Errors
 ///
@@ -131,13 +131,14 @@ pub(crate) fn service(peer: &str, type_: &str, addresses: &[String]) -> (Value, 
     (service, slice)
 }
 
-/// Returns the name of that Service: ids are as long as names of Services may be.
+/// Returns the name of that Service. The cluster ID is shortened, because names of Services are
+/// limited to 63 characters.
 pub(crate) fn service_name(peer: &str, type_: &str) -> String {
     let short: String = peer.chars().take(40).collect();
     format!("to-{short}-{}", type_.to_ascii_lowercase())
 }
 
-/// Returns an IP: an address that peers reach under one of the external CIDR.
+/// Returns an IP object, which gives `address` an address of the external CIDR.
 pub(crate) fn ip(name: &str, address: &str) -> Value {
     json!({
         "apiVersion": "ipam.liqo.io/v1alpha1",
@@ -152,7 +153,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_service_and_its_slice_fit_together() {
+    fn a_slice_belongs_to_its_service() {
         let (service, slice) = service("milan", "NodePort", &["10.71.1.2".into()]);
 
         assert_eq!(service["metadata"]["name"], "to-milan-nodeport");
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn pods_on_the_nodes_own_addresses_serve_nothing() {
+    fn pods_in_the_host_network_serve_nothing() {
         let of = |is_host| daemon_set("x", "image", is_host)["spec"]["template"]["spec"].clone();
 
         assert_eq!(of(true)["hostNetwork"], true);

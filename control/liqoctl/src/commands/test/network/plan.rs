@@ -1,4 +1,4 @@
-//! Who calls whom: all pairs of nodes, and the Services in front of a peer's pods.
+//! Plans the requests: between all pairs of nodes, and to Services of a peer's pods.
 
 use super::fixture::{Fixture, TestNode};
 use super::objects::PORT;
@@ -12,29 +12,29 @@ use anyhow::{Context as _, Result, anyhow};
 use control_api::Configuration;
 use std::net::Ipv4Addr;
 
-/// Who calls.
+/// The client of a request.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Caller {
-    /// A pod of the test, and the node that it is on.
+    /// Name of a pod of the test, and of its node.
     Pod(String, String),
     /// This process.
     Here,
 }
 
-/// One call.
+/// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Call {
-    /// The check that it belongs to.
+    /// Name of the check to which the request belongs.
     pub(crate) check: &'static str,
-    /// Who calls.
+    /// The client.
     pub(crate) caller: Caller,
-    /// Whom, for a reader.
+    /// Name of the server in the report.
     pub(crate) target: String,
-    /// Whom: address and port.
+    /// Address and port of the server.
     pub(crate) address: String,
 }
 
-/// Makes the Services that the options ask for, and returns all calls of one direction.
+/// Creates the Services that the options need, and returns all requests of one direction.
 ///
 /// # Errors
 ///
@@ -136,7 +136,7 @@ fn from_pods(source: &Fixture, check: &'static str, target: &str, address: &str)
     source.pods.iter().map(call).collect()
 }
 
-/// Returns the calls of a Service, reached as `reached`: an address, a port, or both.
+/// Returns the requests to a Service. `reached` is its address or, for a NodePort, its port.
 fn to_service(source: &Fixture, type_: &str, reached: &str, options: &Options) -> Vec<Call> {
     let mut calls = Vec::new();
     let mut here = |check, target: &str, address: String| {
@@ -156,7 +156,7 @@ fn to_service(source: &Fixture, type_: &str, reached: &str, options: &Options) -
             let nodes = source
                 .nodes
                 .iter()
-                .filter(|node| is_wanted(node, options.np_nodes));
+                .filter(|node| is_selected(node, options.np_nodes));
             let nodes: Vec<&TestNode> = nodes.collect();
             if options.np_ext {
                 for node in &nodes {
@@ -179,7 +179,7 @@ fn to_service(source: &Fixture, type_: &str, reached: &str, options: &Options) -
     calls
 }
 
-fn is_wanted(node: &TestNode, nodes: NodePortNodes) -> bool {
+fn is_selected(node: &TestNode, nodes: NodePortNodes) -> bool {
     match nodes {
         NodePortNodes::All => true,
         NodePortNodes::Workers => !node.is_control_plane,

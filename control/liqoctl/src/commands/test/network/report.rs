@@ -1,4 +1,4 @@
-//! What the test prints.
+//! The output of the test.
 
 use super::execute::Outcome;
 use super::plan::Caller;
@@ -12,7 +12,7 @@ use kube::Api;
 ///
 /// # Errors
 ///
-/// Returns an error if they are not there.
+/// Returns an error if a Network or its status is missing.
 pub(crate) async fn cidrs(id: &str, side: &Side) -> Result<String> {
     let api = Api::<Network>::namespaced(side.cluster.client.clone(), &side.liqo.namespace);
     let networks = side
@@ -28,7 +28,7 @@ pub(crate) async fn cidrs(id: &str, side: &Side) -> Result<String> {
     ))
 }
 
-/// Returns a table of all calls. PURE.
+/// Returns a table of all requests. PURE.
 pub(crate) fn table(outcomes: &[Outcome]) -> String {
     let head = ["CHECK", "FROM", "TO", "RESULT"].map(ToOwned::to_owned);
     let rows: Vec<[String; 4]> = std::iter::once(head)
@@ -51,7 +51,7 @@ fn row(outcome: &Outcome) -> [String; 4] {
     let call = &outcome.call;
     let from = match &call.caller {
         Caller::Pod(_, node) => node.clone(),
-        Caller::Here => "here".to_owned(),
+        Caller::Here => "this machine".to_owned(),
     };
     let result = match &outcome.failure {
         None => "ok".to_owned(),
@@ -71,7 +71,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_stands_in_its_row() {
+    fn the_row_of_a_failed_request_has_the_reason() {
         let outcome = Outcome {
             call: Call {
                 check: "pod to pod",
@@ -79,11 +79,11 @@ mod tests {
                 target: "milan/milan-worker".into(),
                 address: "10.71.1.2:8080".into(),
             },
-            failure: Some("no answer".into()),
+            failure: Some("timed out".into()),
         };
 
         let expected = "CHECK       FROM         TO                                   RESULT\n\
-                        pod to pod  rome-worker  milan/milan-worker (10.71.1.2:8080)  FAILED: no answer\n";
+                        pod to pod  rome-worker  milan/milan-worker (10.71.1.2:8080)  FAILED: timed out\n";
         assert_eq!(table(&[outcome]), expected);
     }
 }

@@ -1,4 +1,4 @@
-//! Services in front of a peer's pods, and addresses that a peer makes reachable.
+//! Creates Services of a peer's pods, and IP objects for pods.
 
 use super::objects::{self, NAMESPACE};
 use crate::pair::Side;
@@ -10,11 +10,11 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use kube::Api;
 use std::net::Ipv4Addr;
 
-/// Makes a Service in front of the peer's pods; returns its address, or its node port.
+/// Creates a Service of the peer's pods. Returns its address or, for a NodePort, its port.
 ///
 /// # Errors
 ///
-/// Returns an error if it gets none in time.
+/// Returns an error if the Service has no address at the deadline.
 pub(crate) async fn service(
     from: &Side,
     type_: &str,
@@ -42,7 +42,7 @@ pub(crate) async fn service(
         .await
 }
 
-/// Returns where a Service of a type is reached.
+/// Returns the address of a Service or, for a NodePort, its port.
 pub(super) fn reached(service: &Service, type_: &str) -> Option<String> {
     let spec = service.spec.as_ref()?;
     match type_ {
@@ -56,11 +56,11 @@ pub(super) fn reached(service: &Service, type_: &str) -> Option<String> {
     }
 }
 
-/// Makes an IP for an address, and returns the one of the external CIDR that it gets.
+/// Creates an IP object for an address, and returns the address in its status.
 ///
 /// # Errors
 ///
-/// Returns an error if it gets none in time.
+/// Returns an error if the IP object has no status at the deadline.
 pub(crate) async fn external_ip(
     to: &Side,
     name: &str,
@@ -71,7 +71,7 @@ pub(crate) async fn external_ip(
     let api = Api::<IP>::namespaced(cluster.client.clone(), NAMESPACE);
     let former = cluster.get(&api, "IP", name).await?;
     if former.is_some_and(|ip| ip.spec.ip != address.to_string()) {
-        // The address of an IP cannot be changed.
+        // `spec.ip` is immutable.
         cluster.delete(&api, "IP", name).await?;
     }
     let mut ip: IP = cluster

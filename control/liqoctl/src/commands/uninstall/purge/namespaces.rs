@@ -8,20 +8,20 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
-/// Selects the namespaces that upstream's storage makes.
+/// Label selector of the namespaces that upstream's storage creates.
 const STORAGE: &str = "liqo.io/storage-provisioner=true";
 
-/// Label of Liqo's namespace from the beginning of a purge on: when one is interrupted, the
-/// next finds the namespace although nothing else of Liqo is left in it.
+/// Label of Liqo's namespace from the start of a purge. After an interrupted purge, the next one finds
+/// the namespace by this label, even if all other objects of Liqo are deleted.
 const MARK: &str = "liqoctl.liqo.io/purge";
 
-/// Marks Liqo's namespace as one to be removed.
+/// Adds the label [`MARK`] to Liqo's namespace.
 ///
 /// # Errors
 ///
-/// Returns an error if the API server refuses it.
+/// Returns an error if the API server refuses the label.
 pub(in crate::commands::uninstall) async fn mark(cluster: &Cluster, namespace: &str) -> Result<()> {
-    if is_kubernetes_own(namespace) {
+    if is_of_kubernetes(namespace) {
         return Ok(());
     }
     let api = Api::<Namespace>::all(cluster.client.clone());
@@ -40,11 +40,11 @@ pub(in crate::commands::uninstall) async fn mark(cluster: &Cluster, namespace: &
 ///
 /// # Errors
 ///
-/// Returns an error that names what does not go.
+/// Returns an error that names a namespace that still exists at the deadline.
 pub(crate) async fn remove(cluster: &Cluster, liqo: &str, deadline: Deadline) -> Result<()> {
-    if is_kubernetes_own(liqo) {
+    if is_of_kubernetes(liqo) {
         bail!(
-            "namespace {liqo} is Kubernetes' own and is not deleted: remove Liqo's objects in it by hand"
+            "namespace {liqo} belongs to Kubernetes and is not deleted: remove Liqo's objects in it manually"
         );
     }
     let api = Api::<Namespace>::all(cluster.client.clone());
@@ -68,19 +68,19 @@ pub(crate) async fn remove(cluster: &Cluster, liqo: &str, deadline: Deadline) ->
                 .map_err(cluster.failed("list namespaces"))?;
             let left = all.iter().find(|found| names.contains(&found.name_any()));
             Ok(left.map_or(Found::Ready(()), |namespace| {
-                Found::Missing(still_there(namespace))
+                Found::Missing(still_exists(namespace))
             }))
         })
         .await
 }
 
-/// Returns whether a namespace is one that Kubernetes needs itself.
-fn is_kubernetes_own(namespace: &str) -> bool {
+/// Returns whether a namespace belongs to Kubernetes.
+fn is_of_kubernetes(namespace: &str) -> bool {
     namespace == "default" || namespace.starts_with("kube-")
 }
 
-/// Returns what keeps a namespace from going, as it says itself.
-fn still_there(namespace: &Namespace) -> String {
+/// Returns a message that a namespace still exists, with the reasons of its conditions.
+fn still_exists(namespace: &Namespace) -> String {
     let conditions = namespace
         .status
         .as_ref()
@@ -93,9 +93,9 @@ fn still_there(namespace: &Namespace) -> String {
         .collect();
     let name = namespace.name_any();
     if messages.is_empty() {
-        format!("{name} is still there")
+        format!("{name} still exists")
     } else {
-        format!("{name} is still there: {}", messages.join("; "))
+        format!("{name} still exists: {}", messages.join("; "))
     }
 }
 
@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_namespace_says_what_keeps_it() {
+    fn the_conditions_of_a_namespace_explain_why_it_exists() {
         let namespace: Namespace = serde_json::from_value(json!({
             "metadata": {"name": "liqo-tenant-milan"},
             "status": {"conditions": [
@@ -115,8 +115,8 @@ mod tests {
         .unwrap();
 
         assert_eq!(
-            still_there(&namespace),
-            "liqo-tenant-milan is still there: 1 Pod remains"
+            still_exists(&namespace),
+            "liqo-tenant-milan still exists: 1 Pod remains"
         );
     }
 }

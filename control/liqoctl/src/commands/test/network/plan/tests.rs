@@ -1,4 +1,4 @@
-//! Tests of who calls whom.
+//! Tests of the planned requests.
 
 use super::super::fixture::TestPod;
 use super::super::services::reached;
@@ -24,7 +24,7 @@ fn fixture() -> Fixture {
 }
 
 #[test]
-fn every_pod_calls_every_pod() {
+fn every_pod_sends_a_request_to_every_pod() {
     let servers = [
         ("milan/a".into(), "10.71.0.2".into()),
         ("milan/b".into(), "10.71.1.2".into()),
@@ -39,7 +39,7 @@ fn every_pod_calls_every_pod() {
 }
 
 #[test]
-fn node_ports_are_called_on_the_nodes_that_were_chosen() {
+fn node_ports_are_checked_on_the_selected_nodes() {
     let options = Options {
         np_ext: true,
         pod_np: true,
