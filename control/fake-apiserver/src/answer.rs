@@ -1,4 +1,4 @@
-//! Answers requests.
+//! Handles requests.
 
 use crate::Shared;
 use crate::objects::{Change, Objects, merged};
@@ -11,10 +11,10 @@ use futures_util::stream;
 use serde_json::{Value, json};
 use std::convert::Infallible;
 
-/// Longest object, in bytes.
+/// Maximum size of an object, in bytes.
 const BODY_MAX: usize = 4 << 20;
 
-/// Why a request is refused.
+/// Reason of a refused request.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     NotFound,
@@ -27,7 +27,7 @@ pub(crate) async fn answer(objects: Shared, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let query = head.uri.query().unwrap_or_default().to_owned();
     if objects.is_unknown(head.uri.path()) {
-        // The text, which is no object, is that of a real one.
+        // A real API server also responds with this text instead of a Status object.
         return (StatusCode::NOT_FOUND, "404 page not found\n").into_response();
     }
     if head.method != Method::GET
@@ -138,22 +138,22 @@ fn delete(objects: &mut Objects, target: &Target, options: &Value) -> Result<Val
     objects.remove(&path).ok_or(Refusal::NotFound)
 }
 
-/// Tells every change since the version that the query names, for as long as the client listens.
+/// Sends every change after the resource version of the query, until the client disconnects.
 fn watch(objects: Shared, target: Target, query: String) -> Response {
     let since = parameter(&query, "resourceVersion").and_then(|it| it.parse().ok());
-    let told = since.unwrap_or_default();
+    let sent = since.unwrap_or_default();
     let changed = objects.subscribe();
-    let events = stream::unfold((told, changed), move |(told, mut changed)| {
+    let events = stream::unfold((sent, changed), move |(sent, mut changed)| {
         let (objects, target, query) = (objects.clone(), target.clone(), query.clone());
         async move {
             loop {
                 changed.borrow_and_update();
                 let (version, text) = {
                     let objects = objects.lock();
-                    let news = objects.since(told).filter(|change| {
+                    let changes = objects.since(sent).filter(|change| {
                         target.holds(&change.path) && is_selected(&query, &change.object)
                     });
-                    (objects.version(), news.map(line).collect::<String>())
+                    (objects.version(), changes.map(line).collect::<String>())
                 };
                 if !text.is_empty() {
                     return Some((Ok::<_, Infallible>(text), (version, changed)));
@@ -168,10 +168,10 @@ fn watch(objects: Shared, target: Target, query: String) -> Response {
 }
 
 fn line(change: &Change) -> String {
-    // kube-apiserver writes the type first, too.
+    // kube-apiserver also writes the type first.
     format!(
         "{{\"type\":{},\"object\":{}}}\n",
-        json!(change.word),
+        json!(change.event),
         change.object
     )
 }

@@ -1,8 +1,8 @@
-//! An API server in memory, for tests: over a real socket, and able to go away and come back.
+//! An API server in memory for tests, with a real socket, which can stop and continue.
 //!
-//! It does what clients of this project ask for: get, list, watch, create, replace, patch and delete,
-//! with resource versions, uids, label selectors and conflicts. It knows no schema, no rights, no garbage
-//! collector and no defaults; all patches are merged.
+//! It implements get, list, watch, create, replace, patch and delete, with resource versions, UIDs, label
+//! selectors and conflicts. It has no schemas, no RBAC, no garbage collector and no defaults. All patches are
+//! merge patches.
 
 #![forbid(unsafe_code)]
 
@@ -26,41 +26,41 @@ pub use objects::merged;
 
 use objects::Objects;
 
-/// Connections that wait to be accepted.
+/// Limit of connections that are not accepted yet.
 const BACKLOG: u32 = 128;
 
-/// The server. Its objects outlive its absence.
+/// The server. It keeps its objects while it is stopped.
 #[derive(Debug)]
 pub struct ApiServer {
     address: SocketAddr,
     objects: Shared,
-    place: Place,
+    state: State,
 }
 
 #[derive(Debug)]
-enum Place {
-    /// The port is kept, by a socket that does not listen.
-    Away(TcpSocket),
-    There {
+enum State {
+    /// A socket that does not listen reserves the port.
+    Stopped(TcpSocket),
+    Serving {
         stop: oneshot::Sender<()>,
         thread: JoinHandle<()>,
     },
-    /// On its way.
-    Between,
+    /// Placeholder during a transition.
+    Transition,
 }
 
-/// The objects, and who waits for a change of them.
+/// The objects, and the watches that wait for changes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Shared {
     objects: Arc<Mutex<Objects>>,
     version: tokio::sync::watch::Sender<u64>,
-    /// Part of the paths whose writes are delayed, the delay, and the number of such writes.
+    /// Delay of some writes.
     slow: Arc<Mutex<Option<Slow>>>,
-    /// API groups that it does not know, and how often somebody asked for them.
+    /// API groups that the server does not serve, with the number of requests to each.
     unknown: Arc<Mutex<BTreeMap<String, usize>>>,
 }
 
-/// Writes that are delayed, as a slow admission webhook would.
+/// A delay of writes, as by a slow admission webhook.
 #[derive(Debug)]
 struct Slow {
     part: String,
@@ -82,7 +82,7 @@ impl Shared {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes the objects, and wakes the watches.
+    /// Changes the objects, and notifies the watches.
     pub(crate) fn change<T>(&self, change: impl FnOnce(&mut Objects) -> T) -> T {
         let mut objects = self.lock();
         let result = change(&mut objects);
@@ -90,7 +90,7 @@ impl Shared {
         result
     }
 
-    /// Returns whether a path is of a group that it does not know, and counts the request.
+    /// Returns whether the server does not serve the API group of a path, and counts the request.
     pub(crate) fn is_unknown(&self, path: &str) -> bool {
         let mut unknown = self.unknown.lock().unwrap_or_else(PoisonError::into_inner);
         let group = path
@@ -109,7 +109,7 @@ impl Shared {
 }
 
 impl ApiServer {
-    /// Creates a server that is away: its port is taken, but nobody answers there.
+    /// Creates a stopped server. Its port is reserved and refuses connections.
     ///
     /// # Panics
     ///
@@ -122,7 +122,7 @@ impl ApiServer {
         Self {
             address,
             objects: Shared::default(),
-            place: Place::Away(socket),
+            state: State::Stopped(socket),
         }
     }
 
@@ -142,13 +142,13 @@ impl ApiServer {
         slow.as_ref().map_or(0, |slow| slow.writes)
     }
 
-    /// Makes an API group unknown, as one is whose kinds nobody has installed.
+    /// Stops serving an API group, as if its CRDs were not installed.
     pub fn forget_group(&self, group: &str) {
         let mut unknown = self.unknown();
         unknown.insert(group.to_owned(), 0);
     }
 
-    /// Returns how often somebody asked for a group that it does not know.
+    /// Returns the number of requests to an API group that the server does not serve.
     pub fn refused(&self, group: &str) -> usize {
         self.unknown().get(group).copied().unwrap_or_default()
     }
@@ -158,7 +158,7 @@ impl ApiServer {
         unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Creates a server that answers.
+    /// Creates a serving server.
     ///
     /// # Panics
     ///
@@ -169,53 +169,55 @@ impl ApiServer {
         server
     }
 
-    /// Answers from now on.
+    /// Starts serving.
     pub fn come(&mut self) {
-        self.place = match std::mem::replace(&mut self.place, Place::Between) {
-            Place::Away(socket) => {
+        self.state = match std::mem::replace(&mut self.state, State::Transition) {
+            State::Stopped(socket) => {
                 let objects = self.objects.clone();
                 let (stop, stopped) = oneshot::channel();
                 let (listens, is_listening) = mpsc::channel();
                 let thread = std::thread::spawn(move || serve(socket, objects, &listens, stopped));
-                is_listening.recv().expect("the thread begins with that");
-                Place::There { stop, thread }
+                is_listening
+                    .recv()
+                    .expect("the thread sends before it serves");
+                State::Serving { stop, thread }
             }
-            place @ (Place::There { .. } | Place::Between) => place,
+            state @ (State::Serving { .. } | State::Transition) => state,
         };
     }
 
-    /// Goes away: nobody answers at its port any more, and all connections are closed.
+    /// Stops serving: closes all connections, and refuses new ones.
     ///
     /// # Panics
     ///
-    /// Panics if somebody takes its port at the same moment.
+    /// Panics if another process binds the port at this moment.
     pub fn go(&mut self) {
-        self.place = match std::mem::replace(&mut self.place, Place::Between) {
-            Place::There { stop, thread } => {
+        self.state = match std::mem::replace(&mut self.state, State::Transition) {
+            State::Serving { stop, thread } => {
                 drop(stop);
                 drop(thread.join());
-                Place::Away(bound(self.address))
+                State::Stopped(bound(self.address))
             }
-            place @ (Place::Away(_) | Place::Between) => place,
+            state @ (State::Stopped(_) | State::Transition) => state,
         };
     }
 
-    /// Returns where it is, for a client's configuration.
+    /// Returns the URL of the server.
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// Keeps an object under its path, such as `/api/v1/nodes/rome-1`, as if somebody had written it.
+    /// Stores an object at its path, such as `/api/v1/nodes/rome-1`, as if a client had written it.
     pub fn put(&self, path: &str, object: Value) {
         self.objects.change(|objects| objects.put(path, object));
     }
 
-    /// Removes an object, as if somebody had deleted it.
+    /// Removes an object, as if a client had deleted it.
     pub fn remove(&self, path: &str) {
         self.objects.change(|objects| objects.remove(path));
     }
 
-    /// Returns the object of a path.
+    /// Returns the object at a path.
     pub fn get(&self, path: &str) -> Option<Value> {
         self.objects.lock().get(path).cloned()
     }
@@ -223,7 +225,9 @@ impl ApiServer {
 
 impl Drop for ApiServer {
     fn drop(&mut self) {
-        if let Place::There { stop, thread } = std::mem::replace(&mut self.place, Place::Between) {
+        if let State::Serving { stop, thread } =
+            std::mem::replace(&mut self.state, State::Transition)
+        {
             drop(stop);
             drop(thread.join());
         }
@@ -232,13 +236,13 @@ impl Drop for ApiServer {
 
 fn bound(address: SocketAddr) -> TcpSocket {
     let socket = TcpSocket::new_v4().expect("there are descriptors");
-    // The connections of the time before still have it.
+    // Closed connections still occupy the port.
     socket.set_reuseaddr(true).expect("any socket can");
     socket.bind(address).expect("the port is free");
     socket
 }
 
-/// Serves until told to stop; the runtime ends with all its connections.
+/// Serves until `stopped` is dropped. The end of the runtime closes all connections.
 fn serve(
     socket: TcpSocket,
     objects: Shared,
@@ -255,7 +259,7 @@ fn serve(
         let listener = socket.listen(BACKLOG).expect("it is bound");
         listens.send(()).ok();
         tokio::select! {
-            served = axum::serve(listener, router) => served.expect("serving never ends by itself"),
+            served = axum::serve(listener, router) => served.expect("serving never ends"),
             _ = stopped => {}
         }
     });

@@ -1,4 +1,4 @@
-//! The objects by path, with the log of their changes.
+//! Objects by path, with a log of changes.
 
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -11,12 +11,13 @@ pub(crate) struct Objects {
     version: u64,
 }
 
-/// One change, as watches tell it.
+/// A change that watches report.
 #[derive(Clone, Debug)]
 pub(crate) struct Change {
     pub(crate) version: u64,
     pub(crate) path: String,
-    pub(crate) word: &'static str,
+    /// `ADDED`, `MODIFIED` or `DELETED`.
+    pub(crate) event: &'static str,
     pub(crate) object: Value,
 }
 
@@ -35,14 +36,14 @@ impl Objects {
             .map(|(path, object)| (path.as_str(), object))
     }
 
-    /// Returns what has changed since a version.
+    /// Returns the changes after a resource version.
     pub(crate) fn since(&self, version: u64) -> impl Iterator<Item = &Change> {
         self.changes
             .iter()
             .filter(move |change| change.version > version)
     }
 
-    /// Keeps an object, with the metadata that a server adds, and returns it.
+    /// Stores an object with the metadata that a server adds, and returns it.
     pub(crate) fn put(&mut self, path: &str, mut object: Value) -> Value {
         self.version += 1;
         let old = self.objects.get(path);
@@ -53,9 +54,9 @@ impl Objects {
         );
         metadata["uid"] = uid;
         metadata["resourceVersion"] = json!(self.version.to_string());
-        let word = if old.is_some() { "MODIFIED" } else { "ADDED" };
+        let event = if old.is_some() { "MODIFIED" } else { "ADDED" };
         self.objects.insert(path.to_owned(), object.clone());
-        self.note(path, word, object.clone());
+        self.record(path, event, object.clone());
 
         object
     }
@@ -65,16 +66,16 @@ impl Objects {
         let mut object = self.objects.remove(path)?;
         self.version += 1;
         object["metadata"]["resourceVersion"] = json!(self.version.to_string());
-        self.note(path, "DELETED", object.clone());
+        self.record(path, "DELETED", object.clone());
 
         Some(object)
     }
 
-    fn note(&mut self, path: &str, word: &'static str, object: Value) {
+    fn record(&mut self, path: &str, event: &'static str, object: Value) {
         self.changes.push(Change {
             version: self.version,
             path: path.to_owned(),
-            word,
+            event,
             object,
         });
     }

@@ -1,8 +1,8 @@
-//! What a request's path and query say.
+//! Parses the path and the query of requests.
 
 use serde_json::Value;
 
-/// What a path leads to.
+/// The object or list at a path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Target {
     /// The path of the kind's objects in all namespaces, such as `/api/v1/pods`.
@@ -12,7 +12,7 @@ pub(crate) struct Target {
 }
 
 impl Target {
-    /// Reads a path; a subresource is its object.
+    /// Parses a path. The path of a subresource is that of its object.
     pub(crate) fn parse(path: &str) -> Option<Self> {
         let mut parts = path.trim_matches('/').split('/');
         let root = parts.next()?;
@@ -37,12 +37,12 @@ impl Target {
         })
     }
 
-    /// Returns whether it names one object.
+    /// Returns whether the path is that of one object.
     pub(crate) fn is_object(&self) -> bool {
         self.name.is_some()
     }
 
-    /// Returns the path of the object of this name.
+    /// Returns the path of the object. `name` is its name if the path lacks it.
     pub(crate) fn path(&self, name: Option<&str>) -> String {
         let name = self.name.as_deref().or(name).unwrap_or_default();
         let Some(namespace) = &self.namespace else {
@@ -53,7 +53,7 @@ impl Target {
         format!("{group}/namespaces/{namespace}/{resource}/{name}")
     }
 
-    /// Returns whether a list of this holds the object of a path.
+    /// Returns whether the list at this path contains the object at another path.
     pub(crate) fn holds(&self, path: &str) -> bool {
         Self::parse(path).is_some_and(|object| {
             object.kind == self.kind
@@ -62,7 +62,7 @@ impl Target {
     }
 }
 
-/// Returns a parameter of a query, decoded.
+/// Returns the percent-decoded value of a parameter of a query.
 pub(crate) fn parameter(query: &str, name: &str) -> Option<String> {
     let mut pairs = query.split('&').filter_map(|pair| pair.split_once('='));
     let (_, value) = pairs.find(|(key, _)| *key == name)?;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn selectors_are_those_of_labels_and_of_the_name() {
+    fn labels_and_names_are_selected() {
         let object = json!({"metadata": {"name": "a", "labels": {"x": "1"}}});
 
         for (query, is_expected) in [

@@ -92,7 +92,7 @@ pub enum AuthzPolicy {
     TolerateNoHandshake,
 }
 
-/// What a provider grants to a consumer.
+/// Extent of a provider's grants to a consumer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 pub enum TenantCondition {
     /// New and existing resources.
