@@ -1,11 +1,12 @@
 //! Common parts of GatewayServer and GatewayClient.
 
-use crate::manifest::NETWORKING;
+use crate::manifest::{self, NETWORKING};
 use crate::objects::Kind;
+use crate::verbs::create::{Build, Common, Namespaces};
 use clap::{Args, ValueEnum};
-use control_api::{GatewayClient, GatewayServer};
 use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
+use std::fmt::Debug;
 use std::marker::PhantomData;
 
 /// Default MTU of the tunnel, in bytes: the outer packets fit links of 1,500 bytes.
@@ -18,7 +19,7 @@ pub(crate) const SERVER_TEMPLATES: &str = "networking.liqo.io/v1beta1/wggateways
 /// Resource of upstream's client templates, as `group/version/plural`.
 pub(crate) const CLIENT_TEMPLATES: &str = "networking.liqo.io/v1beta1/wggatewayclienttemplates";
 
-/// One end of a tunnel.
+/// One side of a tunnel.
 pub(crate) trait Gateway: Kind {
     /// `server` or `client`.
     const ROLE: &str;
@@ -26,29 +27,51 @@ pub(crate) trait Gateway: Kind {
     const TEMPLATES: &str;
     /// Name of the template that upstream's chart installs.
     const TEMPLATE_NAME: &str;
+    /// Field of the spec with the template.
+    const TEMPLATE_FIELD: &str;
+
+    /// The field `endpoint` of the spec, with its flags.
+    type Endpoint: Args + Clone + Debug;
+
+    /// Returns the field `endpoint` of the spec.
+    fn endpoint(endpoint: &Self::Endpoint) -> Value;
 
     /// Returns the reference to the Secret with the keys.
     fn secret(&self) -> Option<&ObjectReference>;
+
+    /// Checks that the controller manager has processed the object.
+    ///
+    /// # Errors
+    ///
+    /// Returns the missing part.
+    fn is_ready(&self) -> Result<(), String>;
 }
 
-impl Gateway for GatewayServer {
-    const ROLE: &str = "server";
-    const TEMPLATES: &str = SERVER_TEMPLATES;
-    const TEMPLATE_NAME: &str = "wireguard-server";
-
-    fn secret(&self) -> Option<&ObjectReference> {
-        self.status.as_ref()?.secret_ref.as_ref()
-    }
+/// Parameters of a gateway.
+#[derive(Clone, Debug)]
+pub(crate) struct Spec<G: Gateway> {
+    /// Endpoint of the server.
+    pub(crate) endpoint: G::Endpoint,
+    /// MTU of the tunnel, in bytes.
+    pub(crate) mtu: i64,
+    /// Template for upstream's controllers.
+    pub(crate) template: Template,
 }
 
-impl Gateway for GatewayClient {
-    const ROLE: &str = "client";
-    const TEMPLATES: &str = CLIENT_TEMPLATES;
-    const TEMPLATE_NAME: &str = "wireguard-client";
-
-    fn secret(&self) -> Option<&ObjectReference> {
-        self.status.as_ref()?.secret_ref.as_ref()
-    }
+/// Returns a GatewayServer or GatewayClient.
+pub(crate) fn manifest<G: Gateway>(
+    name: &str,
+    namespace: &str,
+    peer: &str,
+    spec: &Spec<G>,
+) -> Value {
+    let mut fields = json!({
+        "endpoint": G::endpoint(&spec.endpoint),
+        "mtu": spec.mtu,
+        "secretRef": {},
+    });
+    fields[G::TEMPLATE_FIELD] = spec.template.reference();
+    manifest::object(&G::kind(&()), name, Some(namespace), peer, fields)
 }
 
 /// Type of the Service of a gateway.
@@ -114,9 +137,19 @@ fn template_kind(plural: &str) -> String {
     }
 }
 
-/// Flags that name the template of a gateway.
+/// Flags of `liqoctl create gatewayserver` and `liqoctl create gatewayclient`.
 #[derive(Args, Debug)]
-pub(crate) struct TemplateFlags<G: Gateway> {
+pub(crate) struct Create<G: Gateway> {
+    #[command(flatten)]
+    common: Common,
+
+    #[command(flatten)]
+    endpoint: G::Endpoint,
+
+    /// The MTU of the tunnel, in bytes.
+    #[arg(long, default_value_t = DEFAULT_MTU, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(576..=9000))]
+    mtu: i64,
+
     /// The resource of the template, for a cluster with upstream's Liqo.
     #[arg(long = "type", default_value = G::TEMPLATES, value_name = "GROUP/VERSION/PLURAL")]
     type_: String,
@@ -129,18 +162,45 @@ pub(crate) struct TemplateFlags<G: Gateway> {
     #[arg(long, value_name = "NAMESPACE")]
     template_namespace: Option<String>,
 
+    /// Wait until the controller manager has processed the object.
+    #[arg(long)]
+    wait: bool,
+
     #[arg(skip)]
-    gateway: PhantomData<G>,
+    kind: PhantomData<G>,
 }
 
-impl<G: Gateway> TemplateFlags<G> {
-    /// Returns the template; `liqo` is Liqo's namespace.
-    pub(crate) fn template(&self, liqo: &str) -> Template {
-        let namespace = self.template_namespace.as_deref();
-        Template {
-            resource: self.type_.clone(),
-            name: self.template_name.clone(),
-            namespace: namespace.unwrap_or(liqo).to_owned(),
-        }
+impl<G: Gateway> Build for Create<G> {
+    type Object = G;
+
+    fn common(&self) -> &Common {
+        &self.common
+    }
+
+    fn manifest(&self, namespaces: Namespaces<'_>) -> Value {
+        let template_namespace = self.template_namespace.as_deref();
+        let spec = Spec::<G> {
+            endpoint: self.endpoint.clone(),
+            mtu: self.mtu,
+            template: Template {
+                resource: self.type_.clone(),
+                name: self.template_name.clone(),
+                namespace: template_namespace.unwrap_or(namespaces.liqo).to_owned(),
+            },
+        };
+        let Common {
+            name,
+            remote_cluster_id,
+            ..
+        } = &self.common;
+        manifest(name, namespaces.object, remote_cluster_id, &spec)
+    }
+
+    fn wait(&self) -> bool {
+        self.wait
+    }
+
+    fn is_ready(object: &G) -> Result<(), String> {
+        object.is_ready()
     }
 }

@@ -1,17 +1,16 @@
 //! GatewayClient: the gateway that sends the first packet to a peer's GatewayServer.
 
-use super::gateway::{DEFAULT_MTU, Template, TemplateFlags};
-use crate::manifest;
-use crate::verbs::create::{Build, Common, Namespaces};
+use super::gateway::{CLIENT_TEMPLATES, Create, Gateway};
 use crate::verbs::delete::Delete;
 use crate::verbs::get::Get;
 use crate::verbs::{Action, Verb};
 use clap::{Args, ValueEnum};
 use control_api::GatewayClient;
+use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
 
 pub(crate) const ACTIONS: &[Action] = &[
-    Action::new::<Create>(
+    Action::new::<Create<GatewayClient>>(
         Verb::Create,
         "Creates a GatewayClient: this cluster connects to the gateway of a peer.",
         "liqoctl create gatewayclient milan -n liqo-tenant-milan --remote-cluster-id milan --addresses 172.18.2.3 --port 31110",
@@ -29,13 +28,23 @@ pub(crate) const ACTIONS: &[Action] = &[
 ];
 
 /// The endpoint of a peer's GatewayServer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Endpoint {
-    /// IP addresses or host names.
+    /// The IP addresses or host names of the peer's gateway.
+    #[arg(long, required = true, value_delimiter = ',', value_name = "ADDRESS")]
     pub(crate) addresses: Vec<String>,
-    /// Port of all addresses.
+
+    /// The port of the peer's gateway.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
     pub(crate) port: i32,
-    /// Transport protocol of the port.
+
+    /// The protocol of the port.
+    #[arg(
+        long,
+        default_value = "UDP",
+        value_name = "PROTOCOL",
+        ignore_case = true
+    )]
     pub(crate) protocol: Protocol,
 }
 
@@ -60,96 +69,32 @@ impl Protocol {
     }
 }
 
-/// Returns a GatewayClient that connects to `endpoint`.
-pub(crate) fn manifest(
-    name: &str,
-    namespace: &str,
-    peer: &str,
-    endpoint: &Endpoint,
-    mtu: i64,
-    template: &Template,
-) -> Value {
-    let Endpoint {
-        addresses,
-        port,
-        protocol,
-    } = endpoint;
-    let spec = json!({
-        "clientTemplateRef": template.reference(),
-        "endpoint": {"addresses": addresses, "port": port, "protocol": protocol.name()},
-        "mtu": mtu,
-        "secretRef": {},
-    });
-    manifest::object("GatewayClient", name, Some(namespace), peer, spec)
-}
+impl Gateway for GatewayClient {
+    const ROLE: &str = "client";
+    const TEMPLATES: &str = CLIENT_TEMPLATES;
+    const TEMPLATE_NAME: &str = "wireguard-client";
+    const TEMPLATE_FIELD: &str = "clientTemplateRef";
 
-/// Flags of `liqoctl create gatewayclient`.
-#[derive(Args, Debug)]
-struct Create {
-    #[command(flatten)]
-    common: Common,
+    type Endpoint = Endpoint;
 
-    #[command(flatten)]
-    template: TemplateFlags<GatewayClient>,
-
-    /// The IP addresses or host names of the peer's gateway.
-    #[arg(long, required = true, value_delimiter = ',', value_name = "ADDRESS")]
-    addresses: Vec<String>,
-
-    /// The MTU of the tunnel, in bytes.
-    #[arg(long, default_value_t = DEFAULT_MTU, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(576..=9000))]
-    mtu: i64,
-
-    /// The port of the peer's gateway.
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
-    port: i32,
-
-    /// The protocol of the port.
-    #[arg(
-        long,
-        default_value = "UDP",
-        value_name = "PROTOCOL",
-        ignore_case = true
-    )]
-    protocol: Protocol,
-
-    /// Wait until the controller manager has processed the GatewayClient.
-    #[arg(long)]
-    wait: bool,
-}
-
-impl Build for Create {
-    type Object = GatewayClient;
-
-    fn common(&self) -> &Common {
-        &self.common
+    fn endpoint(endpoint: &Endpoint) -> Value {
+        let Endpoint {
+            addresses,
+            port,
+            protocol,
+        } = endpoint;
+        json!({"addresses": addresses, "port": port, "protocol": protocol.name()})
     }
 
-    fn manifest(&self, namespaces: Namespaces<'_>) -> Value {
-        let endpoint = Endpoint {
-            addresses: self.addresses.clone(),
-            port: self.port,
-            protocol: self.protocol,
-        };
-        manifest(
-            &self.common.name,
-            namespaces.object,
-            &self.common.remote_cluster_id,
-            &endpoint,
-            self.mtu,
-            &self.template.template(namespaces.liqo),
-        )
+    fn secret(&self) -> Option<&ObjectReference> {
+        self.status.as_ref()?.secret_ref.as_ref()
     }
 
-    fn wait(&self) -> bool {
-        self.wait
-    }
-
-    fn is_ready(client: &GatewayClient) -> Result<(), String> {
-        let status = client.status.clone().unwrap_or_default();
-        match status.client_ref.is_some() {
-            true => Ok(()),
-            false => Err("it has no clientRef yet".to_owned()),
+    fn is_ready(&self) -> Result<(), String> {
+        let client = self.status.as_ref().and_then(|it| it.client_ref.as_ref());
+        match client {
+            Some(_) => Ok(()),
+            None => Err("it has no clientRef yet".to_owned()),
         }
     }
 }
@@ -157,7 +102,8 @@ impl Build for Create {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::gateway::CLIENT_TEMPLATES;
+    use crate::kinds::gateway::{DEFAULT_MTU, Spec, Template, manifest};
+    use crate::manifest::yaml;
 
     #[test]
     fn the_manifest_equals_upstreams() {
@@ -171,11 +117,16 @@ mod tests {
             name: "wireguard-client".into(),
             namespace: "liqo".into(),
         };
+        let spec = Spec::<GatewayClient> {
+            endpoint,
+            mtu: DEFAULT_MTU,
+            template,
+        };
 
-        let object = manifest("gwc", "default", "milan", &endpoint, DEFAULT_MTU, &template);
+        let object = manifest("gwc", "default", "milan", &spec);
 
         assert_eq!(
-            manifest::yaml(object),
+            yaml(object),
             "\
 apiVersion: networking.liqo.io/v1beta1
 kind: GatewayClient

@@ -1,17 +1,16 @@
 //! GatewayServer: the gateway that a peer's GatewayClient connects to.
 
-use super::gateway::{DEFAULT_MTU, DEFAULT_PORT, ServiceType, Template, TemplateFlags};
-use crate::manifest;
-use crate::verbs::create::{Build, Common, Namespaces};
+use super::gateway::{Create, DEFAULT_PORT, Gateway, SERVER_TEMPLATES, ServiceType};
 use crate::verbs::delete::Delete;
 use crate::verbs::get::Get;
 use crate::verbs::{Action, Verb};
 use clap::Args;
 use control_api::GatewayServer;
+use k8s_openapi::api::core::v1::ObjectReference;
 use serde_json::{Value, json};
 
 pub(crate) const ACTIONS: &[Action] = &[
-    Action::new::<Create>(
+    Action::new::<Create<GatewayServer>>(
         Verb::Create,
         "Creates a GatewayServer: the gateway of a peer connects to this cluster.",
         "liqoctl create gatewayserver rome -n liqo-tenant-rome --remote-cluster-id rome --service-type NodePort",
@@ -29,68 +28,8 @@ pub(crate) const ACTIONS: &[Action] = &[
 ];
 
 /// The Service of a server.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ServiceEndpoint {
-    /// Type of the Service.
-    pub(crate) service_type: ServiceType,
-    /// Port of the Service.
-    pub(crate) port: i32,
-    /// Port of the nodes.
-    pub(crate) node_port: Option<i32>,
-    /// The address to request from a load balancer.
-    pub(crate) load_balancer_ip: Option<String>,
-}
-
-/// Returns a GatewayServer.
-pub(crate) fn manifest(
-    name: &str,
-    namespace: &str,
-    peer: &str,
-    endpoint: &ServiceEndpoint,
-    mtu: i64,
-    template: &Template,
-) -> Value {
-    let mut service = json!({"port": endpoint.port, "serviceType": endpoint.service_type.name()});
-    if let Some(port) = endpoint.node_port {
-        service["nodePort"] = port.into();
-    }
-    if let Some(ip) = &endpoint.load_balancer_ip {
-        service["loadBalancerIP"] = ip.as_str().into();
-    }
-    let spec = json!({
-        "endpoint": service,
-        "mtu": mtu,
-        "secretRef": {},
-        "serverTemplateRef": template.reference(),
-    });
-    manifest::object("GatewayServer", name, Some(namespace), peer, spec)
-}
-
-/// Flags of `liqoctl create gatewayserver`.
-#[derive(Args, Debug)]
-struct Create {
-    #[command(flatten)]
-    common: Common,
-
-    #[command(flatten)]
-    template: TemplateFlags<GatewayServer>,
-
-    /// The address to request from a load balancer.
-    #[arg(long, value_name = "IP")]
-    load_balancer_ip: Option<String>,
-
-    /// The MTU of the tunnel, in bytes.
-    #[arg(long, default_value_t = DEFAULT_MTU, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(576..=9000))]
-    mtu: i64,
-
-    /// The port of the nodes for a Service of type NodePort.
-    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
-    node_port: Option<i32>,
-
-    /// The port of the Service.
-    #[arg(long, default_value_t = DEFAULT_PORT, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
-    port: i32,
-
     /// The type of the Service.
     #[arg(
         long,
@@ -98,43 +37,47 @@ struct Create {
         value_name = "TYPE",
         ignore_case = true
     )]
-    service_type: ServiceType,
+    pub(crate) service_type: ServiceType,
 
-    /// Wait until the GatewayServer has an endpoint.
-    #[arg(long)]
-    wait: bool,
+    /// The port of the Service.
+    #[arg(long, default_value_t = DEFAULT_PORT, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
+    pub(crate) port: i32,
+
+    /// The port of the nodes for a Service of type NodePort.
+    #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
+    pub(crate) node_port: Option<i32>,
+
+    /// The address to request from a load balancer.
+    #[arg(long, value_name = "IP")]
+    pub(crate) load_balancer_ip: Option<String>,
 }
 
-impl Build for Create {
-    type Object = GatewayServer;
+impl Gateway for GatewayServer {
+    const ROLE: &str = "server";
+    const TEMPLATES: &str = SERVER_TEMPLATES;
+    const TEMPLATE_NAME: &str = "wireguard-server";
+    const TEMPLATE_FIELD: &str = "serverTemplateRef";
 
-    fn common(&self) -> &Common {
-        &self.common
+    type Endpoint = ServiceEndpoint;
+
+    fn endpoint(endpoint: &ServiceEndpoint) -> Value {
+        let type_ = endpoint.service_type.name();
+        let mut service = json!({"port": endpoint.port, "serviceType": type_});
+        if let Some(port) = endpoint.node_port {
+            service["nodePort"] = port.into();
+        }
+        if let Some(ip) = &endpoint.load_balancer_ip {
+            service["loadBalancerIP"] = ip.as_str().into();
+        }
+        service
     }
 
-    fn manifest(&self, namespaces: Namespaces<'_>) -> Value {
-        let endpoint = ServiceEndpoint {
-            service_type: self.service_type,
-            port: self.port,
-            node_port: self.node_port,
-            load_balancer_ip: self.load_balancer_ip.clone(),
-        };
-        manifest(
-            &self.common.name,
-            namespaces.object,
-            &self.common.remote_cluster_id,
-            &endpoint,
-            self.mtu,
-            &self.template.template(namespaces.liqo),
-        )
+    fn secret(&self) -> Option<&ObjectReference> {
+        self.status.as_ref()?.secret_ref.as_ref()
     }
 
-    fn wait(&self) -> bool {
-        self.wait
-    }
-
-    fn is_ready(server: &GatewayServer) -> Result<(), String> {
-        let status = server.status.clone().unwrap_or_default();
+    fn is_ready(&self) -> Result<(), String> {
+        let status = self.status.clone().unwrap_or_default();
         let has_address = status
             .endpoint
             .is_some_and(|endpoint| !endpoint.addresses.is_empty());
@@ -149,7 +92,8 @@ impl Build for Create {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::kinds::gateway::SERVER_TEMPLATES;
+    use crate::kinds::gateway::{DEFAULT_MTU, Spec, Template, manifest};
+    use crate::manifest::yaml;
 
     fn of(service_type: ServiceType, node_port: Option<i32>) -> Value {
         let endpoint = ServiceEndpoint {
@@ -163,13 +107,18 @@ mod tests {
             name: "wireguard-server".into(),
             namespace: "liqo".into(),
         };
-        manifest("gws", "default", "milan", &endpoint, DEFAULT_MTU, &template)
+        let spec = Spec::<GatewayServer> {
+            endpoint,
+            mtu: DEFAULT_MTU,
+            template,
+        };
+        manifest("gws", "default", "milan", &spec)
     }
 
     #[test]
     fn the_manifest_equals_upstreams() {
         assert_eq!(
-            manifest::yaml(of(ServiceType::LoadBalancer, None)),
+            yaml(of(ServiceType::LoadBalancer, None)),
             "\
 apiVersion: networking.liqo.io/v1beta1
 kind: GatewayServer
@@ -214,7 +163,9 @@ status: {}
             let mut server = of(ServiceType::NodePort, None);
             server["spec"]["secretRef"] = json!({"name": ""});
             server["status"] = status;
-            Create::is_ready(&serde_json::from_value(server).unwrap())
+            serde_json::from_value::<GatewayServer>(server)
+                .unwrap()
+                .is_ready()
         };
         let endpoint = json!({"addresses": ["172.18.2.3"], "port": 31110});
 

@@ -4,12 +4,12 @@
 use super::args::{Connect, TIMEOUT};
 use super::grant::{self, Grant};
 use super::steps::{
-    Address, AdvertisedCidrs, Client, ClientSpec, Connected, Gateway, GatewayKey, GatewayPod,
-    PeerConfiguration, PeerKey, Server, ServerSpec, check_template, has_templates,
+    Address, AdvertisedCidrs, Client, Connected, Gateway, GatewayKey, GatewayPod,
+    PeerConfiguration, PeerKey, Server, check_template, has_templates,
 };
 use crate::commands::version;
 use crate::global::Global;
-use crate::kinds::gateway::Gateway as Kind;
+use crate::kinds::gateway::{Gateway as Kind, Spec};
 use crate::pair::Pair;
 use crate::progress::{self, begin};
 use crate::steps::Runner;
@@ -144,7 +144,7 @@ async fn connect(
     client: Gateway<'_>,
     server: Gateway<'_>,
 ) -> Result<()> {
-    let spec = ServerSpec {
+    let spec = Spec::<GatewayServer> {
         endpoint: options.endpoint(),
         mtu: options.mtu,
         template: options.server_template(server.side),
@@ -153,7 +153,7 @@ async fn connect(
     wait_for_pod(runner, server, &name).await?;
     let reported = runner.apply(&Address(server), &()).await?;
 
-    let spec = ClientSpec {
+    let spec = Spec::<GatewayClient> {
         endpoint: options.server_address(&reported),
         mtu: options.mtu,
         template: options.client_template(client.side),

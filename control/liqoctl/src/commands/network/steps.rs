@@ -10,12 +10,12 @@ mod server;
 mod upstream;
 
 pub(crate) use cidrs::AdvertisedCidrs;
-pub(crate) use client::{Client, ClientSpec};
+pub(crate) use client::Client;
 pub(crate) use configuration::PeerConfiguration;
 pub(crate) use connection::Connected;
 pub(crate) use gateway::Gateway;
 pub(crate) use key::{GatewayKey, PeerKey};
-pub(crate) use server::{Address, Server, ServerSpec};
+pub(crate) use server::{Address, Server};
 pub(crate) use upstream::{GatewayPod, check_template, has_templates};
 
 /// Returns start and end lines for [`crate::steps::Lines`].

@@ -1,8 +1,10 @@
 //! One side's gateway, on which several steps act.
 
-use crate::kinds::gateway::Gateway as Kind;
+use crate::kinds::gateway::{self, Gateway as Kind, Spec};
 use crate::objects;
 use crate::pair::Side;
+use crate::removal::Removal;
+use crate::steps::Undo;
 use anyhow::Result;
 use kube::api::{ApiResource, DynamicObject};
 use kube::{Api, ResourceExt as _};
@@ -42,6 +44,17 @@ impl<'a> Gateway<'a> {
     /// Returns the name of the gateway's object: that of the existing one, else the peer's cluster ID.
     pub(crate) fn name(&self, existing: Option<&impl Kind>) -> String {
         existing.map_or_else(|| self.side.peer.clone(), |existing| existing.name_any())
+    }
+
+    /// Returns the GatewayServer or GatewayClient for `spec`.
+    pub(crate) fn manifest<G: Kind>(&self, name: &str, spec: &Spec<G>) -> Value {
+        let object = gateway::manifest(name, self.namespace, &self.side.peer, spec);
+        self.side.cluster.with_metadata(object)
+    }
+
+    /// Returns the removal of the gateway's objects of a kind, which progress lines call `noun`.
+    pub(crate) fn removal<G: Kind>(&self, noun: &'static str) -> Box<dyn Undo + 'a> {
+        Box::new(Removal::<G>::new(self.side, self.namespace, noun))
     }
 
     /// Returns the false conditions of the gateway's objects, which callers append to a message.

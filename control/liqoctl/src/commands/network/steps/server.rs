@@ -2,56 +2,28 @@
 
 use super::gateway::Gateway;
 use super::{lines, upstream};
-use crate::kinds::gateway::Template;
+use crate::kinds::gateway::Spec;
 use crate::kinds::gateway_client::{Endpoint, Protocol};
-use crate::kinds::gateway_server::{self, ServiceEndpoint};
 use crate::objects;
-use crate::removal::Removal;
 use crate::steps::{Lines, State, Step, Undo};
 use anyhow::Result;
 use control_api::GatewayServer;
 use control_api::networking::endpoint as reported;
 use control_api::networking::gateway_server::ServiceType;
-use serde_json::Value;
 
 /// Writes the GatewayServer, and returns its name.
 pub(crate) struct Server<'a>(pub(crate) Gateway<'a>);
 
-/// The desired GatewayServer.
-pub(crate) struct ServerSpec {
-    /// The Service of the gateway.
-    pub(crate) endpoint: ServiceEndpoint,
-    /// MTU of the tunnel, in bytes.
-    pub(crate) mtu: i64,
-    /// The template for upstream's controllers.
-    pub(crate) template: Template,
-}
-
 impl Server<'_> {
-    fn manifest(&self, name: &str, spec: &ServerSpec) -> Value {
-        let Gateway {
-            side, namespace, ..
-        } = self.0;
-        let object = gateway_server::manifest(
-            name,
-            namespace,
-            &side.peer,
-            &spec.endpoint,
-            spec.mtu,
-            &spec.template,
-        );
-        side.cluster.with_metadata(object)
-    }
-
     /// Returns whether upstream's Service differs from the desired one. Upstream never updates it, so
     /// the GatewayServer must be deleted and created again.
-    async fn has_other_service(&self, name: &str, spec: &ServerSpec) -> Result<bool> {
+    async fn has_other_service(&self, name: &str, spec: &Spec<GatewayServer>) -> Result<bool> {
         Ok(self.0.upstream && upstream::service_differs(&self.0, name, &spec.endpoint).await?)
     }
 }
 
 impl Step for Server<'_> {
-    type Desired = ServerSpec;
+    type Desired = Spec<GatewayServer>;
     type Output = String;
 
     fn lines(&self) -> Lines {
@@ -66,18 +38,18 @@ impl Step for Server<'_> {
         }
     }
 
-    async fn observe(&self, spec: &ServerSpec) -> Result<State<String>> {
+    async fn observe(&self, spec: &Spec<GatewayServer>) -> Result<State<String>> {
         let existing = self.0.object::<GatewayServer>().await?;
         let name = self.0.name(existing.as_ref());
         let place = self.0.side.cluster.place();
-        let state = objects::state(existing.as_ref(), &self.manifest(&name, spec), &place);
+        let state = objects::state(existing.as_ref(), &self.0.manifest(&name, spec), &place);
         if matches!(state, State::Ready(())) && self.has_other_service(&name, spec).await? {
             return Ok(State::Pending);
         }
         Ok(state.map(|()| name))
     }
 
-    async fn apply(&self, spec: &ServerSpec) -> Result<()> {
+    async fn apply(&self, spec: &Spec<GatewayServer>) -> Result<()> {
         let cluster = &self.0.side.cluster;
         let api = self.0.api::<GatewayServer>();
         let existing = self.0.object::<GatewayServer>().await?;
@@ -89,14 +61,12 @@ impl Step for Server<'_> {
                 return Ok(());
             }
         }
-        cluster.apply(&api, self.manifest(&name, spec)).await?;
+        cluster.apply(&api, self.0.manifest(&name, spec)).await?;
         Ok(())
     }
 
     fn undo(&self) -> Option<Box<dyn Undo + '_>> {
-        let (side, namespace) = (self.0.side, self.0.namespace);
-        let removal = Removal::<GatewayServer>::new(side, namespace, "gateway server");
-        Some(Box::new(removal))
+        Some(self.0.removal::<GatewayServer>("gateway server"))
     }
 }
 
@@ -171,7 +141,7 @@ fn no_address_hint(server: &GatewayServer) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use serde_json::{from_value, json};
+    use serde_json::{Value, from_value, json};
 
     fn server(status: &Value) -> GatewayServer {
         from_value(json!({
