@@ -1,7 +1,9 @@
-//! Checks that the compiler does not make: file sizes, file names, purity, links in documents,
-//! vocabulary.
+//! Checks that the compiler does not make: sizes of files and functions, file names, purity, import
+//! cycles, links in documents, vocabulary.
 
+mod cycles;
 mod documented;
+mod functions;
 mod links;
 mod words;
 
@@ -81,8 +83,10 @@ pub(crate) fn check() -> Result<String> {
     let mut problems = Vec::new();
     for (path, text) in &files {
         problems.extend(problems_of(path, text));
+        problems.extend(functions::too_long(path, text));
         problems.extend(words::forbidden(path, text));
     }
+    problems.extend(cycles::of_crates(&files));
     problems.extend(links::broken(&documents));
     problems.extend(documents.iter().filter_map(|(path, text)| {
         let lines = text.lines().count();
