@@ -62,6 +62,79 @@ fn duplicate_conditions_of_upstream_are_known_and_reducible() {
     assert_eq!(found.into_iter().collect::<Vec<_>>(), WITH_DUPLICATES);
 }
 
+#[test]
+fn a_reduced_object_of_upstream_is_valid_in_its_definition() {
+    let schemas: BTreeMap<_, _> = custom_resource_definitions()
+        .iter()
+        .map(|crd| {
+            let spec = serde_json::to_value(&crd.spec).unwrap();
+            let schema = spec["versions"][0]["schema"]["openAPIV3Schema"].clone();
+            (crd.spec.names.kind.clone(), schema)
+        })
+        .collect();
+
+    for mut object in objects() {
+        let kind = object["kind"].as_str().unwrap().to_owned();
+        let is_reduced = reduce(&mut object);
+        for part in ["spec", "status"] {
+            let (schema, value) = (&schemas[&kind]["properties"][part], &object[part]);
+            if !value.is_null() {
+                validate(
+                    schema,
+                    value,
+                    &format!("{kind}.{part}, reduced: {is_reduced}"),
+                );
+            }
+        }
+    }
+}
+
+/// Asserts that a value has the types, enums, required fields and unique list keys of a schema, and no
+/// field that the API server would prune.
+fn validate(schema: &Value, value: &Value, path: &str) {
+    let has_type = match schema["type"].as_str() {
+        Some("object") => value.is_object(),
+        Some("array") => value.is_array(),
+        Some("string") => value.is_string(),
+        Some("integer") => value.is_i64(),
+        Some("boolean") => value.is_boolean(),
+        Some(other) => panic!("{path}: unknown type {other}"),
+        None => value.is_string() || value.is_i64(),
+    };
+    assert!(has_type, "{path}: {value} is no {}", schema["type"]);
+    if let Some(allowed) = schema["enum"].as_array() {
+        assert!(allowed.contains(value), "{path}: {value}");
+    }
+    for name in schema["required"].as_array().into_iter().flatten() {
+        let name = name.as_str().unwrap();
+        assert!(value.get(name).is_some(), "{path}: {name} is missing");
+    }
+    let keys = schema["x-kubernetes-list-map-keys"].as_array();
+    let mut seen = BTreeSet::new();
+    for (index, item) in value.as_array().into_iter().flatten().enumerate() {
+        validate(&schema["items"], item, &format!("{path}[{index}]"));
+        if let Some(keys) = keys {
+            let key: Vec<_> = keys
+                .iter()
+                .map(|it| item[it.as_str().unwrap()].to_string())
+                .collect();
+            assert!(
+                seen.insert(key),
+                "{path}[{index}] has the key of another item"
+            );
+        }
+    }
+    for (name, field) in value.as_object().into_iter().flatten() {
+        let path = format!("{path}.{name}");
+        let is_open = schema["x-kubernetes-preserve-unknown-fields"] == true;
+        match (&schema["properties"][name], &schema["additionalProperties"]) {
+            (Value::Null, Value::Null) => assert!(is_open, "{path} is pruned"),
+            (Value::Null, values) => validate(values, field, &path),
+            (property, _) => validate(property, field, &path),
+        }
+    }
+}
+
 /// Reduces each list of conditions to the first of each type. Returns whether there were duplicates.
 fn reduce(value: &mut Value) -> bool {
     let mut is_reduced = false;
