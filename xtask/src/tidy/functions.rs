@@ -34,7 +34,7 @@ fn name(line: &str) -> Option<&str> {
     let is_declaration = words
         .by_ref()
         .take_while(|word| *word != "fn")
-        .all(|word| is_qualifier(word));
+        .all(is_qualifier);
     let name = words.next()?.split(['(', '<']).next()?;
 
     is_declaration.then_some(name)
