@@ -8,11 +8,12 @@
 //! | [`transport`] | requests over shared HTTP/2 connections, with deadlines and limits, under a [`kube::Client`] |
 //! | [`kubeconfig`] | kubeconfigs from Secrets, which may neither run a program nor read a file |
 //! | [`election`] | which of several replicas holds a Lease |
-//! | [`backoff`] | delays before requests are repeated |
+//! | [`backoff`], [`cause`] | delays before requests are repeated; causes of errors |
 
 #![forbid(unsafe_code)]
 
 pub mod backoff;
+pub mod cause;
 pub mod clusters;
 pub mod election;
 pub mod kubeconfig;

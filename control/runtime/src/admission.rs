@@ -16,7 +16,7 @@ const CLUSTER_MAX: usize = 64;
 const RESOURCE_MAX: usize = CLUSTER_MAX / 4;
 
 /// Requests that wait, and the number in flight.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Admission<Id> {
     lanes: BTreeMap<(Cluster, Resource), Lane<Id>>,
     in_flight: BTreeMap<Cluster, usize>,
@@ -31,17 +31,6 @@ struct Lane<Id> {
     waiting: BTreeMap<Queue, VecDeque<(Id, Request)>>,
     turns: VecDeque<Queue>,
     in_flight: usize,
-}
-
-impl<Id> Default for Admission<Id> {
-    fn default() -> Self {
-        Self {
-            lanes: BTreeMap::new(),
-            in_flight: BTreeMap::new(),
-            waiting: 0,
-            last: None,
-        }
-    }
 }
 
 impl<Id> Admission<Id> {

@@ -9,7 +9,6 @@ use crate::watch::WatchId;
 use control_client::object::{Cluster, Key, Ref, Resource};
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -149,14 +148,6 @@ impl Cache {
     pub fn usage(&self, cluster: &Cluster) -> (usize, usize) {
         let usage = self.clusters.get(cluster);
         usage.map_or((0, 0), |usage| (usage.objects, usage.bytes))
-    }
-}
-
-impl fmt::Debug for Cache {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Cache")
-            .field("clusters", &self.clusters)
-            .finish_non_exhaustive()
     }
 }
 

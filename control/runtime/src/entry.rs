@@ -4,6 +4,7 @@ use control_client::object::{Key, Resource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::ApiResource;
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::any::Any;
@@ -28,6 +29,17 @@ where
     fn resource() -> Resource {
         Resource::of::<K>()
     }
+}
+
+/// A type of objects of the API.
+pub trait Source:
+    kube::Resource + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static
+{
+}
+
+impl<K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static> Source
+    for K
+{
 }
 
 /// An object in the cache, with the metadata that the runtime itself needs.
@@ -123,10 +135,7 @@ pub(crate) struct Decoded<K> {
     pub(crate) size: usize,
 }
 
-impl<'de, K> Deserialize<'de> for Decoded<K>
-where
-    K: kube::Resource + serde::de::DeserializeOwned,
-{
+impl<'de, K: Source> Deserialize<'de> for Decoded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         Self::parse(raw.get()).map_err(serde::de::Error::custom)
@@ -139,7 +148,7 @@ struct Head {
     metadata: ObjectMeta,
 }
 
-impl<K: kube::Resource + serde::de::DeserializeOwned> Decoded<K> {
+impl<K: Source> Decoded<K> {
     /// Decodes an object.
     ///
     /// # Errors
@@ -166,9 +175,7 @@ impl<K: kube::Resource + serde::de::DeserializeOwned> Decoded<K> {
             }
         }
     }
-}
 
-impl<K> Decoded<K> {
     pub(crate) fn key(&self) -> Key {
         let metadata = &self.metadata;
         Key {
@@ -187,10 +194,7 @@ impl<K> Decoded<K> {
         resource: &Resource,
         keep: impl Fn(K) -> T,
         is_full: bool,
-    ) -> Result<Entry, DecodeError>
-    where
-        K: Clone + Send + Sync + 'static,
-    {
+    ) -> Result<Entry, DecodeError> {
         let key = self.key();
         let object = self.object.map_err(|reason| DecodeError {
             resource: Box::new(resource.clone()),

@@ -5,7 +5,7 @@ use control_client::object::{Cluster, Ref};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{self, EventType, Recorder, Reporter};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -79,27 +79,16 @@ impl Events {
 
 /// The last Event about each object, for a limited number of objects.
 #[derive(Debug, Default)]
-struct Last {
-    events: BTreeMap<Ref, (&'static str, String)>,
-    order: VecDeque<Ref>,
-}
+struct Last(BTreeMap<Ref, (&'static str, String)>);
 
 impl Last {
     /// Returns whether an Event differs from the last one about its object, and remembers it.
     fn is_news(&mut self, event: &Event) -> bool {
-        let new = (event.reason, event.note.clone());
-        match self.events.insert(event.object.clone(), new.clone()) {
-            Some(old) => old != new,
-            None => {
-                self.order.push_back(event.object.clone());
-                if self.order.len() > REMEMBERED_MAX
-                    && let Some(oldest) = self.order.pop_front()
-                {
-                    self.events.remove(&oldest);
-                }
-                true
-            }
+        if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(&event.object) {
+            self.0.clear();
         }
+        let new = (event.reason, event.note.clone());
+        self.0.insert(event.object.clone(), new.clone()) != Some(new)
     }
 }
 
@@ -165,8 +154,7 @@ mod tests {
             assert!(last.is_news(&event(&number.to_string(), "one")));
         }
 
-        assert_eq!(last.events.len(), REMEMBERED_MAX);
-        assert_eq!(last.order.len(), REMEMBERED_MAX);
+        assert_eq!(last.0.len(), REMEMBERED_MAX);
     }
 
     #[test]

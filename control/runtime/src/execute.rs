@@ -3,6 +3,7 @@
 use crate::controller::{Action, Answer, Gate, Outcome, Request, Write, named};
 use crate::managed_fields;
 use crate::registration::{self, Form};
+use control_client::cause::{causes, chain};
 use control_client::election::Leadership;
 use control_client::object::Ref;
 use control_client::transport::DeadlineError;
@@ -11,7 +12,6 @@ use kube::Client;
 use kube::core::Status;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
-use std::error::Error as _;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -86,11 +86,9 @@ impl Context {
             return Outcome::NotLeader;
         }
         match self.send(request(write, self.field_manager)).await {
-            Ok(text) if matches!(write.action, Action::Post(_)) => serde_json::from_str(&text)
-                .map_or_else(
-                    |error| Outcome::Failed(format!("the response is not JSON: {error}")),
-                    |value| Outcome::Answer(Answer(value)),
-                ),
+            Ok(text) if matches!(write.action, Action::Post(_)) => {
+                parse(&text).map_or_else(|failed| failed, |value| Outcome::Answer(Answer(value)))
+            }
             Ok(text) if write.action == Action::Delete => self.deleted(&text),
             Ok(text) => self.stored(&text),
             Err(Outcome::AlreadyExists(_)) => self.existing(&write.object).await,
@@ -116,8 +114,7 @@ impl Context {
             Err(Outcome::Gone) => return Ok(()),
             Err(outcome) => return Err(outcome),
         };
-        let value: Value = serde_json::from_str(&text)
-            .map_err(|error| Outcome::Failed(format!("the response is not JSON: {error}")))?;
+        let value = parse(&text)?;
         let subresource = write.subresource.unwrap_or_default();
         let patch =
             managed_fields::adoption(&value, self.field_manager, &self.adopted, subresource);
@@ -194,19 +191,13 @@ fn missing(write: &Write, outcome: Outcome) -> Outcome {
 }
 
 fn request(write: &Write, field_manager: &str) -> Result<http::Request<Vec<u8>>, String> {
+    let force = write.force.is_some().to_string();
     let finalizers = format!("{field_manager}-finalizers");
     let mut query = vec![("fieldManager", field_manager)];
     let body = content(write);
     let (method, content_type) = match &write.action {
         Action::Apply(_) => {
-            query.push((
-                "force",
-                if write.force.is_some() {
-                    "true"
-                } else {
-                    "false"
-                },
-            ));
+            query.push(("force", &force));
             (Method::PATCH, "application/apply-patch+yaml")
         }
         Action::Merge(_) => (Method::PATCH, "application/merge-patch+json"),
@@ -261,14 +252,7 @@ fn content(write: &Write) -> Value {
 }
 
 fn delete_options(write: &Write) -> Value {
-    let mut preconditions = json!({});
-    if let Some(uid) = &write.uid {
-        preconditions["uid"] = uid.as_str().into();
-    }
-    if let Some(version) = &write.resource_version {
-        preconditions["resourceVersion"] = version.as_str().into();
-    }
-
+    let preconditions = json!({"uid": write.uid, "resourceVersion": write.resource_version});
     json!({"apiVersion": "v1", "kind": "DeleteOptions",
         "propagationPolicy": "Background", "preconditions": preconditions})
 }
@@ -298,20 +282,19 @@ fn path(object: &Ref, subresource: Option<&str>, query: &[(&str, &str)]) -> Stri
     path
 }
 
+fn parse(text: &str) -> Result<Value, Outcome> {
+    let value = serde_json::from_str(text);
+    value.map_err(|error| Outcome::Failed(format!("the response is not JSON: {error}")))
+}
+
 fn failure(error: kube::Error) -> Outcome {
     if let kube::Error::Api(status) = error {
         return refusal(status);
     }
-    let mut source: Option<&dyn std::error::Error> = Some(&error);
-    while let Some(cause) = source {
-        if cause.is::<DeadlineError>() {
-            return Outcome::TimedOut;
-        }
-        source = cause.source();
+    if causes(&error).any(|cause| cause.is::<DeadlineError>()) {
+        return Outcome::TimedOut;
     }
-    let cause = error.source().map(|cause| format!(": {cause}"));
-
-    Outcome::Failed(format!("{error}{}", cause.unwrap_or_default()))
+    Outcome::Failed(chain(&error))
 }
 
 fn refusal(status: Box<Status>) -> Outcome {

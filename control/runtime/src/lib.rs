@@ -31,11 +31,11 @@ pub use controller::{
     WatchChange, Write, key_of,
 };
 pub use digest::{Digest, Digested};
-pub use entry::{DecodeError, Entry, Kept};
+pub use entry::{DecodeError, Entry, Kept, Source};
 pub use finalizer::{CLEANUP_TIMED_OUT, Finalizer, Protection};
 pub use metrics::Metrics;
 pub use registration::{Registration, RegistrationError, Scope, Selector};
-pub use rights::{RuleScope, rules};
+pub use rights::rules;
 pub use runtime::{Replicas, Runtime, Settings};
 pub use status::RuntimeStatus;
 pub use watch::WatchId;

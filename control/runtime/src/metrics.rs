@@ -48,64 +48,45 @@ impl Default for Metrics {
 impl Metrics {
     /// Creates the metrics in a registry.
     pub fn new(registry: &mut Registry) -> Self {
+        let r = registry;
         Self {
-            depth: add(
-                registry,
-                "queue_length",
-                "Work items that are not planned yet",
-            ),
-            wait: seconds(
-                registry,
-                "queue_wait",
-                "Time from when a work item is due until it is planned",
-            ),
+            depth: add(r, "queue_length", "Work items that are not planned yet"),
+            wait: seconds(r, "queue_wait", "Time that due work items wait"),
             duration: seconds(
-                registry,
+                r,
                 "reconcile_duration",
-                "Time from planning a work item until its last request has ended",
+                "Time from a plan to the last response",
             ),
             retries: add(
-                registry,
+                r,
                 "reconcile_errors",
-                "Work items that are planned again because a request failed",
+                "Plans that are repeated after a failed request",
             ),
             requests: add(
-                registry,
+                r,
                 "requests",
                 "Requests to API servers that controllers caused",
             ),
-            latency: seconds(
-                registry,
-                "request_duration",
-                "Time from sending a request until its response",
-            ),
+            latency: seconds(r, "request_duration", "Time from a request to its response"),
             waiting: add(
-                registry,
+                r,
                 "requests_waiting",
-                "Requests that wait until others have ended",
+                "Requests that wait for others to end",
             ),
-            objects: add(registry, "cache_objects", "Objects in the cache"),
+            objects: add(r, "cache_objects", "Objects in the cache"),
             bytes: add(
-                registry,
+                r,
                 "cache_json_bytes",
-                "Length of the JSON of the objects in the cache",
+                "Length of the JSON of the cached objects",
             ),
             rejected: add(
-                registry,
+                r,
                 "cache_rejected_objects",
-                "Objects that exceeded a cluster's limit of objects or bytes",
+                "Objects beyond the limits of a cluster",
             ),
-            invalid: add(
-                registry,
-                "invalid_objects",
-                "Objects that could not be decoded",
-            ),
-            watch_errors: add(registry, "watch_errors", "Lists and watches that failed"),
-            is_leader: add(
-                registry,
-                "is_leader",
-                "Whether this replica holds the Lease",
-            ),
+            invalid: add(r, "invalid_objects", "Objects that could not be decoded"),
+            watch_errors: add(r, "watch_errors", "Lists and watches that failed"),
+            is_leader: add(r, "is_leader", "Whether this replica holds the Lease"),
             seen: Arc::default(),
         }
     }

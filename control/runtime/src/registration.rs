@@ -1,14 +1,12 @@
 //! What a controller declares about a resource: which objects it follows, what of them is kept, how
 //! they are indexed, and which rights it needs.
 
-use crate::entry::{DecodeError, Entry, Kept};
+use crate::entry::{DecodeError, Entry, Kept, Source};
 use crate::watch::WatchId;
 use control_client::object::{Cluster, Resource};
 use kube::api::DynamicObject;
-use serde::de::DeserializeOwned;
 use std::any::{Any, TypeId};
 use std::collections::BTreeMap;
-use std::fmt;
 use std::sync::Arc;
 
 mod fields;
@@ -20,7 +18,7 @@ use form::Typed;
 pub(crate) use form::{Form, Index, merge};
 
 /// Where the objects of a registration are watched.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scope {
     /// In the whole local cluster.
     All,
@@ -92,7 +90,7 @@ impl Registration {
     /// use the same one, unless one of them keeps the [whole](Self::whole) objects.
     pub fn of<K, T, F>(scope: Scope, keep: F) -> Self
     where
-        K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
+        K: Source,
         T: Kept,
         F: Fn(K) -> T + Copy + Send + Sync + 'static,
     {
@@ -101,10 +99,7 @@ impl Registration {
 
     /// Registers a resource whose objects are kept as they are. Of several registrations of a resource,
     /// this one takes precedence.
-    pub fn whole<K>(scope: Scope) -> Self
-    where
-        K: Kept + kube::Resource + DeserializeOwned + Clone + fmt::Debug,
-    {
+    pub fn whole<K: Kept + Source>(scope: Scope) -> Self {
         Self::with_form(scope, K::resource(), form::whole::<K>(K::resource()))
     }
 
@@ -153,7 +148,7 @@ impl Registration {
         );
         let mut indexes = self.form.indexes().to_vec();
         indexes.push(Index::new(name, values));
-        self.form = self.form.with(indexes, self.form.is_full());
+        self.form = self.form.with(indexes, self.form.projection().is_full);
         self
     }
 
@@ -246,16 +241,6 @@ impl Registration {
             namespace,
             selector: self.selector.clone(),
         })
-    }
-}
-
-impl fmt::Debug for Registration {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registration")
-            .field("resource", &self.resource)
-            .field("scope", &self.scope)
-            .field("selector", &self.selector)
-            .finish_non_exhaustive()
     }
 }
 

@@ -7,39 +7,19 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Verbs of a watch.
 const WATCH: [&str; 3] = ["get", "list", "watch"];
 
-/// Where a rule is needed.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RuleScope {
-    /// In a ClusterRole that is bound in the whole cluster.
-    Cluster,
-    /// In a Role in this namespace.
-    Namespace(String),
-    /// In a role that is bound where plans add watches, for example in the namespaces of tenants.
-    Planned,
-}
-
-impl From<&Scope> for RuleScope {
-    fn from(scope: &Scope) -> Self {
-        match scope {
-            Scope::All => Self::Cluster,
-            Scope::Namespace(namespace) => Self::Namespace(namespace.clone()),
-            Scope::Planned => Self::Planned,
-        }
-    }
-}
-
-/// Returns the rules that controllers with these registrations need, by scope.
+/// Returns the rules that controllers with these registrations need, by scope: in a ClusterRole that is
+/// bound in the whole cluster, in a Role in a namespace, or in a role that is bound where plans add
+/// watches, for example in the namespaces of tenants.
 pub fn rules<'a>(
     registrations: impl IntoIterator<Item = &'a Registration>,
-) -> BTreeMap<RuleScope, Vec<PolicyRule>> {
+) -> BTreeMap<Scope, Vec<PolicyRule>> {
     // Verbs by scope, group, resource and name.
     let mut rights = BTreeMap::<_, BTreeSet<&str>>::new();
     for registration in registrations {
-        let read_in = RuleScope::from(&registration.scope);
-        let written_in = registration.write_scope.as_ref();
-        let written_in = written_in.map_or_else(|| read_in.clone(), RuleScope::from);
+        let read_in = &registration.scope;
+        let written_in = registration.write_scope.as_ref().unwrap_or(read_in);
         let resource = &registration.resource;
-        let mut add = |scope: &RuleScope, subresource: Option<&str>, verb: &'static str| {
+        let mut add = |scope: &Scope, subresource: Option<&str>, verb: &'static str| {
             let plural = match subresource {
                 Some(subresource) => format!("{}/{subresource}", resource.plural),
                 None => resource.plural.to_string(),
@@ -51,13 +31,13 @@ pub fn rules<'a>(
             rights.entry(id).or_default().insert(verb);
         };
         for verb in WATCH {
-            add(&read_in, None, verb);
+            add(read_in, None, verb);
         }
         for verb in &registration.verbs {
-            add(&written_in, None, verb);
+            add(written_in, None, verb);
         }
         for (subresource, verb) in &registration.subresource_verbs {
-            add(&written_in, Some(subresource), verb);
+            add(written_in, Some(subresource), verb);
         }
     }
 
@@ -91,11 +71,11 @@ mod tests {
             .verbs(&["create", "patch"]);
         let rules = rules([&nodes, &keys]);
 
-        let cluster = &rules[&RuleScope::Cluster];
+        let cluster = &rules[&Scope::All];
         assert_eq!(cluster.len(), 1);
         assert_eq!(cluster[0].resources, Some(vec!["nodes".to_owned()]));
         assert_eq!(cluster[0].verbs, ["get", "list", "watch"]);
-        let local = &rules[&RuleScope::Namespace("liqo".into())];
+        let local = &rules[&Scope::Namespace("liqo".into())];
         assert_eq!(local[0].verbs, ["create"]);
         assert_eq!(local[0].resource_names, None);
         assert_eq!(local[1].verbs, ["get", "list", "patch", "watch"]);
@@ -107,7 +87,7 @@ mod tests {
         let nodes = Registration::of(Scope::All, |node: Node| node).subresource("status", "patch");
         let rules = rules([&nodes]);
 
-        let status = &rules[&RuleScope::Cluster][1];
+        let status = &rules[&Scope::All][1];
         assert_eq!(status.resources, Some(vec!["nodes/status".to_owned()]));
         assert_eq!(status.verbs, ["patch"]);
     }
@@ -119,10 +99,7 @@ mod tests {
             .written_in(Scope::Planned);
         let rules = rules([&keys]);
 
-        assert_eq!(
-            rules[&RuleScope::Cluster][0].verbs,
-            ["get", "list", "watch"]
-        );
-        assert_eq!(rules[&RuleScope::Planned][0].verbs, ["patch"]);
+        assert_eq!(rules[&Scope::All][0].verbs, ["get", "list", "watch"]);
+        assert_eq!(rules[&Scope::Planned][0].verbs, ["patch"]);
     }
 }

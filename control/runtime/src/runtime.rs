@@ -266,13 +266,5 @@ fn write(cache: &CacheReader) -> RwLockWriteGuard<'_, Cache> {
     cache.cache.write().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl std::fmt::Debug for Runtime {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runtime")
-            .field("settings", &self.settings)
-            .finish_non_exhaustive()
-    }
-}
-
 #[cfg(test)]
 mod tests;

@@ -116,6 +116,7 @@ impl RuntimeStatus {
         lock(&self.inner.missing).extend(required.iter().cloned());
     }
 
+    /// Notes that a watch was listed, or was removed.
     pub(crate) fn synced(&self, id: &WatchId) {
         lock(&self.inner.missing).remove(id);
         lock(&self.inner.failing).remove(id);
@@ -130,10 +131,6 @@ impl RuntimeStatus {
     pub(crate) fn failed(&self, id: &WatchId, reason: &str) -> bool {
         let old = lock(&self.inner.failing).insert(id.clone(), reason.to_owned());
         old.as_deref() != Some(reason)
-    }
-
-    pub(crate) fn removed(&self, id: &WatchId) {
-        self.synced(id);
     }
 }
 

@@ -4,9 +4,10 @@
 //! and lists again after 410. This module adds what it does not do: backoff with jitter, a new list
 //! when the server's history went back (a restored etcd), and objects that cannot be decoded.
 
-use crate::entry::{DecodeError, Decoded, Entry};
+use crate::entry::{DecodeError, Decoded, Entry, Source};
 use crate::registration::Selector;
 use control_client::backoff::{self, Backoff};
+use control_client::cause::chain;
 use control_client::object::{Cluster, Key, Resource};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use kube::Client;
@@ -95,15 +96,12 @@ pub(crate) enum Signal {
 
 /// Starts a watch whose objects are converted by `entry`. One that is optional and refused is repeated
 /// rarely.
-pub(crate) fn stream<K>(
+pub(crate) fn stream<K: Source>(
     client: Client,
     id: WatchId,
     is_optional: bool,
     entry: impl Fn(Decoded<K>) -> Result<Entry, DecodeError> + Clone + Send + 'static,
-) -> BoxStream<'static, Signal>
-where
-    K: kube::Resource + serde::de::DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
-{
+) -> BoxStream<'static, Signal> {
     let state = State {
         client,
         id,
@@ -122,11 +120,13 @@ where
     .boxed()
 }
 
+type Events<K> = BoxStream<'static, watcher::Result<Event<Decoded<K>>>>;
+
 struct State<K, F> {
     client: Client,
     id: WatchId,
     is_optional: bool,
-    events: Option<BoxStream<'static, watcher::Result<Event<Decoded<K>>>>>,
+    events: Option<Events<K>>,
     delay: Delay,
     /// Highest version in an event since the last list.
     newest: Option<u64>,
@@ -137,11 +137,7 @@ struct State<K, F> {
     entry: F,
 }
 
-impl<K, F> State<K, F>
-where
-    K: kube::Resource + serde::de::DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
-    F: Fn(Decoded<K>) -> Result<Entry, DecodeError>,
-{
+impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
     async fn next(&mut self) -> Signal {
         self.delay.wait().await;
         if self.was_cut
@@ -272,13 +268,7 @@ where
     }
 }
 
-fn events<K>(
-    client: &Client,
-    id: &WatchId,
-) -> BoxStream<'static, watcher::Result<Event<Decoded<K>>>>
-where
-    K: kube::Resource + serde::de::DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
-{
+fn events<K: Source>(client: &Client, id: &WatchId) -> Events<K> {
     let mut config = watcher::Config::default().page_size(PAGE_SIZE);
     if !id.selector.labels.is_empty() {
         config = config.labels(&id.selector.labels);
@@ -325,19 +315,6 @@ fn message(error: &watcher::Error) -> String {
         Some((code, _)) => format!("status {code}"),
         None => chain(error),
     }
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text = format!("{text}: {cause_text}");
-        }
-        source = cause.source();
-    }
-    text
 }
 
 /// Delay before the next request, after errors.

@@ -16,7 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Number of a plan and of its request, unique within a worker.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct RequestId {
     plan: u64,
     request: usize,
@@ -127,6 +127,12 @@ impl<C: Controller> TypedWorker<C> {
         }
     }
 
+    fn push_all(&mut self, items: Vec<C::Item>, now: Instant) {
+        for item in items {
+            self.push(item, now);
+        }
+    }
+
     fn push(&mut self, item: C::Item, now: Instant) {
         if let Some(flight) = self.flights.get_mut(&item) {
             flight.is_outdated = true;
@@ -179,11 +185,8 @@ impl<C: Controller> TypedWorker<C> {
                 request: flight.requests[request].0.clone(),
             });
         }
-        if flight
-            .requests
-            .iter()
-            .any(|(_, state)| *state != State::Ended)
-        {
+        let mut states = flight.requests.iter().map(|(_, state)| *state);
+        if states.any(|state| state != State::Ended) {
             return;
         }
         let (plan, has_failed, is_outdated) = (flight.plan, flight.has_failed, flight.is_outdated);
@@ -249,21 +252,18 @@ impl<C: Controller> Worker for TypedWorker<C> {
     }
 
     fn observe(&mut self, change: &Change<'_>, cache: &Cache, now: Instant) {
-        for item in self.controller.observe(change, cache) {
-            self.push(item, now);
-        }
+        let items = self.controller.observe(change, cache);
+        self.push_all(items, now);
     }
 
     fn started(&mut self, cache: &Cache, now: Instant) {
-        for item in self.controller.started(cache) {
-            self.push(item, now);
-        }
+        let items = self.controller.started(cache);
+        self.push_all(items, now);
     }
 
     fn listed(&mut self, id: &WatchId, cache: &Cache, now: Instant) {
-        for item in self.controller.listed(id, cache) {
-            self.push(item, now);
-        }
+        let items = self.controller.listed(id, cache);
+        self.push_all(items, now);
     }
 
     fn step(&mut self, cache: &Cache, env: &mut Env<'_>, now: Instant) -> Option<Effects> {
@@ -304,9 +304,7 @@ impl<C: Controller> Worker for TypedWorker<C> {
             let is_answer = matches!(request, Request::Read(_)) && matches!(outcome, Outcome::Gone);
             flight.has_failed |= !outcome.is_success() && !is_answer;
         }
-        for item in items {
-            self.push(item, now);
-        }
+        self.push_all(items, now);
         self.advance(&item, &mut effects, now);
 
         effects

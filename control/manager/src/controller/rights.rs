@@ -2,7 +2,7 @@
 
 use super::registrations::registrations;
 use crate::plan::tests::settings;
-use control_runtime::{RuleScope, rules};
+use control_runtime::{Scope, rules};
 use k8s_openapi::api::rbac::v1::PolicyRule;
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -56,9 +56,9 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     let mut needed = BTreeSet::new();
     for (scope, rules) in rules(&registrations(&settings)) {
         let role = match scope {
-            RuleScope::Cluster => CLUSTER,
-            RuleScope::Planned => TENANT,
-            RuleScope::Namespace(namespace) => {
+            Scope::All => CLUSTER,
+            Scope::Planned => TENANT,
+            Scope::Namespace(namespace) => {
                 assert_eq!(namespace, settings.namespace);
                 LOCAL
             }

@@ -33,11 +33,6 @@ impl<'a> Change<'a> {
     pub fn is<T: Kept>(&self) -> bool {
         self.object.resource == T::resource()
     }
-
-    /// Returns whether the object was deleted.
-    pub fn is_deletion(&self) -> bool {
-        self.new.is_none()
-    }
 }
 
 /// A change with its entries, as the cache returns it.

@@ -36,7 +36,7 @@ pub(super) struct Usage {
     pub(super) objects: usize,
     pub(super) bytes: usize,
     /// Watches whose objects exceeded the limits.
-    rejected: BTreeSet<WatchId>,
+    pub(super) rejected: BTreeSet<WatchId>,
     relisted_at: Option<Instant>,
 }
 
@@ -65,14 +65,6 @@ impl Usage {
     pub(super) fn remove(&mut self, size: usize) {
         self.objects = self.objects.saturating_sub(1);
         self.bytes = self.bytes.saturating_sub(size);
-    }
-
-    pub(super) fn reject(&mut self, id: &WatchId) {
-        self.rejected.insert(id.clone());
-    }
-
-    pub(super) fn forget(&mut self, id: &WatchId) {
-        self.rejected.remove(id);
     }
 
     /// Takes the watches whose rejected objects may fit now, because a tenth of the limits is free.

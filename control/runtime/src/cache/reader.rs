@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 /// Reads the cache from any task, for example for an admission review.
 ///
 /// A reader waits at most for the change of one object, never for planning or for a list.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Default)]
 pub struct CacheReader {
     pub(crate) cache: Arc<RwLock<Cache>>,
 }

@@ -82,7 +82,7 @@ fn objects_that_a_new_list_does_not_contain_were_deleted() {
 
     assert_eq!(gone.len(), 1);
     assert_eq!(gone[0].object.key, Key::new("a", "x"));
-    assert!(gone[0].borrow().is_deletion());
+    assert!(gone[0].new.is_none());
     assert_eq!(fixture.names("milan"), ["y", "z"]);
 }
 

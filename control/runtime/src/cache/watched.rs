@@ -51,7 +51,7 @@ impl Cache {
             }
         }
         if let Some(usage) = self.clusters.get_mut(&id.cluster) {
-            usage.forget(id);
+            usage.rejected.remove(id);
         }
         self.retract_except(id, progress.number, &BTreeSet::new())
     }
@@ -138,7 +138,7 @@ impl Cache {
         if put.is_err()
             && let Some(usage) = self.clusters.get_mut(&id.cluster)
         {
-            usage.reject(id);
+            usage.rejected.insert(id.clone());
         }
         // The keys of a list are limited like its objects.
         if put.is_ok() || is_known {

@@ -52,7 +52,10 @@ fn a_deletion_has_the_uid_as_precondition() {
     let (line, _, body) = sent(&write);
 
     assert_eq!(line, "DELETE /api/v1/namespaces/a/configmaps/b");
-    assert_eq!(body["preconditions"], json!({"uid": "u"}));
+    assert_eq!(
+        body["preconditions"],
+        json!({"uid": "u", "resourceVersion": null})
+    );
 }
 
 #[test]

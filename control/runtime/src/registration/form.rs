@@ -1,13 +1,11 @@
 //! The types of a registration, erased, and the one form of all registrations of a resource.
 
-use crate::entry::{DecodeError, Decoded, Entry};
+use crate::entry::{DecodeError, Decoded, Entry, Source};
 use crate::watch::{self, Signal, WatchId};
 use control_client::object::{Key, Resource};
 use futures_util::stream::BoxStream;
 use kube::Client;
-use serde::de::DeserializeOwned;
 use std::any::{Any, TypeId};
-use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
 
@@ -71,9 +69,6 @@ pub(crate) trait Form: Send + Sync {
 
     fn indexes(&self) -> &[Index];
 
-    /// Returns whether entries carry the full objects.
-    fn is_full(&self) -> bool;
-
     fn with(&self, indexes: Vec<Index>, is_full: bool) -> Arc<dyn Form>;
 }
 
@@ -85,6 +80,8 @@ pub(crate) struct Projection {
     /// Type of the function, of which there is one value.
     function: TypeId,
     is_whole: bool,
+    /// Whether entries carry the full objects.
+    pub(crate) is_full: bool,
 }
 
 /// Finds objects by values that a function returns.
@@ -157,7 +154,7 @@ pub(crate) fn merge(
         }
     }
 
-    Ok(richer.with(indexes, first.is_full() || second.is_full()))
+    Ok(richer.with(indexes, a.is_full || b.is_full))
 }
 
 pub(super) struct Typed<K, T, F> {
@@ -189,10 +186,7 @@ impl<K, T, F: Fn(K) -> T> Typed<K, T, F> {
 }
 
 /// Returns the form that keeps whole objects.
-pub(super) fn whole<K>(resource: Resource) -> impl Form + 'static
-where
-    K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + PartialEq + Send + Sync + 'static,
-{
+pub(super) fn whole<K: Source + PartialEq>(resource: Resource) -> impl Form + 'static {
     Typed {
         is_whole: true,
         ..Typed::new(resource, |object: K| object)
@@ -201,7 +195,7 @@ where
 
 impl<K, T, F> Form for Typed<K, T, F>
 where
-    K: kube::Resource + DeserializeOwned + Clone + fmt::Debug + Send + Sync + 'static,
+    K: Source,
     T: Any + PartialEq + Send + Sync,
     F: Fn(K) -> T + Copy + Send + Sync + 'static,
 {
@@ -231,15 +225,12 @@ where
             name: std::any::type_name::<T>(),
             function: TypeId::of::<F>(),
             is_whole: self.is_whole,
+            is_full: self.is_full,
         }
     }
 
     fn indexes(&self) -> &[Index] {
         &self.indexes
-    }
-
-    fn is_full(&self) -> bool {
-        self.is_full
     }
 
     fn with(&self, indexes: Vec<Index>, is_full: bool) -> Arc<dyn Form> {

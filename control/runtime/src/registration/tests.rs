@@ -129,7 +129,7 @@ fn a_resource_that_is_named_at_run_time_is_kept_as_json_or_digest() {
     );
 
     let rules = crate::rights::rules([&json]);
-    let rule = &rules[&crate::RuleScope::Cluster][0];
+    let rule = &rules[&Scope::All][0];
     assert_eq!(rule.api_groups, Some(vec!["example.com".to_owned()]));
     assert!(cache(&[json, digest]).is_err());
 }

@@ -2,7 +2,7 @@
 
 use super::{Report, Response, Runtime, write};
 use crate::cache::{CacheLimits, Changed};
-use crate::controller::{Action, Gate, Outcome, Request};
+use crate::controller::{Action, Outcome, Request};
 use crate::watch::{Signal, WatchId};
 use control_client::object::Ref;
 use std::time::Instant;
@@ -150,7 +150,6 @@ fn log(request: &Request, outcome: &Outcome) {
         Outcome::Stored(_) | Outcome::Answer(_) | Outcome::Gone => {
             tracing::info!(%object, verb, subresource = write.subresource, "written");
         }
-        Outcome::NotLeader if write.gate == Gate::Leader => {}
         Outcome::Refused(status) if is_terminating(status) => {
             tracing::debug!(%object, verb, "not written: {}", status.message);
         }

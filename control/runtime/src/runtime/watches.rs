@@ -146,7 +146,7 @@ impl Runtime {
     /// Stops a watch, and removes the objects that no other watch reports.
     fn stop_watch(&mut self, id: &WatchId) {
         self.abort_watch(id);
-        self.status.removed(id);
+        self.status.synced(id);
         let changes = write(&self.cache).remove_watch(id);
         self.observe(&changes);
     }
