@@ -87,7 +87,7 @@ impl Context {
         }
         match self.send(request(write, self.field_manager)).await {
             Ok(text) if matches!(write.action, Action::Post(_)) => {
-                parse(&text).map_or_else(|failed| failed, |value| Outcome::Answer(Answer(value)))
+                parse(&text).map_or_else(Outcome::Failed, |value| Outcome::Answer(Answer(value)))
             }
             Ok(text) if write.action == Action::Delete => self.deleted(&text),
             Ok(text) => self.stored(&text),
@@ -114,7 +114,7 @@ impl Context {
             Err(Outcome::Gone) => return Ok(()),
             Err(outcome) => return Err(outcome),
         };
-        let value = parse(&text)?;
+        let value = parse(&text).map_err(Outcome::Failed)?;
         let subresource = write.subresource.unwrap_or_default();
         let patch =
             managed_fields::adoption(&value, self.field_manager, &self.adopted, subresource);
@@ -282,9 +282,8 @@ fn path(object: &Ref, subresource: Option<&str>, query: &[(&str, &str)]) -> Stri
     path
 }
 
-fn parse(text: &str) -> Result<Value, Outcome> {
-    let value = serde_json::from_str(text);
-    value.map_err(|error| Outcome::Failed(format!("the response is not JSON: {error}")))
+fn parse(text: &str) -> Result<Value, String> {
+    serde_json::from_str(text).map_err(|error| format!("the response is not JSON: {error}"))
 }
 
 fn failure(error: kube::Error) -> Outcome {

@@ -113,9 +113,11 @@ fn finalizers(effects: &Effects) -> Vec<(Vec<String>, Option<String>)> {
         crate::Request::Write(write) => Some(write),
         crate::Request::Read(_) => None,
     });
-    let writes = writes.map(|write| match &write.action {
-        Action::Finalize(finalizers) => (finalizers.clone(), write.resource_version.clone()),
-        other => panic!("another action: {other:?}"),
+    let writes = writes.map(|write| {
+        let Action::Finalize(finalizers) = &write.action else {
+            panic!("another action: {:?}", write.action);
+        };
+        (finalizers.clone(), write.resource_version.clone())
     });
     writes.collect()
 }

@@ -84,12 +84,14 @@ pub(crate) struct Projection {
     pub(crate) is_full: bool,
 }
 
+type IndexValues = Arc<dyn Fn(&Entry) -> Vec<String> + Send + Sync>;
+
 /// Finds objects by values that a function returns.
 #[derive(Clone)]
 pub(crate) struct Index {
     pub(crate) name: &'static str,
     function: TypeId,
-    pub(crate) values: Arc<dyn Fn(&Entry) -> Vec<String> + Send + Sync>,
+    pub(crate) values: IndexValues,
 }
 
 impl Index {

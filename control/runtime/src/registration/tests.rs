@@ -114,11 +114,11 @@ fn a_resource_that_is_named_at_run_time_is_kept_as_json_or_digest() {
     });
     let key = control_client::object::Key::new("a", "x");
 
-    let kept = cache(&[json.clone()]).unwrap();
+    let kept = cache(std::slice::from_ref(&json)).unwrap();
     let objects = kept.dynamic::<DynamicObject>(&Cluster::Local, &resource);
     assert_eq!(objects.get(&key).unwrap().data["data"]["k"], "v");
 
-    let kept = cache(&[digest.clone()]).unwrap();
+    let kept = cache(std::slice::from_ref(&digest)).unwrap();
     let objects = kept.dynamic::<Digested>(&Cluster::Local, &resource);
     let expected = crate::digest::Digest::of(&json!({"k": "v"}));
     assert_eq!(objects.get(&key).unwrap().digest, expected);

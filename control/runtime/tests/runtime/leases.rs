@@ -97,16 +97,16 @@ struct Process {
 
 impl Process {
     fn start(server: &ApiServer, copiers: Vec<(Copier, Replicas)>) -> Self {
-        let config = kube::Config::new(server.url().parse().unwrap());
+        let config = kube::Config::new(server.url().parse().expect("a URL"));
         let settings = Settings {
             name: "test",
             identity: "a".into(),
             random: || [0; 32],
         };
-        let client = transport::client(&config).unwrap();
+        let client = transport::client(&config).expect("a client");
         let mut runtime = Runtime::new(client, settings, Metrics::default());
         for (copier, replicas) in copiers {
-            runtime.add(copier, &replicas).unwrap();
+            runtime.add(copier, &replicas).expect("registrations");
         }
         Self {
             status: runtime.status(),
