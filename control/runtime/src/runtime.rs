@@ -122,8 +122,7 @@ impl Runtime {
         controller: C,
         replicas: &Replicas,
     ) -> Result<(), RegistrationError> {
-        let election = replicas.lease().map(|lease| self.elections.join(lease));
-        let hosted = Hosted::new(controller, replicas, election);
+        let mut hosted = Hosted::new(controller, replicas);
         let workers = self.workers.iter().chain([&hosted]);
         let registrations = workers.flat_map(|it| {
             let manager = it.worker.field_manager();
@@ -137,6 +136,7 @@ impl Runtime {
             write(&self.cache).register(registration)?;
         }
         if let Some(lease) = replicas.lease() {
+            hosted.election = Some(self.elections.join(lease));
             self.status.lead(&lease.name, false);
             self.metrics.leads(&lease.name, false);
         }

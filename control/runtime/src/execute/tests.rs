@@ -115,3 +115,44 @@ fn outcomes_follow_from_status_and_action() {
         Outcome::Refused(_)
     ));
 }
+
+#[tokio::test]
+async fn an_apply_of_a_field_that_is_not_declared_is_not_sent() {
+    let service = tower::service_fn(|_: http::Request<kube::client::Body>| async {
+        Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("sent"))
+    });
+    let context = Context {
+        client: Client::new(service, "a"),
+        leadership: Leadership::permanent(),
+        form: None,
+        field_manager: "manager",
+        fields: vec!["data"],
+        adopted: Vec::new(),
+    };
+    let apply = |fields| {
+        let write = Write::new(object("a", "b"), Action::Apply(fields));
+        Request::Write(write)
+    };
+
+    let undeclared = context.execute(&apply(json!({"immutable": true}))).await;
+    assert!(matches!(undeclared, Outcome::Failed(reason) if reason.contains("immutable")));
+    let declared = context.execute(&apply(json!({"data": {}}))).await;
+    assert!(matches!(declared, Outcome::Failed(reason) if reason.contains("sent")));
+}
+
+#[test]
+fn finalizers_are_patched_under_a_field_manager_of_their_own() {
+    let mut write = Write::new(object("a", "b"), Action::Finalize(vec!["x".into()]));
+    write.uid = Some("u".into());
+    write.resource_version = Some("7".into());
+
+    let (line, content_type, body) = sent(&write);
+
+    assert_eq!(
+        line,
+        "PATCH /api/v1/namespaces/a/configmaps/b?fieldManager=manager-finalizers"
+    );
+    assert_eq!(content_type, "application/merge-patch+json");
+    let metadata = json!({"finalizers": ["x"], "uid": "u", "resourceVersion": "7"});
+    assert_eq!(body, json!({"metadata": metadata}));
+}

@@ -42,11 +42,7 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
-    pub(super) fn new<C: Controller>(
-        controller: C,
-        replicas: &Replicas,
-        election: Option<usize>,
-    ) -> Self {
+    pub(super) fn new<C: Controller>(controller: C, replicas: &Replicas) -> Self {
         let worker = TypedWorker::new(controller);
         let registrations = worker.registrations().iter();
         let required = registrations.filter(|it| !it.is_optional);
@@ -55,7 +51,7 @@ impl Hosted {
             required: required.filter_map(|it| it.watch_id()).collect(),
             resources: worker.resources(),
             worker: Box::new(worker),
-            election,
+            election: None,
             is_cold: matches!(replicas, Replicas::ColdStandby(_)),
             is_started: false,
         }

@@ -20,7 +20,8 @@ impl Controller for Writer {
     const FIELD_MANAGER: &'static str = "writer";
 
     fn resources(&self) -> Vec<Registration> {
-        vec![Registration::whole::<ConfigMap>(Scope::All).optional()]
+        let maps = Registration::whole::<ConfigMap>(Scope::All);
+        vec![maps.optional().fields(&["data"])]
     }
 
     fn observe(&mut self, _: &Change<'_>, _: &Cache) -> Vec<String> {
@@ -46,6 +47,23 @@ impl Controller for Writer {
 
 /// A runtime whose API server never answers.
 fn runtime() -> Runtime {
+    let mut runtime = empty();
+    let replicas = Replicas::WarmStandby(lease("a", "lease"));
+    runtime.add(Writer, &replicas).unwrap();
+    runtime.start_workers();
+    runtime
+}
+
+fn lease(namespace: &str, name: &str) -> LeaseSettings {
+    LeaseSettings {
+        namespace: namespace.into(),
+        name: name.into(),
+        timing: Timing::default(),
+    }
+}
+
+/// A runtime without controllers.
+fn empty() -> Runtime {
     let never = tower::service_fn(|_: http::Request<Body>| async {
         std::future::pending::<Result<http::Response<Body>, tower::BoxError>>().await
     });
@@ -54,15 +72,7 @@ fn runtime() -> Runtime {
         identity: "a".into(),
         random: || [0; 32],
     };
-    let mut runtime = Runtime::new(Client::new(never, "a"), settings, Metrics::default());
-    let lease = LeaseSettings {
-        namespace: "a".into(),
-        name: "lease".into(),
-        timing: Timing::default(),
-    };
-    runtime.add(Writer, &Replicas::WarmStandby(lease)).unwrap();
-    runtime.start_workers();
-    runtime
+    Runtime::new(Client::new(never, "a"), settings, Metrics::default())
 }
 
 /// Plans until nothing is due.
@@ -103,4 +113,47 @@ async fn writes_that_wait_are_dropped_at_the_loss_of_the_lease_and_planned_again
     runtime.take_turn(0, Turn::Leads(Leadership::permanent()));
     settle(&mut runtime);
     assert_eq!(runtime.admission.waiting(), waiting);
+}
+
+#[test]
+fn controllers_that_name_one_lease_share_its_election() {
+    let mut elections = Elections::default();
+
+    let first = elections.join(&lease("a", "lease"));
+
+    assert_eq!(elections.join(&lease("a", "lease")), first);
+    assert_ne!(elections.join(&lease("a", "other")), first);
+    assert_ne!(elections.join(&lease("b", "lease")), first);
+}
+
+/// Applies a field that the [`Writer`] applies, too.
+struct Rival;
+
+impl Controller for Rival {
+    type Item = String;
+    const NAME: &'static str = "rival";
+    const FIELD_MANAGER: &'static str = "rival";
+
+    fn resources(&self) -> Vec<Registration> {
+        vec![Registration::whole::<ConfigMap>(Scope::All).fields(&["data[k]"])]
+    }
+
+    fn observe(&mut self, _: &Change<'_>, _: &Cache) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn plan(&mut self, _: &String, _: &Cache, _: &mut Env<'_>) -> Plan<String> {
+        Plan::default()
+    }
+}
+
+#[tokio::test]
+async fn a_controller_that_declares_the_fields_of_another_one_is_refused() {
+    let mut runtime = empty();
+    runtime.add(Writer, &Replicas::Active).unwrap();
+
+    let refused = runtime.add(Rival, &Replicas::Active).unwrap_err();
+
+    assert!(matches!(refused, RegistrationError::Owners { .. }));
+    assert_eq!(runtime.workers.len(), 1);
 }

@@ -61,14 +61,10 @@ fn lease(name: &str) -> LeaseSettings {
     }
 }
 
-fn path(lease: &str) -> String {
-    format!("/apis/coordination.k8s.io/v1/namespaces/liqo/leases/{lease}")
-}
-
 /// Lets `holder` hold a Lease for `seconds`.
 fn hold(server: &ApiServer, lease: &str, holder: &str, seconds: u32) {
     server.put(
-        &path(lease),
+        &format!("/apis/coordination.k8s.io/v1/namespaces/liqo/leases/{lease}"),
         json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
             "metadata": {"name": lease, "namespace": "liqo"},
             "spec": {"holderIdentity": holder, "leaseDurationSeconds": seconds}}),
@@ -168,28 +164,6 @@ async fn each_controller_follows_its_own_lease() {
     })
     .await;
     assert_eq!(value(&server, "to-1", "x").as_deref(), Some("1"));
-}
-
-#[tokio::test]
-async fn controllers_that_name_one_lease_share_its_election() {
-    let server = ApiServer::start();
-    put(&server, "from", "x", "1");
-    let copier = |to| Copier { from: "from", to };
-    let replicas = || Replicas::WarmStandby(lease("shared"));
-    let process = Process::start(
-        &server,
-        vec![(copier("to-1"), replicas()), (copier("to-2"), replicas())],
-    );
-    wait_for("both copies", || {
-        value(&server, "to-1", "x").is_some() && value(&server, "to-2", "x").is_some()
-    })
-    .await;
-    assert!(process.status.is_leader());
-
-    let transitions = server.get(&path("shared")).unwrap()["spec"]["leaseTransitions"].clone();
-
-    // Two elections in one process would take the Lease from each other.
-    assert_eq!(transitions, 1);
 }
 
 #[tokio::test]

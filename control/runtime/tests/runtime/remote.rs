@@ -47,7 +47,11 @@ impl Controller for Importer {
             selector: Selector::default(),
         };
         match (&object.cluster, key.name.as_str()) {
-            (Cluster::Local, "watch") => plan.watches.push(WatchChange::Add(watch)),
+            (Cluster::Local, "watch") => {
+                plan.watches.push(WatchChange::Add(watch));
+                let planned = Key::new("here", "planned");
+                plan.apply(Ref::of::<ConfigMap>(&Cluster::Local, &planned), json!({}));
+            }
             (Cluster::Local, "connect") => {
                 let config = Box::new(self.config.clone());
                 plan.clusters.push(ClusterChange::Set(remote(), config));
@@ -94,6 +98,7 @@ async fn a_watch_of_a_cluster_that_is_not_connected_starts_when_it_is() {
 
     put(&peer, "there", "first");
     put(&server, "here", "watch");
+    wait_for("the plan of the watch", || is("planned")).await;
     put(&server, "here", "connect");
     wait_for("the copy of a remote object", || is("first")).await;
     put(&peer, "there", "second");
