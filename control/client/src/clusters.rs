@@ -22,6 +22,7 @@ pub struct Clusters {
 struct Remote {
     transport: Transport,
     client: Client,
+    config: RemoteConfig,
     /// UID of the namespace `kube-system`, which identifies the cluster.
     identity: Option<String>,
     identification: AbortHandle,
@@ -52,18 +53,22 @@ impl Clusters {
     }
 
     /// Adds a cluster, or replaces its address and credentials, and has it identified. Returns whether
-    /// it was added.
+    /// it was added. Equal credentials change nothing, so plans may return them again.
     ///
     /// # Errors
     ///
     /// Returns [`ConfigError`] if the configuration cannot be used; the previous one stays then.
     pub fn set(&mut self, cluster: &Cluster, config: &RemoteConfig) -> Result<bool, ConfigError> {
         if let Some(remote) = self.remotes.get(cluster) {
+            if remote.config == *config {
+                return Ok(false);
+            }
             remote.transport.replace(config.as_ref())?;
             remote.identification.abort();
             let identification = self.identify(cluster, remote.client.clone());
             if let Some(remote) = self.remotes.get_mut(cluster) {
                 remote.identification = identification;
+                remote.config = config.clone();
             }
             return Ok(false);
         }
@@ -74,6 +79,7 @@ impl Clusters {
             identification: self.identify(cluster, client.clone()),
             client,
             transport,
+            config: config.clone(),
             identity: None,
         };
         self.remotes.insert(cluster.clone(), remote);
@@ -187,7 +193,7 @@ mod tests {
             "users": [{"name": "u", "user": {"token": "t"}}]}"#,
         );
         let milan = Cluster::remote("milan");
-        let config = config.await.unwrap();
+        let config = config.unwrap();
         assert!(clusters.set(&milan, &config).unwrap());
         assert!(!clusters.set(&milan, &config).unwrap());
 

@@ -1,7 +1,7 @@
 //! Access to the API server of a peer, from a kubeconfig that the peer may have written.
 
 use kube::Config;
-use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::config::Kubeconfig;
 
 /// Longest kubeconfig, in bytes. A Secret holds 1 MiB.
 const LEN_MAX: usize = 1 << 20;
@@ -10,6 +10,8 @@ const LEN_MAX: usize = 1 << 20;
 #[derive(Clone)]
 pub struct RemoteConfig {
     config: Config,
+    /// The kubeconfig, by which equal configurations are recognised.
+    text: String,
 }
 
 /// A kubeconfig cannot be used.
@@ -33,7 +35,7 @@ impl RemoteConfig {
     ///
     /// Returns [`KubeconfigError::Forbidden`] for fields that would run a program (`exec`,
     /// `auth-provider`) or read a file: whoever writes the Secret must not reach into this process.
-    pub async fn parse(text: &str) -> Result<Self, KubeconfigError> {
+    pub fn parse(text: &str) -> Result<Self, KubeconfigError> {
         if text.len() > LEN_MAX {
             return Err(KubeconfigError::Syntax("it is longer than 1 MiB".into()));
         }
@@ -42,17 +44,25 @@ impl RemoteConfig {
         if let Some(field) = forbidden(&kubeconfig) {
             return Err(KubeconfigError::Forbidden(field));
         }
-        let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default())
-            .await
+        let config = Config::try_from(kubeconfig)
             .map_err(|error| KubeconfigError::Incomplete(error.to_string()))?;
 
-        Ok(Self { config })
+        Ok(Self {
+            config,
+            text: text.to_owned(),
+        })
     }
 }
 
 impl AsRef<Config> for RemoteConfig {
     fn as_ref(&self) -> &Config {
         &self.config
+    }
+}
+
+impl PartialEq for RemoteConfig {
+    fn eq(&self, other: &Self) -> bool {
+        self.text == other.text
     }
 }
 
@@ -111,22 +121,22 @@ mod tests {
         )
     }
 
-    async fn error(cluster: &str, user: &str) -> String {
-        let parsed = RemoteConfig::parse(&kubeconfig(cluster, user)).await;
+    fn error(cluster: &str, user: &str) -> String {
+        let parsed = RemoteConfig::parse(&kubeconfig(cluster, user));
         parsed.unwrap_err().to_string()
     }
 
-    #[tokio::test]
-    async fn a_token_is_accepted() {
-        let parsed = RemoteConfig::parse(&kubeconfig("", r#""token": "secret""#)).await;
+    #[test]
+    fn a_token_is_accepted() {
+        let parsed = RemoteConfig::parse(&kubeconfig("", r#""token": "secret""#));
 
         let config = parsed.unwrap();
         assert_eq!(config.config.cluster_url, "https://192.0.2.1:6443/");
         assert!(!format!("{config:?}").contains("secret"));
     }
 
-    #[tokio::test]
-    async fn programs_and_files_are_refused_by_the_name_of_the_field() {
+    #[test]
+    fn programs_and_files_are_refused_by_the_name_of_the_field() {
         let cases = [
             ("", r#""exec": {"command": "sh"}"#, "user.exec"),
             (
@@ -148,7 +158,7 @@ mod tests {
             ),
         ];
         for (cluster, user, field) in cases {
-            let error = error(cluster, user).await;
+            let error = error(cluster, user);
             assert!(
                 error.contains(field) && error.contains("refused"),
                 "{error}"
@@ -156,10 +166,10 @@ mod tests {
         }
     }
 
-    #[tokio::test]
-    async fn text_that_is_no_kubeconfig_is_an_error() {
-        assert!(RemoteConfig::parse("\u{0}[").await.is_err());
-        assert!(RemoteConfig::parse("{}").await.is_err());
-        assert!(RemoteConfig::parse(&" ".repeat(LEN_MAX + 1)).await.is_err());
+    #[test]
+    fn text_that_is_no_kubeconfig_is_an_error() {
+        assert!(RemoteConfig::parse("\u{0}[").is_err());
+        assert!(RemoteConfig::parse("{}").is_err());
+        assert!(RemoteConfig::parse(&" ".repeat(LEN_MAX + 1)).is_err());
     }
 }

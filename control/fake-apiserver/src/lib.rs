@@ -19,9 +19,11 @@ use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 
 mod answer;
+mod front;
 mod objects;
 mod request;
 
+pub use front::{Front, Head, Reply};
 pub use objects::merged;
 
 use objects::Objects;

@@ -3,10 +3,10 @@
 use crate::controller::{Action, Answer, Gate, Outcome, Request, Write, named};
 use crate::managed_fields;
 use crate::registration::{self, Form};
-use control_client::cause::{causes, chain};
+use control_client::cause::chain;
 use control_client::election::Leadership;
 use control_client::object::Ref;
-use control_client::transport::DeadlineError;
+use control_client::transport::{DeadlineError, cause};
 use http::{Method, header};
 use kube::Client;
 use kube::core::Status;
@@ -290,7 +290,7 @@ fn failure(error: kube::Error) -> Outcome {
     if let kube::Error::Api(status) = error {
         return refusal(status);
     }
-    if causes(&error).any(|cause| cause.is::<DeadlineError>()) {
+    if cause::<DeadlineError>(&error).is_some() {
         return Outcome::TimedOut;
     }
     Outcome::Failed(chain(&error))

@@ -9,6 +9,7 @@ use crate::registration::Selector;
 use control_client::backoff::{self, Backoff};
 use control_client::cause::chain;
 use control_client::object::{Cluster, Key, Resource};
+use control_client::transport::{ReplacedError, cause};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use kube::Client;
 use kube::api::{Api, ListParams};
@@ -139,23 +140,36 @@ struct State<K, F> {
 
 impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
     async fn next(&mut self) -> Signal {
+        loop {
+            if let Some(signal) = self.advance().await {
+                return signal;
+            }
+        }
+    }
+
+    /// Returns the next signal; `None` if the request is to be repeated at once.
+    async fn advance(&mut self) -> Option<Signal> {
         self.delay.wait().await;
-        if self.was_cut
-            && self.events.is_some()
-            && let Some(signal) = self.compare_history().await
-        {
-            return signal;
+        if self.was_cut && self.events.is_some() {
+            match self.compare_history().await {
+                Ok(true) => {
+                    self.events = None;
+                    return Some(Signal::WentBack);
+                }
+                Ok(false) => {}
+                Err(error) => return self.failure(&error),
+            }
         }
         let events = match &mut self.events {
             Some(events) => events,
             None => self.events.insert(events(&self.client, &self.id)),
         };
         match events.next().await {
-            Some(Ok(event)) => self.signal(event),
+            Some(Ok(event)) => Some(self.signal(event)),
             Some(Err(error)) => self.failure(&error),
             None => {
                 self.events = None;
-                Signal::Failed("the watch has ended".into())
+                Some(Signal::Failed("the watch has ended".into()))
             }
         }
     }
@@ -216,37 +230,39 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
     }
 
     /// Compares the version of the resource with the highest one that was seen, before an interrupted
-    /// watch is resumed. A restored etcd is older, and a watch of a version that it does not have yet
-    /// reports no changes until then.
-    async fn compare_history(&mut self) -> Option<Signal> {
+    /// watch is resumed; returns whether it went back. A restored etcd is older, and a watch of a
+    /// version that it does not have yet reports no changes until then.
+    async fn compare_history(&mut self) -> Result<bool, watcher::Error> {
         let selector = &self.id.selector;
         let mut params = ListParams::default().limit(1).labels(&selector.labels);
         if let Some(name) = &selector.name {
             params = params.fields(&format!("metadata.name={name}"));
         }
         let api = api::<K>(&self.client, &self.id);
-        match api.list_metadata(&params).await {
-            Ok(list) => {
-                let version = list.metadata.resource_version;
-                let version = version.and_then(|it| it.parse().ok());
-                if version < self.highest {
-                    self.events = None;
-                    return Some(Signal::WentBack);
-                }
-                self.highest = version;
-                self.was_cut = false;
-                None
-            }
-            Err(error) => Some(self.failure(&watcher::Error::InitialListFailed(error))),
+        let list = api.list_metadata(&params).await;
+        let list = list.map_err(watcher::Error::InitialListFailed)?;
+        let version = list.metadata.resource_version;
+        let version = version.and_then(|it| it.parse().ok());
+        if version < self.highest {
+            return Ok(true);
         }
+        self.highest = version;
+        self.was_cut = false;
+        Ok(false)
     }
 
-    fn failure(&mut self, error: &watcher::Error) -> Signal {
+    /// Notes an error. Returns no signal if only the credentials were replaced: then the request is
+    /// repeated without delay.
+    fn failure(&mut self, error: &watcher::Error) -> Option<Signal> {
+        if cause::<ReplacedError>(error).is_some() {
+            self.was_cut = true;
+            return None;
+        }
         let status = status(error);
         if status.is_some_and(|(code, _)| REFUSALS.contains(&code)) {
             self.events = None;
             self.delay.refused(self.is_optional);
-            return Signal::Refused(message(error));
+            return Some(Signal::Refused(message(error)));
         }
         self.delay.failed();
         self.was_cut = true;
@@ -260,11 +276,11 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
                 self.events = None;
             } else if text.contains("Too large resource version") {
                 self.events = None;
-                return Signal::WentBack;
+                return Some(Signal::WentBack);
             }
         }
 
-        Signal::Failed(message(error))
+        Some(Signal::Failed(message(error)))
     }
 }
 

@@ -38,7 +38,7 @@ pub enum LimitError {
 /// Address or credentials of the cluster were replaced while the request was in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the credentials of the API server were replaced")]
-pub(super) struct ReplacedError;
+pub struct ReplacedError;
 
 /// Completes when the configuration of the request is replaced.
 pub(super) type Replaced = Pin<Box<dyn Future<Output = ()> + Send>>;

@@ -3,8 +3,10 @@
 mod election;
 mod example;
 mod leases;
+mod peers;
 mod process;
 mod remote;
+mod replaced;
 
 use fake_apiserver::ApiServer;
 use process::{Process, addresses, put_node, wait_for};

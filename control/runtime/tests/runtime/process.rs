@@ -1,7 +1,9 @@
 //! Processes that run the example of the crate's documentation.
 
 use crate::example::NodeAddresses;
-use control_runtime::{LeaseSettings, Metrics, Replicas, Runtime, RuntimeStatus, Settings, Timing};
+use control_runtime::{
+    Controller, LeaseSettings, Metrics, Replicas, Runtime, RuntimeStatus, Settings, Timing,
+};
 use fake_apiserver::ApiServer;
 use prometheus_client::registry::Registry;
 use serde_json::json;
@@ -12,25 +14,36 @@ use tokio::task::JoinHandle;
 /// Time limit of each step of a test.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(30);
 
-/// A process with the example's controller.
+/// A process with one controller.
 pub(crate) struct Process {
     pub(crate) status: RuntimeStatus,
+    metrics: Registry,
     stop: oneshot::Sender<()>,
     task: JoinHandle<()>,
 }
 
 impl Process {
-    /// Starts a process; with `timing`, it takes part in the election.
+    /// Starts a process with the example's controller; with `timing`, it takes part in the election.
     pub(crate) fn start(server: &ApiServer, identity: &str, timing: Option<Timing>) -> Self {
-        let config = kube::Config::new(server.url().parse().expect("a URL"));
+        Self::host(&server.url(), identity, timing, NodeAddresses)
+    }
+
+    /// Starts a process with a controller.
+    pub(crate) fn host(
+        url: &str,
+        identity: &str,
+        timing: Option<Timing>,
+        controller: impl Controller,
+    ) -> Self {
+        let config = kube::Config::new(url.parse().expect("a URL"));
         let client = control_runtime::transport::client(&config).expect("a client");
         let settings = Settings {
             name: "example",
             identity: identity.into(),
             random: || [0; 32],
         };
-        let metrics = Metrics::new(&mut Registry::default());
-        let mut runtime = Runtime::new(client, settings, metrics);
+        let mut metrics = Registry::default();
+        let mut runtime = Runtime::new(client, settings, Metrics::new(&mut metrics));
         let replicas = timing.map_or(Replicas::Active, |timing| {
             Replicas::WarmStandby(LeaseSettings {
                 namespace: "addresses".into(),
@@ -38,14 +51,26 @@ impl Process {
                 timing,
             })
         });
-        runtime
-            .add(NodeAddresses, &replicas)
-            .expect("registrations");
+        runtime.add(controller, &replicas).expect("registrations");
         let status = runtime.status();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(runtime.run(async { drop(stopped.await) }));
 
-        Self { status, stop, task }
+        Self {
+            status,
+            metrics,
+            stop,
+            task,
+        }
+    }
+
+    /// Returns the value of a metric with these labels; 0 if there is none.
+    pub(crate) fn metric(&self, name: &str, labels: &str) -> f64 {
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &self.metrics).expect("text");
+        let start = format!("{name}{{{labels}}} ");
+        let value = text.lines().find_map(|line| line.strip_prefix(&start));
+        value.map_or(0.0, |value| value.parse().expect("a number"))
     }
 
     /// Ends the process as SIGKILL would: it releases nothing.

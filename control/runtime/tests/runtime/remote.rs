@@ -80,7 +80,7 @@ async fn a_watch_of_a_cluster_that_is_not_connected_starts_when_it_is() {
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": peer.url()}}],
         "users": [{"name": "u", "user": {}}]});
-    let config = RemoteConfig::parse(&kubeconfig.to_string()).await.unwrap();
+    let config = RemoteConfig::parse(&kubeconfig.to_string()).unwrap();
     let local = kube::Config::new(server.url().parse().unwrap());
     let settings = Settings {
         name: "test",
