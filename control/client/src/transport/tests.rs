@@ -1,4 +1,5 @@
 use super::*;
+use crate::kubeconfig::RemoteConfig;
 use http::header::AUTHORIZATION;
 use http_body_util::BodyExt as _;
 use kube::config::AuthInfo;
@@ -73,13 +74,8 @@ async fn an_upgrade_uses_http1_beside_http2() {
     let server = Server::start(Protocols::Http2, 100).await;
     let transport = transport(&server);
     get(&transport, "/api/v1/pods/a").await.expect("a response");
-    let mut request = request("/api/v1/pods/a/exec");
-    let websocket = http::HeaderValue::from_static("websocket");
-    request
-        .headers_mut()
-        .insert(http::header::UPGRADE, websocket);
 
-    let response = transport.oneshot(request).await.expect("a response");
+    let response = transport.oneshot(upgrade()).await.expect("a response");
 
     assert_eq!(response.version(), http::Version::HTTP_11);
 }
@@ -103,6 +99,73 @@ async fn requests_cross_a_proxy_with_its_credentials() {
             assert!(request.contains("Basic dXNlcjpwQHNz"), "{request}");
         }
     }
+}
+
+#[tokio::test]
+async fn an_upgrade_crosses_a_proxy_with_http1() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let proxy = Proxy::start().await;
+    let mut config = server.config();
+    config.proxy_url = Some(proxy.url("user:p%40ss"));
+    let transport = Transport::new(&config).expect("a valid configuration");
+
+    let response = transport.oneshot(upgrade()).await.expect("a response");
+
+    assert_eq!(response.version(), http::Version::HTTP_11);
+    assert_eq!(proxy.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn the_proxy_of_a_kubeconfig_is_used() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let proxy = Proxy::start().await;
+    let url = proxy.url("user:p%40ss").to_string();
+    let kubeconfig = server.kubeconfig(serde_json::json!({"proxy-url": url}));
+    let config = RemoteConfig::parse(&kubeconfig).expect("a kubeconfig");
+    let transport = Transport::new(&config.config).expect("a valid configuration");
+
+    let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
+
+    assert_eq!(response.version(), http::Version::HTTP_2);
+    assert_eq!(response.headers()[AUTHORIZATION], "Bearer secret");
+    assert_eq!(proxy.requests().len(), 1);
+}
+
+/// The environment of a process cannot be changed safely, so another process makes the request.
+#[tokio::test]
+async fn the_proxy_of_the_environment_is_used_unless_no_proxy_names_the_server() {
+    for (no_proxy, expected) in [("", 1), ("127.0.0.1", 0)] {
+        let server = Server::start(Protocols::Http2, 100).await;
+        let proxy = Proxy::start().await;
+        let mut child = std::process::Command::new(std::env::current_exe().expect("a program"));
+        child
+            .args(["--exact", "transport::tests::child", "--ignored"])
+            .env("HTTPS_PROXY", proxy.url("user:p%40ss").to_string())
+            .env("NO_PROXY", no_proxy)
+            .env(CHILD, server.kubeconfig(serde_json::json!({})));
+
+        let output = tokio::task::spawn_blocking(move || child.output());
+        let output = output.await.expect("no panic").expect("a process");
+
+        assert!(output.status.success(), "{output:?}");
+        assert_eq!(server.accepted(), 1);
+        assert_eq!(proxy.requests().len(), expected, "NO_PROXY={no_proxy}");
+    }
+}
+
+/// Kubeconfig of the process that sends one request.
+const CHILD: &str = "CONTROL_RUNTIME_TEST_KUBECONFIG";
+
+#[tokio::test]
+#[ignore = "another test starts it in a process of its own"]
+async fn child() {
+    let kubeconfig = std::env::var(CHILD).expect("a kubeconfig");
+    let config = RemoteConfig::parse(&kubeconfig).expect("a kubeconfig");
+    let transport = Transport::new(&config.config).expect("a valid configuration");
+
+    let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
+
+    assert_eq!(response.version(), http::Version::HTTP_2);
 }
 
 #[tokio::test]
@@ -234,6 +297,15 @@ fn with_token(server: &Server, token: &str) -> Config {
 fn request(path: &str) -> Request<Body> {
     let request = Request::get(path).body(Body::empty());
     request.expect("a valid request")
+}
+
+fn upgrade() -> Request<Body> {
+    let mut request = request("/api/v1/pods/a/exec");
+    let websocket = http::HeaderValue::from_static("websocket");
+    request
+        .headers_mut()
+        .insert(http::header::UPGRADE, websocket);
+    request
 }
 
 async fn get(transport: &Transport, path: &str) -> Result<Response<ResponseBody>, BoxError> {

@@ -103,6 +103,21 @@ impl Server {
         config
     }
 
+    /// Returns a kubeconfig with further fields of the cluster.
+    pub(super) fn kubeconfig(&self, fields: serde_json::Value) -> String {
+        use base64::Engine as _;
+
+        let mut cluster = fields;
+        let encoded = base64::engine::general_purpose::STANDARD.encode(pem(&self.certificate));
+        cluster["server"] = format!("https://{}", self.address).into();
+        cluster["certificate-authority-data"] = encoded.into();
+        serde_json::json!({"apiVersion": "v1", "kind": "Config", "current-context": "a",
+            "contexts": [{"name": "a", "context": {"cluster": "a", "user": "a"}}],
+            "clusters": [{"name": "a", "cluster": cluster}],
+            "users": [{"name": "a", "user": {"token": "secret"}}]})
+        .to_string()
+    }
+
     /// Returns the number of connections since the start.
     pub(super) fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::Relaxed)
@@ -125,6 +140,14 @@ impl Drop for Server {
     fn drop(&mut self) {
         self.task.abort();
     }
+}
+
+/// Returns a certificate as text (RFC 7468).
+fn pem(der: &[u8]) -> String {
+    use base64::Engine as _;
+
+    let encoded = base64::engine::general_purpose::STANDARD.encode(der);
+    format!("-----BEGIN CERTIFICATE-----\n{encoded}\n-----END CERTIFICATE-----\n")
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
