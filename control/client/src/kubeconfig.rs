@@ -1,5 +1,6 @@
 //! Access to the API server of a peer, from a kubeconfig that the peer may have written.
 
+use crate::transport::{ConfigError, Transport};
 use kube::Config;
 use kube::config::Kubeconfig;
 
@@ -26,6 +27,9 @@ pub enum KubeconfigError {
     /// Its fields contradict each other.
     #[error("the kubeconfig is incomplete: {0}")]
     Incomplete(String),
+    /// A certificate, a key, the token or the proxy is invalid.
+    #[error("the kubeconfig cannot be used: {0}")]
+    Invalid(#[from] ConfigError),
 }
 
 impl RemoteConfig {
@@ -46,6 +50,7 @@ impl RemoteConfig {
         }
         let config = Config::try_from(kubeconfig)
             .map_err(|error| KubeconfigError::Incomplete(error.to_string()))?;
+        Transport::new(&config)?;
 
         Ok(Self {
             config,
@@ -164,6 +169,17 @@ mod tests {
                 "{error}"
             );
         }
+    }
+
+    #[test]
+    fn fields_that_the_transport_cannot_use_are_refused() {
+        let error = error(
+            r#", "proxy-url": "socks5://192.0.2.2:1080""#,
+            r#""token": "a""#,
+        );
+        assert!(error.contains("socks5://192.0.2.2"), "{error}");
+        let error = self::error(r#", "tls-server-name": "a b""#, r#""token": "a""#);
+        assert!(error.contains("tls-server-name"), "{error}");
     }
 
     #[test]
