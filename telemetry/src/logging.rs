@@ -6,8 +6,10 @@ use tracing_subscriber::EnvFilter;
 /// Log directives that precede the directives of `RUST_LOG`.
 ///
 /// They silence two libraries, which log expected conditions as errors: a peer that does not reply,
-/// and an API server that is unreachable. The programs report both conditions themselves.
-const DEFAULT: &str = "info,boringtun=off,kube_client::client::builder=off";
+/// and an API server that is unreachable. The programs report both conditions themselves. kube also logs
+/// the complete response if it cannot decode it, which may be a list of Secrets or 32 MiB of a hostile
+/// server.
+const DEFAULT: &str = "info,boringtun=off,kube_client::client=off";
 
 /// Starts logging with the level `INFO`, unless `RUST_LOG` sets another level.
 ///
@@ -59,5 +61,14 @@ mod tests {
         assert_eq!(logged("debug"), (false, true));
         assert_eq!(logged("boringtun=error"), (true, false));
         assert_eq!(logged("]["), (false, false));
+    }
+
+    #[test]
+    fn responses_that_kube_cannot_decode_are_not_logged() {
+        let subscriber = tracing_subscriber::registry().with(filter(""));
+        tracing::subscriber::with_default(subscriber, || {
+            assert!(!tracing::enabled!(target: "kube_client::client", tracing::Level::WARN));
+            assert!(tracing::enabled!(target: "control_runtime::watch", tracing::Level::WARN));
+        });
     }
 }
