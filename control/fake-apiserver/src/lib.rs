@@ -219,6 +219,13 @@ impl ApiServer {
         self.objects.change(|objects| objects.remove(path));
     }
 
+    /// Returns whether an object below a path contains a text.
+    pub fn find(&self, path: &str, text: &str) -> bool {
+        let objects = self.objects.lock();
+        let mut below = objects.iter().filter(|(it, _)| it.starts_with(path));
+        below.any(|(_, object)| object.to_string().contains(text))
+    }
+
     /// Returns the object at a path.
     pub fn get(&self, path: &str) -> Option<Value> {
         self.objects.lock().get(path).cloned()

@@ -4,6 +4,7 @@ use crate::controller::{Action, Answer, Gate, Outcome, Request, Write, named};
 use crate::managed_fields;
 use crate::registration::{self, Form};
 use control_client::cause::chain;
+use crate::watch::shortened;
 use control_client::election::Leadership;
 use control_client::object::Ref;
 use control_client::transport::{DeadlineError, cause};
@@ -293,10 +294,11 @@ fn failure(error: kube::Error) -> Outcome {
     if cause::<DeadlineError>(&error).is_some() {
         return Outcome::TimedOut;
     }
-    Outcome::Failed(chain(&error))
+    Outcome::Failed(shortened(chain(&error)))
 }
 
-fn refusal(status: Box<Status>) -> Outcome {
+fn refusal(mut status: Box<Status>) -> Outcome {
+    status.message = shortened(status.message);
     match (status.code, status.reason.as_str()) {
         (404, _) => Outcome::Gone,
         (409, "AlreadyExists") => Outcome::AlreadyExists(None),

@@ -6,27 +6,31 @@
 
 use crate::entry::{DecodeError, Decoded, Entry, Source};
 use crate::registration::Selector;
-use control_client::backoff::{self, Backoff};
-use control_client::cause::chain;
 use control_client::object::{Cluster, Key, Resource};
-use control_client::transport::{ReplacedError, cause};
+use control_client::transport::{LimitError, ReplacedError, cause};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use kube::Client;
 use kube::api::{Api, ListParams};
 use kube::runtime::watcher::{self, Event};
 use std::fmt;
 use std::time::Duration;
+use tokio::time::{Instant, timeout_at};
+
+mod failure;
+
+pub(crate) use failure::shortened;
+
+use failure::{Delay, message, status};
 
 /// Objects per page of a list. Bounds the memory of a list's response.
 const PAGE_SIZE: u32 = 500;
 
-/// Longest delay after the server has refused the watch: the resource or the right is missing, which only
-/// an administrator changes.
-const REFUSED_DELAY: Duration = Duration::from_secs(60);
+/// Smallest page: so many of the largest objects that kube-apiserver stores (3 MiB) fit into a response.
+const PAGE_SIZE_MIN: u32 = 8;
 
-/// Delay after the server has refused a watch that no controller requires: most clusters lack the
-/// resource, and every node may ask for it.
-const OPTIONAL_DELAY: Duration = Duration::from_secs(600);
+/// Longest list, over all its pages. kube-apiserver refuses to continue a list after 5 to 10 minutes, when
+/// etcd has compacted the version of its first page. Ends lists of a hostile server without last page.
+const LIST_MAX: Duration = Duration::from_secs(600);
 
 /// Not found, and forbidden.
 const REFUSALS: [u16; 2] = [404, 403];
@@ -108,6 +112,8 @@ pub(crate) fn stream<K: Source>(
         id,
         is_optional,
         events: None,
+        page_size: PAGE_SIZE,
+        list_ends_by: None,
         delay: Delay::default(),
         newest: None,
         highest: None,
@@ -128,6 +134,9 @@ struct State<K, F> {
     id: WatchId,
     is_optional: bool,
     events: Option<Events<K>>,
+    page_size: u32,
+    /// When the list in progress fails; `None` if there is none.
+    list_ends_by: Option<Instant>,
     delay: Delay,
     /// Highest version in an event since the last list.
     newest: Option<u64>,
@@ -162,16 +171,29 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         }
         let events = match &mut self.events {
             Some(events) => events,
-            None => self.events.insert(events(&self.client, &self.id)),
-        };
-        match events.next().await {
-            Some(Ok(event)) => Some(self.signal(event)),
-            Some(Err(error)) => self.failure(&error),
             None => {
-                self.events = None;
-                Some(Signal::Failed("the watch has ended".into()))
+                let events = events(&self.client, &self.id, self.page_size);
+                self.events.insert(events)
             }
+        };
+        let next = match self.list_ends_by {
+            // Pages without objects are no events.
+            Some(end) => timeout_at(end, events.next()).await,
+            None => Ok(events.next().await),
+        };
+        match next {
+            Ok(Some(Ok(event))) => Some(self.signal(event)),
+            Ok(Some(Err(error))) => self.failure(&error),
+            Ok(None) => Some(self.restart("the watch has ended".into())),
+            Err(_) => Some(self.restart(format!("the list is longer than {LIST_MAX:?}"))),
         }
+    }
+
+    /// Gives up the requests in progress, to begin with a list after a delay.
+    fn restart(&mut self, reason: String) -> Signal {
+        self.events = None;
+        self.delay.failed();
+        Signal::Failed(reason)
     }
 
     fn signal(&mut self, event: Event<Decoded<K>>) -> Signal {
@@ -182,13 +204,17 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         match event {
             Event::Init => {
                 self.newest = None;
+                self.list_ends_by = Some(Instant::now() + LIST_MAX);
                 Signal::ListBegins
             }
             Event::InitApply(object) => {
                 self.highest = self.highest.max(version(&object));
                 self.decode(object, true)
             }
-            Event::InitDone => Signal::ListEnds,
+            Event::InitDone => {
+                self.list_ends_by = None;
+                Signal::ListEnds
+            }
             Event::Apply(object) => {
                 if self.went_back(&object) {
                     return Signal::WentBack;
@@ -266,6 +292,10 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         }
         self.delay.failed();
         self.was_cut = true;
+        if cause::<LimitError>(error) == Some(&LimitError::Body) {
+            self.page_size = (self.page_size / 4).max(PAGE_SIZE_MIN);
+            self.events = None;
+        }
         // kube's watcher would continue after an event that it cannot read, and so lose a change.
         if let watcher::Error::WatchFailed(kube::Error::SerdeError(_)) = error {
             self.events = None;
@@ -284,8 +314,8 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
     }
 }
 
-fn events<K: Source>(client: &Client, id: &WatchId) -> Events<K> {
-    let mut config = watcher::Config::default().page_size(PAGE_SIZE);
+fn events<K: Source>(client: &Client, id: &WatchId, page_size: u32) -> Events<K> {
+    let mut config = watcher::Config::default().page_size(page_size);
     if !id.selector.labels.is_empty() {
         config = config.labels(&id.selector.labels);
     }
@@ -308,67 +338,10 @@ fn version<K>(object: &Decoded<K>) -> Option<u64> {
     object.metadata.resource_version.as_ref()?.parse().ok()
 }
 
-/// Returns code and message of the server's response.
-fn status(error: &watcher::Error) -> Option<(u16, &str)> {
-    match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status)) => {
-            Some((status.code, &status.message))
-        }
-        watcher::Error::WatchError(status) => Some((status.code, &status.message)),
-        watcher::Error::InitialListFailed(_)
-        | watcher::Error::WatchStartFailed(_)
-        | watcher::Error::WatchFailed(_)
-        | watcher::Error::NoResourceVersion => None,
-    }
-}
-
-/// Returns the server's message, or the error without the debug output that follows it.
-fn message(error: &watcher::Error) -> String {
-    match status(error) {
-        Some((code, text)) if !text.is_empty() => format!("{text} (status {code})"),
-        Some((code, _)) => format!("status {code}"),
-        None => chain(error),
-    }
-}
-
-/// Delay before the next request, after errors.
-#[derive(Debug, Default)]
-struct Delay {
-    failures: u32,
-    next: Duration,
-}
-
-impl Delay {
-    async fn wait(&mut self) {
-        let delay = std::mem::take(&mut self.next);
-        if !delay.is_zero() {
-            tokio::time::sleep(delay).await;
-        }
-    }
-
-    fn failed(&mut self) {
-        self.next = Backoff::REQUEST.delay(self.failures, backoff::random());
-        self.failures = self.failures.saturating_add(1);
-    }
-
-    /// The right may be granted a moment later, so the delay grows from the shortest one.
-    fn refused(&mut self, is_optional: bool) {
-        let min = if is_optional {
-            OPTIONAL_DELAY
-        } else {
-            Backoff::REQUEST.min
-        };
-        let max = min.max(REFUSED_DELAY);
-        self.next = Backoff { min, max }.delay(self.failures, backoff::random());
-        self.failures = self.failures.saturating_add(1);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::registration::{Registration, Scope};
 
     #[test]
     fn a_watch_covers_its_namespace_and_name() {
@@ -386,5 +359,39 @@ mod tests {
         assert!(id.covers(&Key::new("liqo", "keys")));
         assert!(!id.covers(&Key::new("liqo", "b")));
         assert_eq!(id.to_string(), "secrets/keys in namespace liqo");
+    }
+
+    /// Returns a watch of Secrets whose requests `reply` answers, each after 10 s.
+    fn watch(
+        reply: impl Fn(&str) -> String + Clone + Send + 'static,
+    ) -> BoxStream<'static, Signal> {
+        let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+            let body = reply(&request.uri().to_string());
+            async move {
+                tokio::time::sleep(Duration::from_secs(10)).await;
+                let response = http::Response::new(kube::client::Body::from(body.into_bytes()));
+                Ok::<_, std::convert::Infallible>(response)
+            }
+        });
+        let registration = Registration::whole::<k8s_openapi::api::core::v1::Secret>(Scope::All);
+        let id = registration.watch_id().expect("a watch");
+        let client = Client::new(service, "default");
+        registration.form.watch(client, id, false)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_list_without_last_page_fails_after_its_longest_duration() {
+        let page = r#"{"metadata": {"resourceVersion": "1", "continue": "more"}, "items": []}"#;
+        let mut signals = watch(|_| page.to_owned());
+        let began = Instant::now();
+
+        assert!(matches!(signals.next().await, Some(Signal::ListBegins)));
+        let Some(Signal::Failed(reason)) = signals.next().await else {
+            panic!("the list has no end");
+        };
+
+        assert_eq!(began.elapsed(), LIST_MAX);
+        assert!(reason.contains("600s"), "{reason}");
+        assert!(matches!(signals.next().await, Some(Signal::ListBegins)));
     }
 }

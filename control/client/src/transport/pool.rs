@@ -69,6 +69,12 @@ pub(super) struct Permit {
     kind: Kind,
 }
 
+/// The server redirects the request. Whoever controls it must not make this process send requests, with
+/// or without credentials, to another server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the API server redirects to another server (status {0}), which is not followed")]
+struct RedirectError(u16);
+
 enum Lease {
     Http1,
     Http2(SendRequest<Body>, Permit),
@@ -125,6 +131,10 @@ impl Pool {
             head = head => head.map_err(|_| DeadlineError { kind, limit })??,
             () = self.shared.replaced() => return Err(ReplacedError.into()),
         };
+
+        if response.status().is_redirection() {
+            return Err(RedirectError(response.status().as_u16()).into());
+        }
 
         let replaced = self.shared.replaced();
         Ok(response.map(|body| ResponseBody::new(body, kind, deadline, replaced, permit)))

@@ -122,7 +122,7 @@ async fn the_proxy_of_a_kubeconfig_is_used() {
     let url = proxy.url("user:p%40ss").to_string();
     let kubeconfig = server.kubeconfig(serde_json::json!({"proxy-url": url}));
     let config = RemoteConfig::parse(&kubeconfig).expect("a kubeconfig");
-    let transport = Transport::new(&config.config).expect("a valid configuration");
+    let transport = Transport::new(config.as_ref()).expect("a valid configuration");
 
     let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
 
@@ -161,7 +161,7 @@ const CHILD: &str = "CONTROL_RUNTIME_TEST_KUBECONFIG";
 async fn child() {
     let kubeconfig = std::env::var(CHILD).expect("a kubeconfig");
     let config = RemoteConfig::parse(&kubeconfig).expect("a kubeconfig");
-    let transport = Transport::new(&config.config).expect("a valid configuration");
+    let transport = Transport::new(config.as_ref()).expect("a valid configuration");
 
     let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
 
@@ -279,6 +279,33 @@ async fn a_lease_request_without_response_ends_after_three_seconds() {
         .expect("a DeadlineError");
     assert_eq!(error.kind, Kind::Lease);
     assert!(error.source().is_none());
+}
+
+#[tokio::test]
+async fn a_response_byte_by_byte_ends_at_the_deadline_of_its_kind() {
+    for protocols in [Protocols::Http2, Protocols::Http1] {
+        for (path, kind) in [("/slow?limit=500", Kind::List), ("/slow", Kind::Read)] {
+            let server = Server::start(protocols, 100).await;
+            let client = Client::new(transport(&server), "default");
+            // A connection takes real time.
+            client
+                .request_text(Request::get("/api").body(Vec::new()).expect("a request"))
+                .await
+                .expect("a response");
+            tokio::time::pause();
+            let began = tokio::time::Instant::now();
+            let request = Request::get(path).body(Vec::new()).expect("a request");
+
+            let error = client.request_text(request).await.expect_err("a time-out");
+
+            let deadline = cause::<DeadlineError>(&error).expect("a DeadlineError");
+            assert_eq!(
+                (deadline.kind, began.elapsed().as_secs()),
+                (kind, kind.deadline().as_secs())
+            );
+            tokio::time::resume();
+        }
+    }
 }
 
 fn transport(server: &Server) -> Transport {

@@ -2,9 +2,11 @@
 
 mod election;
 mod example;
+mod hostile;
 mod leases;
 mod peers;
 mod process;
+mod refused;
 mod remote;
 mod replaced;
 
@@ -65,7 +67,7 @@ async fn an_object_that_cannot_be_decoded_hides_no_other() {
 }
 
 #[tokio::test]
-async fn a_missing_api_group_is_named_and_the_process_stays_healthy() {
+async fn an_api_server_that_is_away_is_named_and_the_process_stays_healthy() {
     let mut server = ApiServer::away();
     let process = Process::start(&server, "a", None);
     let error = process.status.ready().unwrap_err();

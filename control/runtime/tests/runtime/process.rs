@@ -35,6 +35,18 @@ impl Process {
         timing: Option<Timing>,
         controller: impl Controller,
     ) -> Self {
+        Self::host_all(url, identity, timing, |runtime, replicas| {
+            runtime.add(controller, replicas).expect("registrations");
+        })
+    }
+
+    /// Starts a process with the controllers that `add` adds.
+    pub(crate) fn host_all(
+        url: &str,
+        identity: &str,
+        timing: Option<Timing>,
+        add: impl FnOnce(&mut Runtime, &Replicas),
+    ) -> Self {
         let config = kube::Config::new(url.parse().expect("a URL"));
         let client = control_runtime::transport::client(&config).expect("a client");
         let settings = Settings {
@@ -51,7 +63,7 @@ impl Process {
                 timing,
             })
         });
-        runtime.add(controller, &replicas).expect("registrations");
+        add(&mut runtime, &replicas);
         let status = runtime.status();
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(runtime.run(async { drop(stopped.await) }));

@@ -187,6 +187,7 @@ async fn reply(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply,
         .query()
         .is_some_and(|query| query.contains("watch=true"));
     let body = match (path, is_watch) {
+        ("/slow", _) => slowly(Bytes::from_static(b" ")),
         ("/flood", _) => stream(Bytes::from(vec![b'x'; 64 << 10]), true, shared),
         (_, true) => stream(Bytes::from_static(b"{}\n"), false, shared),
         (_, false) => Full::new(Bytes::from_static(b"{}")).boxed(),
@@ -197,6 +198,17 @@ async fn reply(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply,
         response.headers_mut().insert(AUTHORIZATION, token.clone());
     }
     Ok(response)
+}
+
+/// Returns a body that repeats `data` every second.
+fn slowly(data: Bytes) -> BoxBody<Bytes, Infallible> {
+    let (mut sender, body) = Channel::<Bytes, Infallible>::new(1);
+    tokio::spawn(async move {
+        while sender.send_data(data.clone()).await.is_ok() {
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+        }
+    });
+    body.boxed()
 }
 
 /// Returns a body that repeats `data` if `is_flood`, and otherwise sends it once and stays open.
