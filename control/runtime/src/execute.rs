@@ -173,7 +173,7 @@ struct Head {
 
 /// A missing object is the aim of a deletion. The parent of a new object that is missing, its
 /// namespace or resource, is a refusal.
-fn missing(write: &Write, outcome: Outcome) -> Outcome {
+pub(crate) fn missing(write: &Write, outcome: Outcome) -> Outcome {
     match (&outcome, &write.action) {
         (Outcome::Gone, Action::Create(_) | Action::Post(_)) => {
             Outcome::Failed("the namespace or the resource does not exist".into())
@@ -232,7 +232,7 @@ fn request(write: &Write, field_manager: &str) -> Result<http::Request<Vec<u8>>,
 }
 
 /// Returns the body of a write, with the preconditions in it.
-fn content(write: &Write) -> Value {
+pub(crate) fn content(write: &Write) -> Value {
     let object = &write.object;
     let mut value = match &write.action {
         Action::Apply(value) | Action::Create(value) | Action::Update(value) => {
@@ -297,7 +297,8 @@ fn failure(error: kube::Error) -> Outcome {
     Outcome::Failed(shortened(chain(&error)))
 }
 
-fn refusal(mut status: Box<Status>) -> Outcome {
+/// Returns the outcome of a request that the server refuses.
+pub(crate) fn refusal(mut status: Box<Status>) -> Outcome {
     status.message = shortened(status.message);
     match (status.code, status.reason.as_str()) {
         (404, _) => Outcome::Gone,

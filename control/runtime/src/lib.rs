@@ -1,6 +1,9 @@
 #![doc = include_str!("../README.md")]
 #![forbid(unsafe_code)]
 
+#[cfg(feature = "simulation")]
+pub mod simulation;
+
 mod admission;
 mod cache;
 mod carried;

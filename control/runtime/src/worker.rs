@@ -94,6 +94,8 @@ pub(crate) struct TypedWorker<C: Controller> {
     /// The items in flight, by number of the plan.
     plans: BTreeMap<u64, C::Item>,
     next_plan: u64,
+    /// Returns a number from 0 to 1, which spreads the delays of failed items.
+    jitter: fn() -> f64,
 }
 
 /// The requests of one plan.
@@ -116,6 +118,10 @@ enum State {
 
 impl<C: Controller> TypedWorker<C> {
     pub(crate) fn new(controller: C) -> Self {
+        Self::with_jitter(controller, backoff::random)
+    }
+
+    pub(crate) fn with_jitter(controller: C, jitter: fn() -> f64) -> Self {
         let registrations = controller.resources();
         Self {
             controller,
@@ -124,6 +130,7 @@ impl<C: Controller> TypedWorker<C> {
             flights: BTreeMap::new(),
             plans: BTreeMap::new(),
             next_plan: 0,
+            jitter,
         }
     }
 
@@ -197,7 +204,7 @@ impl<C: Controller> TypedWorker<C> {
         self.flights.remove(item);
         self.plans.remove(&plan);
         if has_failed {
-            self.queue.failed(item.clone(), now, backoff::random());
+            self.queue.failed(item.clone(), now, (self.jitter)());
         } else {
             self.queue.succeeded(item);
         }

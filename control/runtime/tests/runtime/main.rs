@@ -9,6 +9,7 @@ mod process;
 mod refused;
 mod remote;
 mod replaced;
+mod simulation;
 
 use fake_apiserver::ApiServer;
 use process::{Process, addresses, put_node, wait_for};

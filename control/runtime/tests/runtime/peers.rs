@@ -58,8 +58,8 @@ impl Controller for Peers {
 
     fn resources(&self) -> Vec<Registration> {
         vec![
-            Registration::of(Scope::Namespace(PEERS.into()), |secret: Secret| secret),
-            Registration::of(Scope::Planned, |map: ConfigMap| map)
+            Registration::whole::<Secret>(Scope::Namespace(PEERS.into())),
+            Registration::whole::<ConfigMap>(Scope::Planned)
                 .verbs(&["create", "patch"])
                 .index("value", |map: &ConfigMap| {
                     counter(map).map(|it| it.to_string()).into_iter().collect()

@@ -1,0 +1,464 @@
+//! Simulation of controllers with several clusters, for tests.
+//!
+//! The pure parts of the runtime (workers, work queues, cache, limits of requests) run against API
+//! servers in memory, under virtual time. A seed decides the order in which plans, requests, responses
+//! and events of watches happen, so a failure can be repeated:
+//!
+//! ```text
+//! Server --signals--> Cache --observe--> WorkQueue --plan--> Admission --requests--> Server
+//!   one step, chosen by the seed, is one signal, plan, request or response
+//! ```
+//!
+//! It is no second Kubernetes. It leaves out: schemas, defaults and validation; admission, RBAC,
+//! garbage collection and deletion of the objects in a namespace; pages, bookmarks, expired history
+//! and restored etcds; lists as maps (a list has one owner); the adoption of fields of earlier
+//! releases; `generation`; subresources other than `status`; the Lease itself, of which
+//! [`Simulation::hand_over`] is the result; Events. Tests with a real API server and with sockets
+//! cover them.
+
+use crate::controller::{Controller, Env, Gate, Outcome, Request};
+use crate::watch::WatchId;
+use crate::worker::{TypedWorker, Worker};
+use control_client::object::{Cluster, Ref};
+use control_client::transport::Kind;
+use k8s_openapi::jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::time::{Duration, Instant};
+
+mod fields;
+mod replica;
+mod server;
+
+pub use server::Server;
+
+use replica::{Flight, Replica};
+
+/// Time that one step takes. An endless loop of steps so exceeds the limit of [`Simulation::settle`].
+const STEP: Duration = Duration::from_millis(1);
+
+type Make = Box<dyn Fn() -> Box<dyn Worker>>;
+
+/// Replicas of one process, and the clusters that they follow.
+pub struct Simulation {
+    controllers: Vec<Make>,
+    replicas: Vec<Replica>,
+    leader: usize,
+    servers: BTreeMap<Cluster, Server>,
+    partitioned: BTreeSet<Cluster>,
+    start: Instant,
+    elapsed: Duration,
+    random: u64,
+    log: Vec<Sent>,
+    /// Objects of writes whose response was lost, or that a new leader may not know: they may be
+    /// written again.
+    uncertain: BTreeSet<Ref>,
+}
+
+/// A request that an API server has carried out.
+#[derive(Clone, Debug)]
+pub struct Sent {
+    /// Number of the replica that sent it.
+    pub replica: usize,
+    /// The request.
+    pub request: Request,
+    /// Whether it succeeded.
+    pub is_success: bool,
+    /// Whether it succeeded, changed nothing, and its replica knew the object: it was sent twice.
+    pub is_redundant: bool,
+}
+
+/// The controllers did not become quiet in time.
+#[derive(Clone, Debug)]
+pub struct Unsettled {
+    /// The last requests.
+    pub last: Vec<Sent>,
+}
+
+/// One thing that can happen next, in a replica.
+enum Step {
+    Plan(usize, usize),
+    Watch(usize, WatchId),
+    Execute(usize, usize),
+    Answer(usize, usize),
+}
+
+impl Simulation {
+    /// Creates the local cluster and one replica without controllers.
+    pub fn new(seed: u64) -> Self {
+        let mut simulation = Self {
+            controllers: Vec::new(),
+            replicas: vec![Replica::new(Vec::new())],
+            leader: 0,
+            servers: BTreeMap::new(),
+            partitioned: BTreeSet::new(),
+            start: Instant::now(),
+            elapsed: Duration::ZERO,
+            random: seed,
+            log: Vec::new(),
+            uncertain: BTreeSet::new(),
+        };
+        simulation.cluster(&Cluster::Local);
+        simulation
+    }
+
+    /// Adds a controller to all replicas. `make` creates it, again after each crash.
+    ///
+    /// # Panics
+    ///
+    /// Panics if its registrations contradict those of another controller.
+    #[must_use]
+    pub fn host<C: Controller>(mut self, make: impl Fn() -> C + 'static) -> Self {
+        let make =
+            move || -> Box<dyn Worker> { Box::new(TypedWorker::with_jitter(make(), || 0.5)) };
+        self.controllers.push(Box::new(make));
+        let count = self.replicas.len();
+        self.replicas(count)
+    }
+
+    /// Sets the number of replicas. The first one leads.
+    #[must_use]
+    pub fn replicas(mut self, count: usize) -> Self {
+        self.replicas = (0..count).map(|_| self.replica()).collect();
+        self
+    }
+
+    fn replica(&self) -> Replica {
+        Replica::new(self.controllers.iter().map(|make| make()).collect())
+    }
+
+    /// Returns the API server of a cluster, which is created if there is none. A plan has to add a
+    /// remote cluster before its objects are followed; the address does not matter.
+    pub fn cluster(&mut self, cluster: &Cluster) -> &mut Server {
+        let server = self.servers.entry(cluster.clone());
+        server.or_insert_with(|| Server::new(cluster.clone()))
+    }
+
+    /// Returns the API server of the local cluster.
+    pub fn local(&mut self) -> &mut Server {
+        self.cluster(&Cluster::Local)
+    }
+
+    /// Runs until nothing is left to do.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Unsettled`] if that takes longer than `limit`, in virtual time.
+    pub fn settle(&mut self, limit: Duration) -> Result<(), Unsettled> {
+        if self.run(limit) {
+            return Ok(());
+        }
+        let first = self.log.len().saturating_sub(10);
+        let last = self.log[first..].to_vec();
+        Err(Unsettled { last })
+    }
+
+    /// Runs for a time, or until nothing is left to do; returns whether nothing is.
+    pub fn run(&mut self, time: Duration) -> bool {
+        let end = self.elapsed + time;
+        while self.elapsed < end {
+            if !self.step() {
+                let Some(at) = self.next_at() else {
+                    return true;
+                };
+                self.elapsed = at.min(end);
+            }
+        }
+        false
+    }
+
+    /// Has every object observed again, as a new leader does, and settles; returns the requests that
+    /// this caused. There are none if plans that were carried out are followed by empty plans.
+    ///
+    /// # Errors
+    ///
+    /// As [`settle`](Self::settle).
+    pub fn replan(&mut self, limit: Duration) -> Result<Vec<Sent>, Unsettled> {
+        let before = self.log.len();
+        let now = self.now();
+        self.replicas[self.leader].replay(now);
+        self.settle(limit)?;
+        Ok(self.log[before..].to_vec())
+    }
+
+    /// Cuts all replicas off a cluster.
+    pub fn partition(&mut self, cluster: &Cluster) {
+        self.partitioned.insert(cluster.clone());
+    }
+
+    /// Ends a partition. Watches continue where they were.
+    pub fn heal(&mut self, cluster: &Cluster) {
+        self.partitioned.remove(cluster);
+    }
+
+    /// Replaces the credentials of a cluster: requests in flight fail, watches continue.
+    pub fn swap_credentials(&mut self, cluster: &Cluster) {
+        for replica in 0..self.replicas.len() {
+            self.lose(replica, |request| request.object().cluster == *cluster);
+        }
+    }
+
+    /// Replaces the API server by that of another cluster without objects, which is listed.
+    pub fn replace_cluster(&mut self, cluster: &Cluster) {
+        self.swap_credentials(cluster);
+        self.cluster(cluster).reset();
+        self.replicas.iter_mut().for_each(|it| it.relist(cluster));
+    }
+
+    /// Drops the state of a replica, which starts again with lists. Requests in flight may still be
+    /// carried out.
+    pub fn crash(&mut self, replica: usize) {
+        self.lose(replica, |_| true);
+        self.replicas[replica] = self.replica();
+    }
+
+    /// Makes another replica the leader. Requests in flight of the previous one may be carried out
+    /// later.
+    pub fn hand_over(&mut self, replica: usize) {
+        for sent in &mut self.replicas[self.leader].requests {
+            sent.is_late = true;
+            self.uncertain.insert(sent.request.object().clone());
+        }
+        let cache = &self.replicas[replica].cache;
+        for sent in &self.log {
+            let object = sent.request.object();
+            let known = cache.entry(object).and_then(|entry| entry.version);
+            let server = self.servers.get(&object.cluster);
+            if server.and_then(|server| server.version(object)) != known {
+                self.uncertain.insert(object.clone());
+            }
+        }
+        self.leader = replica;
+        let now = self.now();
+        self.replicas[replica].replay(now);
+    }
+
+    /// Returns all requests that API servers have carried out.
+    pub fn log(&self) -> &[Sent] {
+        &self.log
+    }
+
+    /// Returns the writes that were sent twice.
+    pub fn redundant(&self) -> Vec<&Sent> {
+        self.log.iter().filter(|sent| sent.is_redundant).collect()
+    }
+
+    fn now(&self) -> Instant {
+        self.start + self.elapsed
+    }
+
+    /// Returns the next random number (SplitMix64).
+    fn next_random(&mut self) -> u64 {
+        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut bits = self.random;
+        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        bits ^ (bits >> 31)
+    }
+
+    /// Does one of the things that can happen now; returns whether there was one.
+    fn step(&mut self) -> bool {
+        let mut steps = self.steps();
+        if steps.is_empty() {
+            return false;
+        }
+        let choice = self.next_random() % steps.len() as u64;
+        let step = steps.swap_remove(usize::try_from(choice).unwrap_or_default());
+        let now = self.now();
+        let replica = match step {
+            Step::Plan(replica, worker) => {
+                let mut seed = self.next_random();
+                let mut random = || {
+                    seed = seed.wrapping_add(1);
+                    let mut bytes = [0; 32];
+                    bytes[..8].copy_from_slice(&seed.to_le_bytes());
+                    bytes
+                };
+                let millis = i64::try_from(self.elapsed.as_millis()).unwrap_or_default();
+                let mut env = Env {
+                    now: Timestamp::from_millisecond(millis).unwrap_or_default(),
+                    random: &mut random,
+                };
+                self.replicas[replica].plan(worker, &mut env, now);
+                replica
+            }
+            Step::Watch(replica, id) => {
+                if let Some(server) = self.servers.get_mut(&id.cluster) {
+                    self.replicas[replica].watch(&id, server, now);
+                }
+                replica
+            }
+            Step::Execute(replica, flight) => {
+                self.execute(replica, flight);
+                replica
+            }
+            Step::Answer(replica, flight) => {
+                let flight = self.replicas[replica].requests.remove(flight);
+                let outcome = flight.outcome.clone();
+                let outcome = outcome.filter(|_| self.can_answer(&flight));
+                if outcome.is_none() {
+                    self.uncertain.insert(flight.request.object().clone());
+                }
+                let outcome = outcome.unwrap_or(Outcome::TimedOut);
+                self.replicas[replica].take_outcome(&flight, &outcome, now);
+                replica
+            }
+        };
+        self.send(replica);
+        self.elapsed += STEP;
+        true
+    }
+
+    fn steps(&self) -> Vec<Step> {
+        let mut steps = Vec::new();
+        for (number, replica) in self.replicas.iter().enumerate() {
+            for (worker, hosted) in replica.workers.iter().enumerate() {
+                let next = hosted.worker.next_at(self.now());
+                if hosted.is_started && next.is_some_and(|at| at <= self.now()) {
+                    steps.push(Step::Plan(number, worker));
+                }
+            }
+            for id in replica.watches.keys() {
+                let server = self.servers.get(&id.cluster);
+                let server = server.filter(|_| self.is_connected(replica, &id.cluster));
+                if server.is_some_and(|server| replica.has_signal(id, server)) {
+                    steps.push(Step::Watch(number, id.clone()));
+                }
+            }
+            for (flight, sent) in replica.requests.iter().enumerate() {
+                if self.can_answer(sent) || sent.deadline <= self.elapsed {
+                    steps.push(Step::Answer(number, flight));
+                } else if sent.outcome.is_none() && self.is_reachable(&sent.request) {
+                    steps.push(Step::Execute(number, flight));
+                }
+            }
+        }
+        steps
+    }
+
+    fn is_connected(&self, replica: &Replica, cluster: &Cluster) -> bool {
+        replica.clusters.contains(cluster) && !self.partitioned.contains(cluster)
+    }
+
+    fn is_reachable(&self, request: &Request) -> bool {
+        !self.partitioned.contains(&request.object().cluster)
+    }
+
+    fn can_answer(&self, flight: &Flight) -> bool {
+        let is_sent = !matches!(
+            flight.outcome,
+            Some(Outcome::NotLeader | Outcome::Failed(_)) | None
+        );
+        flight.outcome.is_some() && (!is_sent || self.is_reachable(&flight.request))
+    }
+
+    /// Returns when something happens next although nothing can happen now.
+    fn next_at(&self) -> Option<Duration> {
+        let now = self.now();
+        let of_replica = |replica: &Replica| {
+            let started = replica.workers.iter().filter(|it| it.is_started);
+            let plans = started.filter_map(|it| it.worker.next_at(now));
+            let plans = plans.map(|at| at.saturating_duration_since(self.start));
+            let deadlines = replica.requests.iter().map(|it| it.deadline);
+            plans.chain(deadlines).min()
+        };
+        self.replicas.iter().filter_map(of_replica).min()
+    }
+
+    /// Sends the requests that the limits of a replica admit.
+    fn send(&mut self, number: usize) {
+        let is_leader = number == self.leader;
+        let replica = &mut self.replicas[number];
+        for ((worker, id), request) in replica.admit() {
+            let is_gated = matches!(&request, Request::Write(it) if it.gate == Gate::Leader);
+            let cluster = &request.object().cluster;
+            let outcome = if is_gated && !is_leader {
+                Some(Outcome::NotLeader)
+            } else if !replica.clusters.contains(cluster) || !self.servers.contains_key(cluster) {
+                Some(Outcome::Failed("the cluster is not connected".into()))
+            } else {
+                None
+            };
+            let kind = match request {
+                Request::Read(_) => Kind::Read,
+                Request::Write(_) => Kind::Write,
+            };
+            replica.requests.push(Flight {
+                worker,
+                id,
+                request,
+                outcome,
+                is_late: false,
+                deadline: self.elapsed + kind.deadline(),
+            });
+        }
+    }
+
+    /// Has the API server carry out a request in flight.
+    fn execute(&mut self, number: usize, flight: usize) {
+        let replica = &mut self.replicas[number];
+        let sent = &mut replica.requests[flight];
+        let object = sent.request.object().clone();
+        let Some(server) = self.servers.get_mut(&object.cluster) else {
+            return;
+        };
+        let manager = replica.workers[sent.worker].worker.field_manager();
+        let form = replica.cache.form(&object.resource).map(|form| &**form);
+        let before = server.version(&object);
+        let outcome = server.answer(&sent.request, manager, form);
+        let is_write = matches!(sent.request, Request::Write(_));
+        let is_excused = !is_write || sent.is_late || self.uncertain.remove(&object);
+        self.log.push(Sent {
+            replica: number,
+            request: sent.request.clone(),
+            is_success: outcome.is_success(),
+            is_redundant: !is_excused
+                && matches!(outcome, Outcome::Stored(_) | Outcome::Answer(_))
+                && before == server.version(&object),
+        });
+        sent.outcome = Some(outcome);
+    }
+
+    /// Fails requests of a replica in flight. Some were carried out.
+    fn lose(&mut self, number: usize, is_lost: impl Fn(&Request) -> bool) {
+        for flight in 0..self.replicas[number].requests.len() {
+            let sent = &self.replicas[number].requests[flight];
+            if !is_lost(&sent.request) {
+                continue;
+            }
+            let is_pending = sent.outcome.is_none() && self.is_reachable(&sent.request);
+            self.uncertain.insert(sent.request.object().clone());
+            if is_pending && self.next_random().is_multiple_of(2) {
+                self.execute(number, flight);
+            }
+            let sent = &mut self.replicas[number].requests[flight];
+            self.uncertain.insert(sent.request.object().clone());
+            sent.outcome = Some(Outcome::Failed("the connection was closed".into()));
+        }
+    }
+}
+
+impl fmt::Debug for Simulation {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Simulation")
+            .field("elapsed", &self.elapsed)
+            .field("requests", &self.log.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Display for Unsettled {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("not quiet in time; the last requests:")?;
+        for sent in &self.last {
+            let (verb, object) = (sent.request.verb(), sent.request.object());
+            write!(f, "\n{verb} {object} by replica {}", sent.replica)?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for Unsettled {}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,270 @@
+//! One replica of a process: what the runtime keeps in memory, without its tasks.
+
+use super::server::Server;
+use crate::admission::Admission;
+use crate::cache::{Cache, CacheLimits, Changed};
+use crate::controller::{Action, ClusterChange, Env, Outcome, Request, WatchChange};
+use crate::watch::{Signal, WatchId};
+use crate::worker::{Effects, RequestId, Worker};
+use control_client::object::{Cluster, Resource};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::time::{Duration, Instant};
+
+/// The state of a replica. A crash drops it.
+pub(super) struct Replica {
+    pub(super) cache: Cache,
+    pub(super) workers: Vec<Hosted>,
+    admission: Admission<(usize, RequestId)>,
+    pub(super) watches: BTreeMap<WatchId, Progress>,
+    pub(super) clusters: BTreeSet<Cluster>,
+    pub(super) requests: Vec<Flight>,
+}
+
+pub(super) struct Hosted {
+    pub(super) worker: Box<dyn Worker>,
+    resources: BTreeSet<Resource>,
+    required: Vec<WatchId>,
+    pub(super) is_started: bool,
+}
+
+/// Signals that a watch has received, and its position in the history; `None` before a list.
+#[derive(Default)]
+pub(super) struct Progress {
+    signals: VecDeque<Signal>,
+    position: Option<usize>,
+}
+
+/// A request that was sent.
+pub(super) struct Flight {
+    pub(super) worker: usize,
+    pub(super) id: RequestId,
+    pub(super) request: Request,
+    /// Set once the server has carried it out.
+    pub(super) outcome: Option<Outcome>,
+    /// Whether the replica has lost the Lease since: another leader may have made the change.
+    pub(super) is_late: bool,
+    /// Time since the start of the simulation after which the replica no longer waits.
+    pub(super) deadline: Duration,
+}
+
+impl Replica {
+    pub(super) fn new(workers: Vec<Box<dyn Worker>>) -> Self {
+        let mut cache = Cache::default();
+        cache.add_cluster(Cluster::Local, CacheLimits::LOCAL);
+        let mut replica = Self {
+            cache,
+            workers: Vec::new(),
+            admission: Admission::default(),
+            watches: BTreeMap::new(),
+            clusters: BTreeSet::from([Cluster::Local]),
+            requests: Vec::new(),
+        };
+        for worker in workers {
+            let registrations = worker.registrations();
+            for registration in registrations {
+                let registered = replica.cache.register(registration);
+                registered.expect("registrations that agree");
+            }
+            let ids = registrations.iter().filter_map(|it| it.watch_id());
+            let required = (registrations.iter().filter(|it| !it.is_optional))
+                .filter_map(|it| it.watch_id())
+                .collect();
+            replica
+                .watches
+                .extend(ids.map(|id| (id, Progress::default())));
+            replica.workers.push(Hosted {
+                resources: worker.resources(),
+                worker,
+                required,
+                is_started: false,
+            });
+        }
+        for id in replica.watches.keys() {
+            replica.cache.add_watch(id.clone());
+        }
+        replica
+    }
+
+    /// Has every object observed, as when the replica becomes the leader.
+    pub(super) fn replay(&mut self, now: Instant) {
+        for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
+            hosted.start(&self.cache, now);
+        }
+    }
+
+    /// Returns whether a watch has a signal to take.
+    pub(super) fn has_signal(&self, id: &WatchId, server: &Server) -> bool {
+        let (Some(progress), Some(form)) = (self.watches.get(id), self.cache.form(&id.resource))
+        else {
+            return false;
+        };
+        let next = progress
+            .position
+            .map(|position| server.next(id, position, &**form));
+        !progress.signals.is_empty() || next.is_none_or(|next| next.is_some())
+    }
+
+    /// Takes the next signal of a watch.
+    pub(super) fn watch(&mut self, id: &WatchId, server: &mut Server, now: Instant) {
+        let (Some(progress), Some(form)) =
+            (self.watches.get_mut(id), self.cache.form(&id.resource))
+        else {
+            return;
+        };
+        if progress.position.is_none() {
+            let (signals, position) = server.list(id, &**form);
+            *progress = Progress {
+                signals,
+                position: Some(position),
+            };
+        }
+        let signal = progress.signals.pop_front().or_else(|| {
+            let (signal, position) = server.next(id, progress.position?, &**form)?;
+            progress.position = Some(position);
+            Some(signal)
+        });
+        if let Some(signal) = signal {
+            self.take_signal(id, signal, now);
+        }
+    }
+
+    fn take_signal(&mut self, id: &WatchId, signal: Signal, now: Instant) {
+        let cache = &mut self.cache;
+        let changes: Vec<_> = match signal {
+            Signal::ListBegins => {
+                cache.begin_list(id);
+                Vec::new()
+            }
+            Signal::Object { entry, is_listed } => put(cache.put_watched(id, entry, is_listed)),
+            Signal::Deleted { key, uid, version } => {
+                let change = cache.delete_watched(id, &key, &uid, version);
+                change.into_iter().collect()
+            }
+            Signal::ListEnds => {
+                let changes = cache.end_list(id);
+                self.observe(&changes, now);
+                for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
+                    if hosted.resources.contains(&id.resource) {
+                        hosted.worker.listed(id, &self.cache, now);
+                    }
+                }
+                Vec::new()
+            }
+            Signal::Invalid { error, is_listed } => {
+                if is_listed {
+                    cache.keep_listed(id, &error.key);
+                }
+                Vec::new()
+            }
+            Signal::WentBack | Signal::Refused(_) | Signal::Failed(_) => Vec::new(),
+        };
+        self.observe(&changes, now);
+        for hosted in &mut self.workers {
+            let is_listed = || hosted.required.iter().all(|id| self.cache.is_synced(id));
+            if !hosted.is_started && is_listed() {
+                hosted.is_started = true;
+                hosted.start(&self.cache, now);
+            }
+        }
+    }
+
+    /// Plans the next item of a worker.
+    pub(super) fn plan(&mut self, worker: usize, env: &mut Env<'_>, now: Instant) {
+        let step = self.workers[worker].worker.step(&self.cache, env, now);
+        if let Some(effects) = step {
+            self.carry_out(worker, effects, now);
+        }
+    }
+
+    /// Takes the outcome of a request.
+    pub(super) fn take_outcome(&mut self, flight: &Flight, outcome: &Outcome, now: Instant) {
+        self.admission.ended(&flight.request);
+        let object = flight.request.object();
+        let changes = match (outcome, &flight.request) {
+            (Outcome::Stored(entry) | Outcome::AlreadyExists(Some(entry)), _) => put(self
+                .cache
+                .put_answer(&object.cluster, &object.resource, entry.clone())),
+            (Outcome::Gone, Request::Write(write)) if write.action == Action::Delete => {
+                let uid = write.uid.as_deref().unwrap_or_default();
+                let change = self.cache.delete_answer(object, uid);
+                change.into_iter().collect()
+            }
+            _ => Vec::new(),
+        };
+        self.observe(&changes, now);
+        let worker = &mut self.workers[flight.worker].worker;
+        let effects = worker.complete(flight.id, outcome, &self.cache, now);
+        self.carry_out(flight.worker, effects, now);
+    }
+
+    /// Returns the requests that the limits admit.
+    pub(super) fn admit(&mut self) -> Vec<((usize, RequestId), Request)> {
+        self.admission.admit()
+    }
+
+    /// Lists all objects of a cluster again.
+    pub(super) fn relist(&mut self, cluster: &Cluster) {
+        let watches = self.watches.iter_mut();
+        for (_, progress) in watches.filter(|(id, _)| id.cluster == *cluster) {
+            *progress = Progress::default();
+        }
+    }
+
+    fn carry_out(&mut self, worker: usize, effects: Effects, now: Instant) {
+        for change in effects.clusters {
+            match change {
+                ClusterChange::Set(cluster, _) => {
+                    let limits = CacheLimits::REMOTE;
+                    self.cache.add_cluster(cluster.clone(), limits);
+                    self.clusters.insert(cluster);
+                }
+                ClusterChange::Remove(cluster) => {
+                    self.watches.retain(|id, _| id.cluster != cluster);
+                    self.clusters.remove(&cluster);
+                    let changes = self.cache.remove_cluster(&cluster);
+                    self.observe(&changes, now);
+                }
+            }
+        }
+        for change in effects.watches {
+            match change {
+                WatchChange::Add(id) => {
+                    self.cache.add_watch(id.clone());
+                    self.watches.entry(id).or_default();
+                }
+                WatchChange::Remove(id) => {
+                    self.watches.remove(&id);
+                    let changes = self.cache.remove_watch(&id);
+                    self.observe(&changes, now);
+                }
+            }
+        }
+        for ready in effects.requests {
+            let id = (worker, ready.id);
+            self.admission.push(id, ready.queue, ready.request);
+        }
+    }
+
+    fn observe(&mut self, changes: &[Changed], now: Instant) {
+        for changed in changes {
+            for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
+                if hosted.resources.contains(&changed.object.resource) {
+                    hosted.worker.observe(&changed.borrow(), &self.cache, now);
+                }
+            }
+        }
+    }
+}
+
+impl Hosted {
+    fn start(&mut self, cache: &Cache, now: Instant) {
+        for changed in cache.replay(&self.resources) {
+            self.worker.observe(&changed.borrow(), cache, now);
+        }
+        self.worker.started(cache, now);
+    }
+}
+
+fn put(put: Result<Option<Changed>, CacheLimits>) -> Vec<Changed> {
+    put.ok().flatten().into_iter().collect()
+}

@@ -1,0 +1,397 @@
+//! The API server of one cluster, in memory.
+
+use super::fields::{Owners, merge};
+use crate::controller::{Action, Answer, Outcome, Request, Write, named};
+use crate::execute::{content, missing, refusal};
+use crate::registration::Form;
+use crate::watch::{Signal, WatchId};
+use control_client::object::{Cluster, Key, Ref, Resource};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::core::Status;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, VecDeque};
+
+type Id = (Resource, Key);
+
+/// Objects of one cluster, and the history of their changes.
+#[derive(Debug)]
+pub struct Server {
+    cluster: Cluster,
+    objects: BTreeMap<Id, Stored>,
+    history: Vec<Change>,
+    version: u64,
+    lists: usize,
+    /// Fields that the schema of a resource lacks, as an older CRD does: writes drop them.
+    pruned: Vec<(Resource, &'static str)>,
+}
+
+#[derive(Clone, Debug)]
+struct Stored {
+    object: Value,
+    owners: Owners,
+}
+
+#[derive(Clone, Debug)]
+struct Change {
+    id: Id,
+    object: Value,
+    /// Labels before the change; `None` if the object was created.
+    labels_before: Option<Value>,
+    is_deletion: bool,
+}
+
+impl Server {
+    pub(super) fn new(cluster: Cluster) -> Self {
+        Self {
+            cluster,
+            objects: BTreeMap::new(),
+            history: Vec::new(),
+            version: 0,
+            lists: 0,
+            pruned: Vec::new(),
+        }
+    }
+
+    /// Creates or replaces an object, with its status, as another client does.
+    pub fn put<K: kube::Resource<DynamicType = ()>>(&mut self, object: Value) {
+        let id = (Resource::of::<K>(), key(&object));
+        let owners = self.objects.get(&id).map(|stored| stored.owners.clone());
+        self.store(id, object, owners.unwrap_or_default());
+    }
+
+    /// Creates a namespace. Writes to namespaces that do not exist are refused.
+    pub fn put_namespace(&mut self, name: &str) {
+        self.put::<Namespace>(json!({"metadata": {"name": name}}));
+    }
+
+    /// Deletes an object, as another client does.
+    pub fn remove<K: kube::Resource<DynamicType = ()>>(&mut self, key: &Key) {
+        let id = (Resource::of::<K>(), key.clone());
+        // An object that is gone is the aim.
+        self.delete(&id, None, None).ok();
+    }
+
+    /// Returns an object.
+    pub fn get<K: kube::Resource<DynamicType = ()>>(&self, key: &Key) -> Option<&Value> {
+        let stored = self.objects.get(&(Resource::of::<K>(), key.clone()));
+        stored.map(|stored| &stored.object)
+    }
+
+    /// Drops a field of the objects of a type in writes, as an older CRD without the field does.
+    pub fn prune<K: kube::Resource<DynamicType = ()>>(&mut self, field: &'static str) {
+        self.pruned.push((Resource::of::<K>(), field));
+    }
+
+    /// Returns the number of lists so far.
+    pub fn lists(&self) -> usize {
+        self.lists
+    }
+
+    /// Returns the fields that more than one field manager has applied, with the managers.
+    pub fn shared_fields(&self) -> Vec<String> {
+        let objects = self.objects.iter();
+        let shared = objects.flat_map(|((resource, key), stored)| {
+            let shared = stored.owners.shared().into_iter();
+            shared.map(move |(path, owners)| {
+                let (path, owners) = (path.join("."), owners.join(", "));
+                format!("{path} of {resource} {key}: {owners}")
+            })
+        });
+        shared.collect()
+    }
+
+    /// Removes all objects, as the API server of another cluster with the same name has others.
+    pub(super) fn reset(&mut self) {
+        *self = Self::new(self.cluster.clone());
+    }
+
+    /// Returns the version of an object, which each change of it increases.
+    pub(super) fn version(&self, object: &Ref) -> Option<u64> {
+        let id = (object.resource.clone(), object.key.clone());
+        text(&self.objects.get(&id)?.object, "resourceVersion")
+            .parse()
+            .ok()
+    }
+
+    /// Carries out a request. `form` decodes the object that is returned.
+    pub(super) fn answer(
+        &mut self,
+        request: &Request,
+        manager: &'static str,
+        form: Option<&dyn Form>,
+    ) -> Outcome {
+        let object = request.object();
+        let id = (object.resource.clone(), object.key.clone());
+        let result = match request {
+            Request::Read(_) => self
+                .objects
+                .get(&id)
+                .map(|it| it.object.clone())
+                .ok_or(NOT_FOUND),
+            Request::Write(write) => self.write(write, id.clone(), manager),
+        };
+        let decode = |object: &Value| match form.map(|form| form.decode(&object.to_string())) {
+            Some(Ok(entry)) => Outcome::Stored(entry),
+            Some(Err(error)) => Outcome::Failed(error.to_string()),
+            None => Outcome::Answer(Answer(object.clone())),
+        };
+        let outcome = match result {
+            Ok(Value::Null) => return Outcome::Gone,
+            Ok(object) => return decode(&object),
+            Err((code, reason)) => {
+                let message = format!("{object}: {reason}");
+                refusal(Box::new(Status::failure(&message, reason).with_code(code)))
+            }
+        };
+        match (outcome, request) {
+            (Outcome::AlreadyExists(_), _) => {
+                let existing = self.objects.get(&id).map(|it| decode(&it.object));
+                Outcome::AlreadyExists(match existing {
+                    Some(Outcome::Stored(entry)) => Some(entry),
+                    _ => None,
+                })
+            }
+            (outcome, Request::Write(write)) => missing(write, outcome),
+            (outcome, Request::Read(_)) => outcome,
+        }
+    }
+
+    /// Returns the object after a write; `Null` if it is gone.
+    fn write(&mut self, write: &Write, id: Id, manager: &'static str) -> Result<Value, Refusal> {
+        let mut body = content(write);
+        let namespace = (Resource::of::<Namespace>(), Key::cluster(&id.1.namespace));
+        if !id.1.namespace.is_empty() && !self.objects.contains_key(&namespace) {
+            return Err(NOT_FOUND);
+        }
+        if write.action == Action::Delete {
+            let version = write.resource_version.as_deref();
+            return self.delete(&id, write.uid.as_deref(), version);
+        }
+        for (resource, field) in &self.pruned {
+            if *resource == id.0 {
+                body.as_object_mut().and_then(|body| body.remove(*field));
+            }
+        }
+        let mut stored = self.target(write, &id)?;
+        let before = stored.object.clone();
+        for field in ["uid", "resourceVersion"] {
+            let wanted = text(&body, field);
+            if !wanted.is_empty() && wanted != text(&before, field) {
+                return Err((409, "Conflict"));
+            }
+        }
+        scope(&mut body, &before, write);
+        if let Action::Apply(_) = write.action {
+            let manager = (manager.to_owned(), write.subresource);
+            let force = write.force.is_some();
+            let applied = stored
+                .owners
+                .apply(&mut stored.object, manager, &body, force);
+            applied.map_err(|_| (409, "Conflict"))?;
+        } else {
+            match write.action {
+                Action::Merge(_) | Action::Finalize(_) => merge(&mut stored.object, &body),
+                Action::Apply(_)
+                | Action::Create(_)
+                | Action::Update(_)
+                | Action::Delete
+                | Action::Post(_) => stored.object = body,
+            }
+            stored.owners.update(&before, &stored.object);
+        }
+        stored.object = named(&id.0, &id.1, stored.object);
+        Ok(self.store(id, stored.object, stored.owners))
+    }
+
+    /// Returns the object that a write changes, which is empty if it creates the object.
+    fn target(&self, write: &Write, id: &Id) -> Result<Stored, Refusal> {
+        let is_apply = matches!(write.action, Action::Apply(_)) && write.subresource.is_none();
+        let is_create = matches!(write.action, Action::Create(_));
+        match self.objects.get(id) {
+            Some(_) if is_create => Err((409, "AlreadyExists")),
+            Some(stored) if !matches!(write.action, Action::Post(_)) => Ok(stored.clone()),
+            None if is_apply || is_create => Ok(Stored::default()),
+            Some(_) | None => Err(NOT_FOUND),
+        }
+    }
+
+    fn delete(
+        &mut self,
+        id: &Id,
+        uid: Option<&str>,
+        version: Option<&str>,
+    ) -> Result<Value, Refusal> {
+        let stored = self.objects.get(id).cloned().ok_or(NOT_FOUND)?;
+        let differs = |wanted: Option<&str>, field| {
+            wanted.is_some_and(|wanted| wanted != text(&stored.object, field))
+        };
+        if differs(uid, "uid") || differs(version, "resourceVersion") {
+            return Err((409, "Conflict"));
+        }
+        let mut object = stored.object;
+        if object["metadata"]["deletionTimestamp"].is_null() {
+            object["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z".into();
+        }
+        Ok(self.store(id.clone(), object, stored.owners))
+    }
+
+    /// Stores an object, unless it is unchanged, or removes it if its deletion waits for no finalizer.
+    fn store(&mut self, id: Id, mut object: Value, owners: Owners) -> Value {
+        let old = self.objects.get(&id).map(|stored| stored.object.clone());
+        let metadata = &mut object["metadata"];
+        if let Some(old) = &old {
+            for field in ["uid", "resourceVersion"] {
+                metadata[field] = old["metadata"][field].clone();
+            }
+            let deletion = &old["metadata"]["deletionTimestamp"];
+            if !deletion.is_null() {
+                metadata["deletionTimestamp"] = deletion.clone();
+            }
+        } else {
+            metadata["uid"] = format!("uid-{}", self.version + 1).into();
+        }
+        let finalizers = metadata["finalizers"].as_array();
+        let is_deletion = !metadata["deletionTimestamp"].is_null()
+            && finalizers.is_none_or(|finalizers| finalizers.is_empty());
+        if old.as_ref() == Some(&object) && !is_deletion {
+            self.objects.insert(
+                id,
+                Stored {
+                    object: object.clone(),
+                    owners,
+                },
+            );
+            return object;
+        }
+        self.version += 1;
+        object["metadata"]["resourceVersion"] = self.version.to_string().into();
+        self.history.push(Change {
+            id: id.clone(),
+            object: object.clone(),
+            labels_before: old.map(|old| old["metadata"]["labels"].clone()),
+            is_deletion,
+        });
+        if is_deletion {
+            self.objects.remove(&id);
+            return Value::Null;
+        }
+        self.objects.insert(
+            id,
+            Stored {
+                object: object.clone(),
+                owners,
+            },
+        );
+        object
+    }
+
+    /// Returns the signals of a list, and the position in the history where its watch continues.
+    pub(super) fn list(&mut self, id: &WatchId, form: &dyn Form) -> (VecDeque<Signal>, usize) {
+        self.lists += 1;
+        let selected = self.objects.iter().filter(|((resource, key), stored)| {
+            *resource == id.resource
+                && id.covers(key)
+                && is_selected(id, &stored.object["metadata"]["labels"])
+        });
+        let listed = selected.map(
+            |(_, stored)| match form.decode(&stored.object.to_string()) {
+                Ok(entry) => Signal::Object {
+                    entry,
+                    is_listed: true,
+                },
+                Err(error) => Signal::Invalid {
+                    error,
+                    is_listed: true,
+                },
+            },
+        );
+        let signals = [Signal::ListBegins].into_iter().chain(listed);
+        (
+            signals.chain([Signal::ListEnds]).collect(),
+            self.history.len(),
+        )
+    }
+
+    /// Returns the next event of a watch after a position, and the position after the event.
+    pub(super) fn next(
+        &self,
+        id: &WatchId,
+        position: usize,
+        form: &dyn Form,
+    ) -> Option<(Signal, usize)> {
+        let mut later = self.history.iter().enumerate().skip(position);
+        later.find_map(|(position, change)| {
+            if change.id.0 != id.resource || !id.covers(&change.id.1) {
+                return None;
+            }
+            let was_selected =
+                (change.labels_before.as_ref()).is_some_and(|labels| is_selected(id, labels));
+            let is_selected = is_selected(id, &change.object["metadata"]["labels"]);
+            let signal = match (was_selected, is_selected && !change.is_deletion) {
+                (false, false) => return None,
+                (true, false) => Signal::Deleted {
+                    key: change.id.1.clone(),
+                    uid: text(&change.object, "uid").to_owned(),
+                    version: text(&change.object, "resourceVersion").parse().ok(),
+                },
+                (_, true) => match form.decode(&change.object.to_string()) {
+                    Ok(entry) => Signal::Object {
+                        entry,
+                        is_listed: false,
+                    },
+                    Err(error) => Signal::Invalid {
+                        error,
+                        is_listed: false,
+                    },
+                },
+            };
+            Some((signal, position + 1))
+        })
+    }
+}
+
+impl Default for Stored {
+    fn default() -> Self {
+        Self {
+            object: json!({}),
+            owners: Owners::default(),
+        }
+    }
+}
+
+/// Code and reason of a refusal.
+type Refusal = (u16, &'static str);
+
+const NOT_FOUND: Refusal = (404, "NotFound");
+
+/// Restricts the body of a write to the status, or to all but the status.
+fn scope(body: &mut Value, old: &Value, write: &Write) {
+    let is_update = matches!(write.action, Action::Update(_));
+    if write.subresource.is_some() {
+        let status = body["status"].take();
+        if is_update {
+            *body = old.clone();
+        } else if let Some(body) = body.as_object_mut() {
+            body.retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind"));
+        }
+        body["status"] = status;
+    } else if let Some(members) = body.as_object_mut() {
+        members.remove("status");
+        if is_update && !old["status"].is_null() {
+            body["status"] = old["status"].clone();
+        }
+    }
+}
+
+fn is_selected(id: &WatchId, labels: &Value) -> bool {
+    let labels = serde_json::from_value(labels.clone()).unwrap_or_default();
+    id.selector.selects(&labels)
+}
+
+fn key(object: &Value) -> Key {
+    Key::new(text(object, "namespace"), text(object, "name"))
+}
+
+fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
+}
