@@ -103,9 +103,12 @@ impl Leadership {
         now < self.deadline.load(Ordering::Acquire)
     }
 
-    fn set(&self, deadline: Option<BootTime>) {
+    /// Sets the end of the right to start writes. Returns whether the right has lasted until now.
+    fn set(&self, deadline: Option<BootTime>) -> bool {
         let nanos = deadline.map_or(0, |at| u64::try_from(at.0.as_nanos()).unwrap_or(u64::MAX));
-        self.deadline.store(nanos, Ordering::Release);
+        let previous = self.deadline.swap(nanos, Ordering::AcqRel);
+        let now = u64::try_from(BootTime::now().0.as_nanos()).unwrap_or(u64::MAX);
+        now < previous
     }
 }
 
@@ -300,10 +303,11 @@ mod tests {
     fn writes_are_allowed_until_the_deadline_only() {
         let leadership = Leadership::default();
         assert!(!leadership.may_write());
-        leadership.set(Some(BootTime::now() + SECOND * 60));
+        assert!(!leadership.set(Some(BootTime::now() + SECOND * 60)));
         assert!(leadership.may_write());
-        leadership.set(Some(BootTime::now()));
+        assert!(leadership.set(Some(BootTime::now())));
         assert!(!leadership.may_write());
+        assert!(!leadership.set(Some(BootTime::now() + SECOND)));
         assert!(Leadership::permanent().may_write());
     }
 }

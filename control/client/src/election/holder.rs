@@ -165,8 +165,6 @@ impl Holder {
 
     async fn write(&mut self) {
         let began_at = BootTime::now();
-        // Writes are dropped between the deadline and a late renewal, so they must be planned again.
-        let could_write = self.leadership.may_write();
         let lease = self.next(
             &self.candidate.identity,
             self.candidate.lease.timing.lease_duration,
@@ -176,11 +174,12 @@ impl Holder {
                 self.election.written(record(&lease), began_at);
                 self.lease = Some(lease);
                 self.note(Ok(())).await;
-                if !could_write {
+                // Writes are dropped between the deadline and a late renewal, which may have begun before
+                // the deadline, so they must be planned again.
+                let deadline = self.election.deadline();
+                if !self.leadership.may_write() || !self.leadership.set(deadline) {
                     self.leadership = Leadership::default();
-                }
-                self.leadership.set(self.election.deadline());
-                if !could_write {
+                    self.leadership.set(deadline);
                     let leadership = self.leadership.clone();
                     self.candidate.turn(Turn::Leads(leadership)).await;
                 }

@@ -118,3 +118,37 @@ async fn every_replica_is_ready_again_after_the_api_server_was_away() {
     leader.stop().await;
     standby.stop().await;
 }
+
+/// Renewals take longer than the time from their start to the renew deadline, and end before the
+/// deadline that they extend.
+#[tokio::test]
+async fn plans_without_the_lease_are_made_again_after_a_late_renewal() {
+    const SLOW: Timing = Timing {
+        lease_duration: Duration::from_secs(20),
+        renew_deadline: Duration::from_secs(2),
+        renew_period: Duration::from_millis(600),
+        retry_period: Duration::from_millis(100),
+    };
+    let server = ApiServer::start();
+    put_node(&server, "rome-0", "192.0.2.1");
+    let leader = Process::start(&server, "a", Some(SLOW));
+    wait_for("the first map", || addresses(&server, "rome-0").is_some()).await;
+
+    server.slow_down("/leases/", Duration::from_millis(1_700));
+    wait_for("a slow renewal", || server.slow_writes() > 0).await;
+    let mut nodes = 0;
+    while server.slow_writes() < 3 {
+        nodes += 1;
+        put_node(&server, &format!("rome-{nodes}"), "192.0.2.1");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    server.slow_down("/leases/", Duration::ZERO);
+
+    for node in 1..=nodes {
+        let name = format!("rome-{node}");
+        wait_for(&name, || addresses(&server, &name).is_some()).await;
+    }
+    let transitions = &lease(&server)["spec"]["leaseTransitions"];
+    assert_eq!(*transitions, 1, "the Lease was lost meanwhile");
+    leader.stop().await;
+}
