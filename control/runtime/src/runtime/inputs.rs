@@ -170,3 +170,71 @@ fn is_terminating(status: &kube::core::Status) -> bool {
         .into_iter()
         .any(|it| it.reason == "NamespaceTerminating")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+    use crate::object::{Cluster, Key, Resource};
+    use crate::registration::{Registration, Scope, Selector};
+    use crate::runtime::Settings;
+    use k8s_openapi::api::core::v1::ConfigMap;
+    use serde_json::json;
+
+    /// Returns a runtime whose API server never answers.
+    fn runtime(registration: &Registration) -> Runtime {
+        let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, tower::BoxError>>()
+        });
+        let settings = Settings {
+            name: "test",
+            identity: "a".into(),
+            lease: None,
+            random: || [0; 32],
+        };
+        let client = kube::Client::new(silent, "default");
+        let runtime = Runtime::new(client, settings, Metrics::default());
+        let registered = write(&runtime.cache).register(registration);
+        registered.expect("one registration");
+        runtime
+    }
+
+    #[tokio::test]
+    async fn late_signals_of_a_restarted_watch_are_ignored() {
+        let registration = Registration::of(Scope::All, |map: ConfigMap| map);
+        let mut runtime = runtime(&registration);
+        let id = WatchId {
+            cluster: Cluster::Local,
+            resource: Resource::of::<ConfigMap>(),
+            namespace: None,
+            selector: Selector::default(),
+        };
+        let entry = |name: &str| {
+            let object = json!({"metadata": {"namespace": "a", "name": name, "uid": name,
+                "resourceVersion": "1"}});
+            registration.decode(&object.to_string()).expect("a map")
+        };
+        let known = |runtime: &Runtime| {
+            let cache = runtime.cache.read();
+            let objects = cache.objects::<ConfigMap>(&Cluster::Local);
+            ["kept", "late"].map(|name| objects.get(&Key::new("a", name)).is_some())
+        };
+        runtime.add_watch(id.clone());
+        for signal in [
+            Signal::ListBegins,
+            Signal::Listed(entry("kept")),
+            Signal::ListEnds,
+        ] {
+            runtime.take_signal((id.clone(), 0, signal));
+        }
+        runtime.relist(&Cluster::Local);
+        runtime.take_signal((id.clone(), 1, Signal::ListBegins));
+
+        runtime.take_signal((id.clone(), 0, Signal::Applied(entry("late"))));
+        runtime.take_signal((id.clone(), 0, Signal::ListEnds));
+
+        assert_eq!(known(&runtime), [true, false]);
+        runtime.take_signal((id, 1, Signal::ListEnds));
+        assert_eq!(known(&runtime), [false, false]);
+    }
+}

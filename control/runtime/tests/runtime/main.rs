@@ -1,5 +1,6 @@
 //! Runs the example of the crate's documentation against an API server in memory.
 
+mod adopted;
 mod election;
 mod example;
 mod hostile;

@@ -125,15 +125,14 @@ pub(crate) fn watch(cluster: &Cluster) -> WatchId {
 
 fn copy(cluster: &Cluster, cache: &Cache) -> Plan<Item> {
     let mut plan = Plan::default();
-    let value = |name: &str| {
-        let objects = cache.objects::<ConfigMap>(cluster);
-        objects.get(&Key::new(SHARED, name)).and_then(counter)
+    let objects = cache.objects::<ConfigMap>(cluster);
+    let Some(wanted) = objects.get(&Key::new(SHARED, "counter")).and_then(counter) else {
+        return plan;
     };
-    if let Some(wanted) = value("counter")
-        && value("copy") != Some(wanted)
-    {
-        let fields = json!({"data": {"value": wanted.to_string()}});
-        plan.apply(map(cluster, "copy"), fields);
+    let wanted = wanted.to_string();
+    let is_copied = |(key, _): (&Key, _)| key.name == "copy";
+    if !objects.indexed("value", &wanted).any(is_copied) {
+        plan.apply(map(cluster, "copy"), json!({"data": {"value": wanted}}));
     }
     plan
 }
