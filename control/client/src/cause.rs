@@ -1,6 +1,7 @@
 //! Causes of errors.
 
 use std::error::Error;
+use std::io;
 use std::iter::successors;
 
 /// Returns an error and its causes.
@@ -9,8 +10,20 @@ pub fn causes<'a>(
 ) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     successors(Some(error), |error: &&'a (dyn Error + 'static)| {
         let error: &'a (dyn Error + 'static) = *error;
-        error.source()
+        // The source of an `io::Error` is the source of the error that it contains.
+        let contained = error
+            .downcast_ref::<io::Error>()
+            .and_then(io::Error::get_ref);
+        match contained {
+            Some(contained) => Some(contained),
+            None => error.source(),
+        }
     })
+}
+
+/// Returns the error of type `E` that caused `error`, or is it.
+pub fn cause<'a, E: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a E> {
+    causes(error).find_map(|error| error.downcast_ref())
 }
 
 /// Returns the messages of an error and its causes, without those that another one contains.

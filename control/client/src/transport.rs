@@ -44,27 +44,6 @@ pub fn client(config: &Config) -> Result<Client, ConfigError> {
     Ok(Client::new(transport, config.default_namespace.clone()))
 }
 
-/// Returns the error of type `E` that caused `error`, or is it.
-pub fn cause<'a, E: std::error::Error + 'static>(
-    error: &'a (dyn std::error::Error + 'static),
-) -> Option<&'a E> {
-    let mut next = Some(error);
-    while let Some(error) = next {
-        if let Some(found) = error.downcast_ref() {
-            return Some(found);
-        }
-        // The source of an `io::Error` is the source of the error that it contains.
-        let inner = error
-            .downcast_ref::<std::io::Error>()
-            .and_then(|io| io.get_ref());
-        next = match inner {
-            Some(inner) => Some(inner),
-            None => error.source(),
-        };
-    }
-    None
-}
-
 type Stack = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError>;
 
 /// A tower service that sends requests to one cluster, for [`kube::Client::new`].

@@ -3,11 +3,11 @@
 use crate::controller::{Action, Answer, Gate, Outcome, Request, Write, named};
 use crate::managed_fields;
 use crate::registration::{self, Form};
-use control_client::cause::chain;
 use crate::watch::shortened;
+use control_client::cause::{cause, chain};
 use control_client::election::Leadership;
 use control_client::object::Ref;
-use control_client::transport::{DeadlineError, cause};
+use control_client::transport::DeadlineError;
 use http::{Method, header};
 use kube::Client;
 use kube::core::Status;

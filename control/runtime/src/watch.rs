@@ -6,8 +6,9 @@
 
 use crate::entry::{DecodeError, Decoded, Entry, Source};
 use crate::registration::Selector;
+use control_client::cause::cause;
 use control_client::object::{Cluster, Key, Resource};
-use control_client::transport::{LimitError, ReplacedError, cause};
+use control_client::transport::{LimitError, ReplacedError};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use kube::Client;
 use kube::api::{Api, ListParams};

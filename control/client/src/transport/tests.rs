@@ -1,4 +1,5 @@
 use super::*;
+use crate::cause::cause;
 use crate::kubeconfig::RemoteConfig;
 use http::header::AUTHORIZATION;
 use http_body_util::BodyExt as _;
