@@ -2,6 +2,7 @@ use super::*;
 use crate::cache::{Cache, Change};
 use crate::controller::{Action, Gate, Plan, Write};
 use crate::registration::{Registration, Scope};
+use crate::watch::Signal;
 use control_client::election::{Leadership, LeaseSettings, Timing, Turn};
 use control_client::object::{Key, Ref};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -156,4 +157,35 @@ async fn a_controller_that_declares_the_fields_of_another_one_is_refused() {
 
     assert!(matches!(refused, RegistrationError::Owners { .. }));
     assert_eq!(runtime.workers.len(), 1);
+}
+
+#[tokio::test]
+async fn late_signals_of_a_restarted_watch_are_ignored() {
+    let mut runtime = runtime();
+    let registration = Registration::whole::<ConfigMap>(Scope::All);
+    let id = registration.watch_id().unwrap();
+    let signal = |name: &str, is_listed| {
+        let object = json!({"metadata": {"namespace": "a", "name": name, "uid": name,
+            "resourceVersion": "1"}});
+        let entry = registration.decode(&object.to_string()).unwrap();
+        Signal::Object { entry, is_listed }
+    };
+    let known = |runtime: &Runtime| {
+        let cache = runtime.cache.read();
+        let objects = cache.objects::<ConfigMap>(&Cluster::Local);
+        ["kept", "late"].map(|name| objects.get(&Key::new("a", name)).is_some())
+    };
+    runtime.add_watch(id.clone(), 0);
+    for signal in [Signal::ListBegins, signal("kept", true), Signal::ListEnds] {
+        runtime.take_signal((id.clone(), 0, signal));
+    }
+    runtime.relist(&Cluster::Local);
+    runtime.take_signal((id.clone(), 1, Signal::ListBegins));
+
+    runtime.take_signal((id.clone(), 0, signal("late", false)));
+    runtime.take_signal((id.clone(), 0, Signal::ListEnds));
+
+    assert_eq!(known(&runtime), [true, false]);
+    runtime.take_signal((id, 1, Signal::ListEnds));
+    assert_eq!(known(&runtime), [false, false]);
 }

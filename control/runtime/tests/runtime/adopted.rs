@@ -17,7 +17,7 @@ impl Controller for Labels {
     const FIELD_MANAGER: &'static str = "labels";
 
     fn resources(&self) -> Vec<Registration> {
-        let maps = Registration::of(Scope::Namespace("a".into()), |map: ConfigMap| map);
+        let maps = Registration::whole::<ConfigMap>(Scope::Namespace("a".into()));
         vec![maps.adopt("labels-0.1").verbs(&["patch"])]
     }
 
