@@ -4,10 +4,11 @@
 use super::audit::{code, writes};
 use super::copies;
 use super::relay::Relay;
-use super::replica::Replica;
+use super::replica::{Replica, TIMING};
 use crate::fixture::{Deadline, Fixture, Suite, serial, until};
 use anyhow::{Result, ensure};
 use kube::Client;
+use kubernetes_lab::control_plane::Component;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -18,6 +19,7 @@ pub(crate) fn add(suite: &mut Suite) {
         an_expired_watch_history_loses_no_change,
         a_cut_network_loses_no_change,
         a_restored_snapshot_is_listed_again,
+        a_renewal_after_the_deadline_loses_no_change,
     );
 }
 
@@ -133,3 +135,33 @@ async fn a_restored_snapshot_is_listed_again(fixture: &'static Fixture) -> Resul
     setup.until_copied("4").await?;
     setup.end(4).await
 }
+
+async fn a_renewal_after_the_deadline_loses_no_change(fixture: &'static Fixture) -> Result<()> {
+    let namespace = "runtime-late-renewal";
+    let client = fixture.namespace(namespace).await?;
+    // 16 writes are in flight, the others wait until those have ended.
+    let names = copies::names("copy", 40);
+    let server = fixture.control_plane.server();
+    let mut replica = Replica::start(fixture, namespace, namespace, server)?;
+    copies::put(&client, namespace, &names, &["secret"], "0").await?;
+    copies::until_copied(fixture, namespace, &names, "0").await?;
+
+    for round in 1..=LATE_RENEWALS {
+        let value = round.to_string();
+        copies::put(&client, namespace, &names, &["secret"], &value).await?;
+        // A renewal is sent before the deadline, and answered after it.
+        fixture
+            .control_plane
+            .pause_component(Component::ApiServer)?;
+        sleep(TIMING.renew_deadline + Duration::from_millis(200)).await;
+        fixture
+            .control_plane
+            .resume_component(Component::ApiServer)?;
+        copies::until_copied(fixture, namespace, &names, &value).await?;
+    }
+
+    replica.stop().await
+}
+
+/// Number of late renewals. Only one that is answered after the writes in flight could lose a change.
+const LATE_RENEWALS: usize = 5;
