@@ -13,9 +13,10 @@ pub(super) type WatchNumber = u32;
 
 #[derive(Debug, Default)]
 pub(super) struct Store {
-    entries: BTreeMap<Key, Stored>,
-    /// Keys by name of the index and value.
-    indexes: BTreeMap<(&'static str, String), BTreeSet<Key>>,
+    /// Objects are listed in order, which leaves the nodes of the tree half empty, so its slots are small.
+    entries: BTreeMap<Arc<Key>, Box<Stored>>,
+    /// Names of indexes, values and keys. Most values have one key, so there is one set for all values.
+    indexes: BTreeSet<(&'static str, String, Arc<Key>)>,
 }
 
 #[derive(Debug)]
@@ -37,22 +38,22 @@ impl Store {
         watches: &[WatchNumber],
         indexes: &[Index],
     ) -> Option<Entry> {
-        let key = entry.key.clone();
+        let key = Arc::new(entry.key.clone());
         let (old, known) = match self.take(&key, indexes) {
             Some(old) => (Some(old.entry), old.watches),
             None => (None, Vec::with_capacity(1)),
         };
         for index in indexes {
             for value in (index.values)(&entry) {
-                let keys = self.indexes.entry((index.name, value)).or_default();
-                keys.insert(key.clone());
+                let id = (index.name, value, Arc::clone(&key));
+                self.indexes.insert(id);
             }
         }
         let stored = Stored {
             entry,
             watches: known,
         };
-        self.entries.insert(key.clone(), stored);
+        self.entries.insert(Arc::clone(&key), Box::new(stored));
         for watch in watches {
             self.report(&key, *watch);
         }
@@ -81,7 +82,7 @@ impl Store {
     pub(super) fn reported(&self, watch: WatchNumber) -> Vec<Key> {
         let entries = self.entries.iter();
         let reported = entries.filter(|(_, stored)| stored.watches.contains(&watch));
-        reported.map(|(key, _)| key.clone()).collect()
+        reported.map(|(key, _)| Key::clone(key)).collect()
     }
 
     pub(super) fn remove(&mut self, key: &Key, indexes: &[Index]) -> Option<Entry> {
@@ -89,21 +90,15 @@ impl Store {
     }
 
     fn take(&mut self, key: &Key, indexes: &[Index]) -> Option<Stored> {
-        let old = self.entries.remove(key)?;
+        let (key, old) = self.entries.remove_entry(key)?;
         for index in indexes {
             for value in (index.values)(&old.entry) {
-                let id = (index.name, value);
-                let Some(keys) = self.indexes.get_mut(&id) else {
-                    continue;
-                };
-                keys.remove(key);
-                if keys.is_empty() {
-                    self.indexes.remove(&id);
-                }
+                let id = (index.name, value, Arc::clone(&key));
+                self.indexes.remove(&id);
             }
         }
 
-        Some(old)
+        Some(*old)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
@@ -113,7 +108,7 @@ impl Store {
     fn within(&self, namespace: &str) -> impl Iterator<Item = &Entry> + use<'_> {
         let first = Key::new(namespace, "");
         let namespace = namespace.to_owned();
-        let entries = self.entries.range(first..);
+        let entries = self.entries.range::<Key, _>(first..);
         let entries = entries.take_while(move |(key, _)| key.namespace == namespace);
         entries.map(|(_, stored)| &stored.entry)
     }
@@ -170,9 +165,12 @@ impl<'a, T: Any + Send + Sync> Objects<'a, T> {
         value: &str,
     ) -> impl Iterator<Item = (&'a Key, &'a T)> + use<'a, T> {
         let store = self.store;
-        let keys = store.and_then(|store| store.indexes.get(&(index, value.to_owned())));
-        let keys = keys.into_iter().flatten();
-        keys.filter_map(move |key| Some((key, store?.get(key)?.get()?)))
+        let first = (index, value.to_owned(), Arc::default());
+        let value = value.to_owned();
+        let ids = store.map(|store| store.indexes.range(first..));
+        let ids = ids.into_iter().flatten();
+        let ids = ids.take_while(move |(name, found, _)| *name == index && *found == value);
+        ids.filter_map(move |(_, _, key)| Some((&**key, store?.get(key)?.get()?)))
     }
 
     /// Returns the number of objects.
