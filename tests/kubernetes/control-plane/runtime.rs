@@ -3,7 +3,9 @@
 
 mod admission;
 mod audit;
+mod clock;
 mod copies;
+mod credentials;
 mod failures;
 mod leader;
 mod relay;
@@ -14,5 +16,6 @@ use crate::fixture::Suite;
 pub(crate) fn add(suite: &mut Suite) {
     leader::add(suite);
     admission::add(suite);
+    credentials::add(suite);
     failures::add(suite);
 }

@@ -24,9 +24,8 @@ const NAMESPACE: &str = "slow-webhook";
 /// The user of the replica, whose new Secrets are reviewed.
 const USER: &str = "slow-webhook";
 
-/// The delay of the webhook. 100 writes, of which 16 are in flight, take 14 s. A delay of 10 s has
-/// the same effects, but the test would take 70 s.
-const DELAY: Duration = Duration::from_secs(2);
+/// The delay of the webhook. 100 writes, of which 16 are in flight, take 70 s.
+const DELAY: Duration = Duration::from_secs(10);
 
 const TENANTS: usize = 100;
 

@@ -14,10 +14,10 @@ use kube::{Api, Client};
 use serde_json::json;
 
 /// The label of the ConfigMaps to copy.
-const LABEL: &str = "test.liqo.io/copy";
+pub(super) const LABEL: &str = "test.liqo.io/copy";
 
 /// The annotation of a copy that has the value.
-const VALUE: &str = "test.liqo.io/value";
+pub(super) const VALUE: &str = "test.liqo.io/value";
 
 /// Copies the values of each ConfigMap with the label to objects of the same name.
 pub(super) struct Copies {

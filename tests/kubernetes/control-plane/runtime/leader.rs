@@ -7,7 +7,9 @@ use crate::fixture::{Deadline, Fixture, SOON, Suite, parallel, until};
 use crate::webhooks::server::Server;
 use crate::webhooks::{self, Reviewed};
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::jiff::Timestamp;
+use kube::Api;
 use nix::sys::signal::Signal;
 use std::time::Duration;
 
@@ -16,6 +18,7 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired,
         a_leader_that_was_paused_sends_nothing_after_its_deadline,
+        a_leader_whose_clock_is_set_back_keeps_the_lease_and_loses_no_change,
     );
 }
 
@@ -114,6 +117,78 @@ async fn a_leader_that_was_paused_sends_nothing_after_its_deadline(
     let late = sent.iter().find(|it| it.stage_timestamp.0 > deadline);
     ensure!(late.is_none(), "{late:?}");
     Ok(())
+}
+
+async fn a_leader_whose_clock_is_set_back_keeps_the_lease_and_loses_no_change(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let namespace = "leader-clock";
+    let client = fixture.namespace(namespace).await?;
+    let names = copies::names("copy", 10);
+    let server = fixture.control_plane.server();
+    let mut leader = Replica::start(fixture, "clock-leader", namespace, server)?;
+    copies::put(&client, namespace, &names, &["secret"], "1").await?;
+    copies::until_copied(fixture, namespace, &names, "1").await?;
+    let mut standby = Replica::start(fixture, "clock-standby", namespace, server)?;
+    standby.until_watching(fixture).await?;
+    let leases: Api<Lease> = Api::namespaced(client.clone(), namespace);
+    let start = renew_time(&leases).await?;
+
+    // The clock goes back, and then to the right time again.
+    for (value, behind) in [("2", BEHIND), ("3", Duration::ZERO)] {
+        leader.set_clock_back(behind).await?;
+        until(Deadline::after(SOON), "the other time", async || {
+            let is_behind = renew_time(&leases).await? < start;
+            ensure!(is_behind == (behind == BEHIND), "it is as before");
+            Ok(())
+        })
+        .await?;
+        until_renewed(&leader, fixture, RENEWALS).await?;
+        copies::put(&client, namespace, &names, &["secret"], value).await?;
+        copies::until_copied(fixture, namespace, &names, value).await?;
+    }
+    standby.stop().await?;
+    leader.stop().await?;
+
+    let by_standby = standby.events(fixture, "secrets")?;
+    ensure!(
+        writes(&by_standby, "RequestReceived").next().is_none(),
+        "the standby has written"
+    );
+    let by_leader = leader.events(fixture, "secrets")?;
+    let count = writes(&by_leader, "RequestReceived").count();
+    ensure!(count == 3 * names.len(), "{count} writes");
+    Ok(())
+}
+
+/// The time by which the clock is set back. It is longer than all durations of an election, and
+/// shorter than certificates are valid before they were issued.
+const BEHIND: Duration = Duration::from_secs(4 * 60);
+
+/// Renewals that take longer than a Lease is valid.
+const RENEWALS: usize = 5;
+
+/// Returns when the leader has renewed the Lease, by the clock of the leader.
+async fn renew_time(leases: &Api<Lease>) -> Result<Timestamp> {
+    let spec = leases.get("copies").await?.spec;
+    let time = spec.and_then(|spec| spec.renew_time);
+
+    Ok(time.context("the Lease has no time")?.0)
+}
+
+/// Waits until a replica has written the Lease `count` times from now on.
+async fn until_renewed(replica: &Replica, fixture: &Fixture, count: usize) -> Result<()> {
+    let written = || -> Result<usize> {
+        let events = replica.events(fixture, "leases")?;
+        Ok(writes(&events, "ResponseComplete").count())
+    };
+    let before = written()?;
+    until(Deadline::after(SOON), "renewals", async || {
+        let renewals = written()? - before;
+        ensure!(renewals >= count, "{renewals} renewals");
+        Ok(())
+    })
+    .await
 }
 
 /// Waits until the API server has received a request for the Lease after the pause.

@@ -1,5 +1,6 @@
 //! Processes that run the controller: this program itself, started with environment variables.
 
+use super::clock;
 use super::copies::Copies;
 use crate::fixture::{Deadline, Fixture, SOON, until};
 use anyhow::{Context as _, Result, ensure};
@@ -12,9 +13,9 @@ use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use prometheus_client::registry::Registry;
 use std::env;
-use std::io::Read as _;
 use std::process::Stdio;
 use std::time::Duration;
+use tokio::io::AsyncWriteExt as _;
 use tokio::process::{Child, Command};
 use tokio::sync::oneshot;
 use tokio::time::timeout;
@@ -117,6 +118,15 @@ impl Replica {
         self.child.kill().await.context("failed to kill a replica")
     }
 
+    /// Sets the replica's wall clock to `behind` before the machine's.
+    pub(super) async fn set_clock_back(&mut self, behind: Duration) -> Result<()> {
+        let input = self.child.stdin.as_mut().context("the replica stops")?;
+        let line = format!("{}\n", behind.as_secs());
+        input.write_all(line.as_bytes()).await?;
+
+        input.flush().await.context("failed to set a clock back")
+    }
+
     /// Asks the replica to stop, and waits until it has.
     pub(super) async fn stop(&mut self) -> Result<()> {
         drop(self.child.stdin.take());
@@ -161,12 +171,17 @@ async fn run(identity: String, namespace: String) -> Result<()> {
     Ok(())
 }
 
-/// Completes at the end of the standard input, which is at the latest the end of the tests.
+/// Completes at the end of the standard input, which is at the latest the end of the tests. Each line
+/// sets the wall clock back by a number of seconds.
 async fn input_ends() {
-    let (sender, ended) = oneshot::channel();
+    let (sender, ended) = oneshot::channel::<()>();
     std::thread::spawn(move || {
-        let read = std::io::stdin().read_to_end(&mut Vec::new());
-        sender.send(read.is_ok())
+        for line in std::io::stdin().lines() {
+            if let Some(seconds) = line.ok().and_then(|line| line.parse().ok()) {
+                clock::set_back(Duration::from_secs(seconds));
+            }
+        }
+        drop(sender);
     });
     drop(ended.await);
 }
