@@ -5,12 +5,15 @@ mod cost;
 mod requests;
 pub(crate) mod usage;
 
-use crate::fixture::{Peering, SOON, Suite, Web, remapped, serial};
+use crate::fixture::{LIQO, Peering, SOON, Suite, Web, remapped, serial};
 use crate::foreign::{Foreign, POD, POD_CIDR, Tenant, Unconfigured};
+use crate::removal::kubectl;
 use anyhow::{Context as _, Result, ensure};
 use control_api::Configuration;
 use cost::{Cost, Meter};
+use k8s_openapi::api::coordination::v1::Lease;
 use kube::Api;
+use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::wait::{Deadline, until};
 use serde_json::json;
@@ -31,11 +34,19 @@ const MANAGER_BYTES: u64 = 50_000_000;
 const GATEWAY_BYTES: u64 = 20_000_000;
 const AGENT_BYTES: u64 = 20_000_000;
 
-/// The maximum resident memory of all Liqo processes of a cluster with one peering, in bytes.
-const ALL_BYTES: u64 = 100_000_000;
+/// The maximum resident memory of all Liqo processes of a cluster with one peering and one manager, in
+/// bytes, and of a second manager.
+const ALL_BYTES: u64 = 75_000_000;
+const STANDBY_BYTES: u64 = 15_000_000;
 
-/// The maximum number of API requests per minute of all Liqo processes in an idle cluster.
-const IDLE_REQUESTS: u64 = 45;
+/// The maximum number of API requests per minute of all Liqo processes in an idle cluster with one
+/// manager, and those of a second manager.
+const IDLE_REQUESTS: u64 = 35;
+const STANDBY_REQUESTS: u64 = 10;
+
+/// The Deployment of the managers, and the default number of its replicas.
+const MANAGERS: &str = "deployment/liqo-controller-manager";
+const REPLICAS: usize = 2;
 
 /// The time for which the requests of an idle cluster are counted.
 const IDLE_WINDOW: Duration = Duration::from_secs(60);
@@ -67,6 +78,41 @@ async fn an_idle_peering_uses_little_memory_and_few_requests(
     for cluster in peering.clusters() {
         requests::start_counting(cluster).await?;
     }
+
+    let with_two = idle(peering, REPLICAS).await?;
+    for cluster in peering.clusters() {
+        let shared = cluster.clone();
+        let what = format!("managers of {}", cluster.name());
+        cleanup::defer(what, async move || scale_managers(&shared, REPLICAS).await);
+        scale_managers(cluster, 1).await?;
+    }
+    let with_one = idle(peering, 1).await?;
+
+    for (one, two) in with_one.iter().zip(with_two) {
+        let standby = Idle {
+            requests: two.requests.saturating_sub(one.requests),
+            bytes: two.bytes.saturating_sub(one.bytes),
+        };
+        ensure!(one.requests <= IDLE_REQUESTS, "{one:?}");
+        ensure!(one.bytes <= ALL_BYTES, "{one:?}");
+        ensure!(
+            standby.requests <= STANDBY_REQUESTS,
+            "a standby: {standby:?}"
+        );
+        ensure!(standby.bytes <= STANDBY_BYTES, "a standby: {standby:?}");
+    }
+    Ok(())
+}
+
+/// Requests per minute and resident memory of all Liqo processes of an idle cluster.
+#[derive(Clone, Copy, Debug)]
+struct Idle {
+    requests: u64,
+    bytes: u64,
+}
+
+/// Measures both clusters at the same time.
+async fn idle(peering: &Peering, managers: usize) -> Result<Vec<Idle>> {
     let counts = || -> Result<Vec<u64>> {
         let clusters = peering.clusters();
         clusters.into_iter().map(requests::count).collect()
@@ -77,16 +123,41 @@ async fn an_idle_peering_uses_little_memory_and_few_requests(
     let after = counts()?;
     let seconds = start.elapsed().as_secs();
 
+    let mut measured = Vec::new();
     for (cluster, (before, after)) in peering.clusters().into_iter().zip(before.iter().zip(after)) {
-        let per_minute = (after - before) * 60 / seconds;
-        eprintln!("{}: {per_minute} requests a minute, idle", cluster.name());
-        let all = memory(cluster).await?;
-        eprintln!("{}: {:.1} MB in all", cluster.name(), megabytes(all));
-
-        ensure!(per_minute <= IDLE_REQUESTS, "{per_minute} a minute");
-        ensure!(all <= ALL_BYTES, "{all} bytes");
+        let idle = Idle {
+            requests: (after - before) * 60 / seconds,
+            bytes: memory(cluster).await?,
+        };
+        eprintln!(
+            "{}, managers: {managers}: {} requests a minute, idle; {:.1} MB in all",
+            cluster.name(),
+            idle.requests,
+            megabytes(idle.bytes)
+        );
+        measured.push(idle);
     }
-    Ok(())
+
+    Ok(measured)
+}
+
+/// Sets the number of managers, and waits until as many run, one of which holds the Lease.
+async fn scale_managers(cluster: &Cluster, count: usize) -> Result<()> {
+    let replicas = format!("--replicas={count}");
+    kubectl(cluster, &["-n", LIQO, "scale", MANAGERS, &replicas])?;
+    let what = format!("{count} managers");
+    until(Deadline::after(SOON), &what, async || {
+        let mut running = usage::processes(cluster).await?;
+        running.retain(|process| process.part == Part::Manager);
+        ensure!(running.len() == count, "{running:?}");
+        let leases: Api<Lease> = Api::namespaced(cluster.client().await?, LIQO);
+        let spec = leases.get("liqo-controller-manager").await?.spec;
+        let holder = spec.and_then(|spec| spec.holder_identity);
+        let holds = |it: &usage::Process| holder.as_deref() == Some(it.pod.as_str());
+        ensure!(running.iter().any(holds), "the Lease is held by {holder:?}");
+        Ok(())
+    })
+    .await
 }
 
 async fn fifty_peers_are_served_and_a_change_costs_little(peering: &'static Peering) -> Result<()> {
