@@ -6,6 +6,7 @@
 
 mod fixture;
 
+mod allocations;
 mod history;
 mod identities;
 mod lifecycle;
@@ -23,6 +24,7 @@ use std::process::ExitCode;
 const SLOW: &[&str] = &[
     "runtime::failures::a_cut_network_loses_no_change",
     "runtime::admission::a_slow_webhook_delays_no_other_writes",
+    "runtime::credentials::replaced_credentials_cause_no_list_and_lose_no_change",
     "runtime::leader::a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired",
 ];
 
@@ -44,6 +46,7 @@ fn main() -> ExitCode {
     webhooks::add(&mut suite);
     rights::add(&mut suite);
     runtime::add(&mut suite);
+    allocations::add(&mut suite);
     history::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())

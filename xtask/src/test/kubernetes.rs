@@ -4,7 +4,8 @@ use super::Test;
 use super::repeat::{self, Choice};
 use crate::shell::Shell;
 use crate::{cluster, console, image, liqoctl, workspace};
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use std::fs::{File, TryLockError};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
@@ -12,6 +13,10 @@ use std::{env, fs};
 
 /// The prefix of the names of clusters that tests create.
 const MARK: &str = "it-";
+
+/// The file that a run locks while it uses the clusters of tests. Their names are the same in all runs,
+/// so a second run would remove the clusters of the first one.
+const LOCK: &str = "/run/liqo-lab-tests.lock";
 
 /// The folder that contains an entry for each existing cluster.
 const CLUSTERS: &str = "/var/lib/liqo-lab/clusters";
@@ -30,6 +35,9 @@ const CHART: &str = "LIQO_LAB_CHART";
 
 /// The environment variable that names the folder of the image archives to test.
 const IMAGES: &str = "LIQO_LAB_IMAGES";
+
+/// The environment variable that names the program of the controller manager to test.
+const MANAGER: &str = "LIQO_LAB_MANAGER";
 
 /// The environment variable that names the `liqoctl` to test.
 const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
@@ -60,14 +68,46 @@ pub(super) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     if has_tests(shell, "control-plane", filter)? {
         control_plane(shell, &artifacts, options)?;
     }
-    if !options.quick && has_tests(shell, "kubernetes", filter)? {
+    let has_clusters = !options.quick && has_tests(shell, "kubernetes", filter)?;
+    let has_network = has_tests(shell, "network", filter)?;
+    if !has_clusters && !has_network {
+        return Ok(());
+    }
+    let _lock = exclude_other_runs(shell, Path::new(LOCK))?;
+    if has_clusters {
         clusters(shell, &program, &artifacts, filter)?;
     }
-    if has_tests(shell, "network", filter)? {
+    if has_network {
         network(shell, &program, &artifacts, options)?;
     }
 
     Ok(())
+}
+
+/// Waits until no other run uses the clusters of tests, and excludes others until the result is dropped.
+/// The kernel unlocks the file of a run that crashed, whose clusters this run then uses and removes.
+///
+/// # Errors
+///
+/// Returns an error if the file cannot be locked, or if a signal arrives meanwhile.
+fn exclude_other_runs(shell: &mut Shell, path: &Path) -> Result<File> {
+    let context = || format!("failed to lock {}: run this as root", path.display());
+    let file = File::create(path).with_context(context)?;
+    let mut is_noted = false;
+    loop {
+        match file.try_lock() {
+            Ok(()) => return Ok(file),
+            Err(TryLockError::WouldBlock) => {}
+            Err(TryLockError::Error(error)) => return Err(error).with_context(context),
+        }
+        if !is_noted {
+            console::note("another run uses the clusters of tests: waiting until it ends");
+            is_noted = true;
+        }
+        let mut sleep = Command::new("sleep");
+        sleep.arg("1");
+        shell.run(sleep)?;
+    }
 }
 
 /// Returns whether a test binary has tests whose names contain `filter`. Without tests, neither
@@ -99,12 +139,20 @@ fn has_tests(shell: &mut Shell, name: &str, filter: Option<&str>) -> Result<bool
 /// Returns the errors of [`run`].
 fn control_plane(shell: &mut Shell, artifacts: &Path, options: &Test) -> Result<()> {
     console::step("Control plane: an API server without nodes");
+    shell.run(workspace::cargo(&[
+        "build",
+        "--locked",
+        "--package",
+        "controller-manager",
+    ]))?;
+    let manager = workspace::target().join("debug/controller-manager");
     let filter = options.filter.as_deref();
     run_suite(shell, None, "control-plane", filter, |tests| {
         if options.quick {
             tests.env(ESSENTIAL, "1");
         }
         tests.env(ARTIFACTS, artifacts).env(CHART, chart());
+        tests.env(MANAGER, &manager);
     })
 }
 
@@ -273,4 +321,32 @@ fn names_in(folder: impl AsRef<Path>) -> Vec<String> {
         .flatten()
         .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
         .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+    use std::thread;
+    use std::time::Duration;
+
+    #[test]
+    fn a_run_waits_until_another_one_has_ended() {
+        let path = env::temp_dir().join(format!("liqo-lab-tests-{}.lock", std::process::id()));
+        let first = exclude_other_runs(&mut Shell::new().unwrap(), &path).unwrap();
+
+        let (sender, locked) = mpsc::channel();
+        let waiting = path.clone();
+        let second = thread::spawn(move || {
+            let lock = exclude_other_runs(&mut Shell::new().unwrap(), &waiting);
+            sender.send(lock.is_ok())
+        });
+        let early = locked.recv_timeout(Duration::from_millis(300));
+        drop(first);
+
+        assert!(early.is_err());
+        assert!(locked.recv().unwrap());
+        second.join().unwrap().unwrap();
+        fs::remove_file(path).unwrap();
+    }
 }

@@ -1,0 +1,236 @@
+//! Tests of addresses and CIDRs that were given twice, as by two managers that both were the leader
+//! for a moment. They run the controller manager itself.
+
+mod manager;
+
+use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
+use anyhow::{Context as _, Result, ensure};
+use control_api::{IP, Network};
+use k8s_openapi::jiff::Timestamp;
+use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
+use kube::{Api, Client};
+use kubernetes_lab::manifest;
+use manager::Manager;
+use serde_json::json;
+use std::time::Duration;
+
+pub(crate) fn add(suite: &mut Suite) {
+    // Alone, because a manager writes the statuses of all IPs and Networks.
+    serial!(
+        suite,
+        an_address_and_a_cidr_that_were_given_twice_are_decided_alike_by_every_leader,
+        a_late_write_of_an_earlier_leader_is_undone,
+    );
+}
+
+/// The largest time until the decision.
+const DECIDED_MAX: Duration = Duration::from_secs(1);
+
+/// The time limit of a decision, which is measured afterwards.
+const DECISION: Duration = Duration::from_secs(20);
+
+/// The address and the CIDR that are given twice.
+const ADDRESS: &str = "10.70.0.9";
+const CIDR: &str = "10.200.0.0/16";
+
+/// The namespace of a manager, with Networks and IPs. Of each kind, `older` was created first.
+struct Installation<'a> {
+    fixture: &'a Fixture,
+    client: Client,
+    namespace: &'static str,
+}
+
+impl<'a> Installation<'a> {
+    async fn create(fixture: &'a Fixture, namespace: &'static str) -> Result<Self> {
+        let client = fixture.namespace(namespace).await?;
+        let labels = json!({
+            "ipam.liqo.io/network-type": "external-cidr",
+            "ipam.liqo.io/network-not-remapped": "true",
+        });
+        let external = json!({
+            "apiVersion": "ipam.liqo.io/v1alpha1", "kind": "Network",
+            "metadata": {"name": "external-cidr", "labels": labels},
+            "spec": {"cidr": "10.70.0.0/16", "preAllocated": 1},
+        });
+        manifest::apply(&client, &[external], Some(namespace)).await?;
+        for name in ["older", "newer"] {
+            // Creation times are in whole seconds.
+            until_next_second().await;
+            let objects = [
+                json!({
+                    "apiVersion": "ipam.liqo.io/v1alpha1", "kind": "Network",
+                    "metadata": {"name": name}, "spec": {"cidr": CIDR},
+                }),
+                json!({
+                    "apiVersion": "ipam.liqo.io/v1alpha1", "kind": "IP",
+                    "metadata": {"name": name}, "spec": {"ip": "192.0.2.9"},
+                }),
+            ];
+            manifest::apply(&client, &objects, Some(namespace)).await?;
+        }
+
+        Ok(Self {
+            fixture,
+            client,
+            namespace,
+        })
+    }
+
+    fn networks(&self) -> Api<Network> {
+        Api::namespaced(self.client.clone(), self.namespace)
+    }
+
+    fn ips(&self) -> Api<IP> {
+        Api::namespaced(self.client.clone(), self.namespace)
+    }
+
+    /// Gives an IP and a Network the address and the CIDR that are given twice.
+    async fn give(&self, name: &str) -> Result<()> {
+        let params = PatchParams::default();
+        let address = json!({"status": {"ip": ADDRESS, "cidr": "10.70.0.0/16"}});
+        let cidr = json!({"status": {"cidr": CIDR}});
+        self.ips()
+            .patch_status(name, &params, &Patch::Merge(address))
+            .await?;
+        self.networks()
+            .patch_status(name, &params, &Patch::Merge(cidr))
+            .await?;
+
+        Ok(())
+    }
+
+    /// Returns the statuses of both IPs and both Networks.
+    async fn given(&self) -> Result<Given> {
+        let address = async |name| -> Result<Option<String>> {
+            let status = self.ips().get(name).await?.status;
+            Ok(status.and_then(|status| status.ip))
+        };
+        let cidr = async |name| -> Result<Option<String>> {
+            let status = self.networks().get(name).await?.status;
+            Ok(status.and_then(|status| status.cidr))
+        };
+
+        Ok(Given {
+            addresses: [address("older").await?, address("newer").await?],
+            cidrs: [cidr("older").await?, cidr("newer").await?],
+        })
+    }
+
+    /// Deletes the Networks and the IPs, which managers of other tests would follow.
+    async fn delete(&self) -> Result<()> {
+        let (delete, list) = (DeleteParams::default(), ListParams::default());
+        self.ips().delete_collection(&delete, &list).await?;
+        self.networks().delete_collection(&delete, &list).await?;
+
+        Ok(())
+    }
+
+    async fn until_decided(&self) -> Result<Given> {
+        until(Deadline::after(DECISION), "a decision", async || {
+            let given = self.given().await?;
+            given.check()?;
+            Ok(given)
+        })
+        .await
+    }
+
+    /// Waits until a manager holds the Lease, and returns the time of its first write.
+    async fn until_leads(&self, manager: &Manager) -> Result<Timestamp> {
+        until(Deadline::after(SOON), "a leader", async || {
+            let first = manager.lease_taken(self.fixture)?;
+            first.context("the manager has not taken the Lease")
+        })
+        .await
+    }
+}
+
+/// The addresses and the CIDRs of the older and the newer object.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Given {
+    addresses: [Option<String>; 2],
+    cidrs: [Option<String>; 2],
+}
+
+impl Given {
+    /// Checks that the older objects have kept theirs, and the newer ones have others.
+    fn check(&self) -> Result<()> {
+        for (pair, twice) in [(&self.addresses, ADDRESS), (&self.cidrs, CIDR)] {
+            let [older, newer] = pair;
+            ensure!(older.as_deref() == Some(twice), "{self:?}");
+            ensure!(newer.as_deref().is_some_and(|it| it != twice), "{self:?}");
+        }
+
+        Ok(())
+    }
+}
+
+async fn an_address_and_a_cidr_that_were_given_twice_are_decided_alike_by_every_leader(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let installation = Installation::create(fixture, "given-twice").await?;
+    let mut decisions = Vec::new();
+
+    for user in ["given-twice-a", "given-twice-b"] {
+        for name in ["newer", "older"] {
+            installation.give(name).await?;
+        }
+        let mut manager = Manager::start(fixture, user, installation.namespace)?;
+        let leads = installation.until_leads(&manager).await?;
+        decisions.push(installation.until_decided().await?);
+        let delay = manager.last_status(fixture)?.duration_since(leads);
+        eprintln!("{user} has decided after {} ms", delay.as_millis());
+        ensure!(delay.unsigned_abs() <= DECIDED_MAX, "{delay:?}");
+        manager.stop().await?;
+    }
+
+    ensure!(decisions[0] == decisions[1], "{decisions:?}");
+    installation.delete().await
+}
+
+async fn a_late_write_of_an_earlier_leader_is_undone(fixture: &'static Fixture) -> Result<()> {
+    let installation = Installation::create(fixture, "late-write").await?;
+    installation.give("older").await?;
+    let mut leader = Manager::start(fixture, "late-write-leader", installation.namespace)?;
+    installation.until_leads(&leader).await?;
+    let before = installation.until_decided().await?;
+    let mut standby = Manager::start(fixture, "late-write-standby", installation.namespace)?;
+    standby.until_watching(fixture).await?;
+
+    installation.give("newer").await?;
+    let late = Timestamp::now();
+    let after = installation.until_decided().await?;
+    let delay = leader.last_status(fixture)?.duration_since(late);
+    eprintln!("undone after {} ms", delay.as_millis());
+    leader.stop().await?;
+    installation.until_leads(&standby).await?;
+    // The standby's first object shows that it has planned all others.
+    let marker = json!({
+        "apiVersion": "ipam.liqo.io/v1alpha1", "kind": "IP",
+        "metadata": {"name": "marker"}, "spec": {"ip": "192.0.2.10"},
+    });
+    installation
+        .ips()
+        .create(&PostParams::default(), &serde_json::from_value(marker)?)
+        .await?;
+    until(Deadline::after(SOON), "an address", async || {
+        let status = installation.ips().get("marker").await?.status;
+        status.and_then(|it| it.ip).context("no address")
+    })
+    .await?;
+    standby.stop().await?;
+
+    ensure!(after == before, "{before:?}, then {after:?}");
+    ensure!(
+        delay.as_secs_f64() <= DECIDED_MAX.as_secs_f64(),
+        "{delay:?}"
+    );
+    let statuses = standby.statuses(fixture)?;
+    ensure!(statuses == ["marker"], "{statuses:?}");
+    installation.delete().await
+}
+
+async fn until_next_second() {
+    let now = Timestamp::now();
+    let rest = 1_000_000_000 - now.subsec_nanosecond().unsigned_abs();
+    tokio::time::sleep(Duration::from_nanos(rest.into())).await;
+}
