@@ -25,6 +25,7 @@ mod programs;
 mod rate_search;
 mod results;
 mod run;
+mod runtime;
 mod setting;
 mod stats;
 mod superpackets;
@@ -100,6 +101,8 @@ enum Command {
     /// Compares two stored results, and lists the numbers that changed by more than their spread
     /// over the rounds.
     Compare(Compare),
+    /// Measures memory, CPU time and connections of the control runtime with 25,000 watched objects.
+    Runtime(runtime::Runtime),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -119,9 +122,13 @@ enum Output {
 ///
 /// Returns an error that names the step that failed, or with `--check` the missed targets.
 pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
-    if let Some(Command::Compare(results)) = &options.command {
-        anstream::print!("{}", compare::run(results)?);
-        return Ok(());
+    match &options.command {
+        Some(Command::Compare(results)) => {
+            anstream::print!("{}", compare::run(results)?);
+            return Ok(());
+        }
+        Some(Command::Runtime(options)) => return runtime::run(shell, options),
+        None => {}
     }
 
     let start = Instant::now();
@@ -191,8 +198,8 @@ fn warn_if_disturbed(report: &Report) {
 
 /// Writes the result to `bench/results` as JSON, Markdown and SVG.
 fn keep(report: &Report) -> Result<()> {
-    let date = report.setting.date.get(..10).unwrap_or("undated");
-    let name = format!("{date}-{}", report.setting.commit);
+    let date = report.setting.checkout.date.get(..10).unwrap_or("undated");
+    let name = format!("{date}-{}", report.setting.checkout.commit);
     let folder = workspace::root().join("bench/results");
     let mut json = serde_json::to_string_pretty(report)?;
     json.push('\n');

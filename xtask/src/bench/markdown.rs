@@ -13,8 +13,8 @@ pub(super) fn render(report: &Report, picture: Option<&str>) -> String {
     let setting = &report.setting;
     let mut text = String::new();
     // Writing to a string cannot fail, so the results of `writeln!` are ignored.
-    let _ = writeln!(text, "# Bench of {}\n", setting.date);
-    let modified = if setting.modified {
+    let _ = writeln!(text, "# Bench of {}\n", setting.checkout.date);
+    let modified = if setting.checkout.modified {
         ", with uncommitted changes"
     } else {
         ""
@@ -22,9 +22,9 @@ pub(super) fn render(report: &Report, picture: Option<&str>) -> String {
     let _ = writeln!(
         text,
         "Commit `{}`{modified}. `{}`: {} rounds, {} s a measurement.\n",
-        setting.commit, setting.command, setting.rounds, setting.seconds
+        setting.checkout.commit, setting.checkout.command, setting.rounds, setting.seconds
     );
-    for (name, value) in setting.machine.iter().chain(&setting.versions) {
+    for (name, value) in setting.checkout.machine.iter().chain(&setting.versions) {
         let _ = writeln!(text, "- {}: {value}", name.replace('_', " "));
     }
     if let Some(picture) = picture {

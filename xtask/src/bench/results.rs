@@ -1,6 +1,7 @@
 //! The result of a run: all samples and their summary.
 
 use super::metric::{METRICS, Measurement, Metric, Sample, Tunnel, Underlay};
+use super::setting::Checkout;
 use super::stats::Summary;
 use super::superpackets::Histogram;
 use super::targets::Verdict;
@@ -28,15 +29,8 @@ pub(super) struct Report {
 /// Machine, versions and options of a run.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Setting {
-    /// The start of the run, in UTC.
-    pub(super) date: String,
-    /// The commit of the checkout, abbreviated to ten hexadecimal digits.
-    pub(super) commit: String,
-    /// Whether the checkout had uncommitted changes.
-    pub(super) modified: bool,
-    pub(super) command: String,
-    /// Kernel, processor, number of cores, memory and congestion control.
-    pub(super) machine: BTreeMap<String, String>,
+    #[serde(flatten)]
+    pub(super) checkout: Checkout,
     /// Versions of the measuring tools and of the other tunnels.
     pub(super) versions: BTreeMap<String, String>,
     pub(super) rounds: u32,

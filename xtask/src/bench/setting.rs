@@ -6,9 +6,24 @@ use super::results::Setting;
 use crate::shell::Shell;
 use crate::workspace;
 use anyhow::{Context as _, Result, bail};
+use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fs;
 use std::process::Command;
+
+/// Machine, checkout and command of a run.
+#[derive(Clone, Debug, Serialize)]
+pub(super) struct Checkout {
+    /// The start of the run, in UTC.
+    pub(super) date: String,
+    /// The commit of the checkout, abbreviated to ten hexadecimal digits.
+    pub(super) commit: String,
+    /// Whether the checkout had uncommitted changes.
+    pub(super) modified: bool,
+    pub(super) command: String,
+    /// Kernel, processor, number of cores, memory and congestion control.
+    pub(super) machine: BTreeMap<String, String>,
+}
 
 /// Reads the machine's properties, the commit and the versions of the tools.
 ///
@@ -21,28 +36,40 @@ pub(super) fn observe(
     rounds: u32,
     seconds: u32,
 ) -> Result<Setting> {
-    let git = |shell: &mut Shell, arguments: &[&str]| {
-        let mut command = Command::new("git");
-        command.args(arguments).current_dir(workspace::root());
-        output(shell, command)
-    };
     let mut versions: BTreeMap<String, String> = programs
         .iter()
         .map(|(tunnel, program)| (tunnel.name(), program.version.clone()))
         .collect();
     versions.insert("iperf3".to_owned(), ends::version("iperf3")?);
+
+    Ok(Setting {
+        checkout: of_checkout(shell)?,
+        versions,
+        rounds,
+        seconds,
+    })
+}
+
+/// Reads the machine's properties and the commit.
+///
+/// # Errors
+///
+/// Returns an error that names the command or file that failed.
+pub(super) fn of_checkout(shell: &mut Shell) -> Result<Checkout> {
+    let git = |shell: &mut Shell, arguments: &[&str]| {
+        let mut command = Command::new("git");
+        command.args(arguments).current_dir(workspace::root());
+        output(shell, command)
+    };
     let mut date = Command::new("date");
     date.args(["--utc", "+%Y-%m-%dT%H:%M:%SZ"]);
 
-    Ok(Setting {
+    Ok(Checkout {
         date: output(shell, date)?,
         commit: git(shell, &["rev-parse", "--short=10", "HEAD"])?,
         modified: !git(shell, &["status", "--porcelain"])?.is_empty(),
         command: command(std::env::args().skip(1)),
         machine: machine()?,
-        versions,
-        rounds,
-        seconds,
     })
 }
 

@@ -160,6 +160,7 @@ pub(super) fn number(value: f64) -> String {
 pub(super) mod tests {
     use super::super::results::tests::gbps;
     use super::super::results::{Setting, rows};
+    use super::super::setting::Checkout;
     use super::super::targets;
     use super::*;
     use std::collections::BTreeMap;
@@ -222,11 +223,13 @@ pub(super) mod tests {
 
         Report {
             setting: Setting {
-                date: "2026-11-21T12:00:00Z".into(),
-                commit: "abc".into(),
-                modified: false,
-                command: "cargo xtask bench".into(),
-                machine: BTreeMap::new(),
+                checkout: Checkout {
+                    date: "2026-11-21T12:00:00Z".into(),
+                    commit: "abc".into(),
+                    modified: false,
+                    command: "cargo xtask bench".into(),
+                    machine: BTreeMap::new(),
+                },
                 versions: BTreeMap::new(),
                 rounds: 2,
                 seconds: 1,
