@@ -11,8 +11,8 @@ use std::net::Ipv4Addr;
 #[derive(Clone, Debug)]
 pub(crate) struct Allocation {
     networks: Networks<Owner>,
-    /// The Networks that hold a CIDR.
-    holders: BTreeSet<Key>,
+    /// The Networks that hold a CIDR, and whether they can have no other.
+    holders: BTreeMap<Key, bool>,
     pools: BTreeMap<Key, Pool>,
     /// The Network that each IP has its address of.
     network_of: BTreeMap<Key, Key>,
@@ -47,7 +47,7 @@ impl Allocation {
     pub(crate) fn new(pools: &[Ipv4Net]) -> Result<Self, NetworkError> {
         Ok(Self {
             networks: Networks::new(pools.iter().copied())?,
-            holders: BTreeSet::new(),
+            holders: BTreeMap::new(),
             pools: BTreeMap::new(),
             network_of: BTreeMap::new(),
             refusals: BTreeMap::new(),
@@ -60,7 +60,9 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// Returns why it gets none; above all, one that it had but that is another's now is not replaced.
+    /// Returns why it gets none. One that it had, and that overlaps a fixed CIDR or the underlay now, is
+    /// not replaced: the peer may use it. Two leaders in turn may have given one CIDR to two Networks;
+    /// the one that comes second gets another.
     pub(crate) fn network(
         &mut self,
         key: &Key,
@@ -83,12 +85,17 @@ impl Allocation {
 
         let old = old.filter(|old| fits(old) && !is_fixed);
         let result = match old {
-            Some(old) => self.networks.adopt(owner, old),
+            Some(old) => match self.networks.adopt(owner.clone(), old) {
+                Err(NetworkError::Taken { .. }) if self.is_given_twice(old) => {
+                    self.networks.acquire(owner, claim)
+                }
+                result => result,
+            },
             None => self.networks.acquire(owner, claim),
         };
         match result {
             Ok(_) => {
-                self.holders.insert(key.clone());
+                self.holders.insert(key.clone(), is_fixed);
                 self.refusals.remove(key);
             }
             Err(error) => {
@@ -97,6 +104,15 @@ impl Allocation {
             }
         }
         result
+    }
+
+    /// Returns whether a CIDR that is taken overlaps only CIDRs of Networks that could have others.
+    fn is_given_twice(&self, cidr: Ipv4Net) -> bool {
+        let mut fixed = self.holders.iter().filter(|(_, is_fixed)| **is_fixed);
+        let mut underlay = self.underlay.values().flatten();
+
+        !underlay.any(|address| cidr.contains(address))
+            && !fixed.any(|(key, _)| self.held(key).is_some_and(|held| overlaps(held, cidr)))
     }
 
     /// Returns the CIDR that a Network holds.
@@ -255,6 +271,11 @@ impl Allocation {
         let waiting = self.waiting.entry(network.clone()).or_default();
         waiting.insert(ip.clone());
     }
+}
+
+/// Returns whether two CIDRs have an address in common.
+pub(crate) fn overlaps(a: Ipv4Net, b: Ipv4Net) -> bool {
+    a.contains(&b) || b.contains(&a)
 }
 
 /// Returns what a Network claims.

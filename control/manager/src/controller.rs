@@ -20,8 +20,14 @@ mod registrations;
 pub(crate) use registrations::registration;
 use registrations::registrations;
 
+/// Field manager of all writes. Earlier releases used it for the operation `Update`, too.
+pub(crate) const FIELD_MANAGER: &str = "liqo-controller-manager";
+
 /// Why an Apply takes fields from other field managers.
 const FORCE: &str = "only the manager creates these objects, so another field manager is a mistake";
+
+/// Why an Apply takes fields of a status from other field managers.
+const FORCE_STATUS: &str = "only the manager writes these statuses; a user may have edited one";
 
 /// Time after which kube-apiserver gives up a write that claims a CIDR or an address. A leader starts
 /// none later than 10 s after its renewal, and a standby none before 15 s.
@@ -214,7 +220,7 @@ impl NetworkController {
 impl Controller for NetworkController {
     type Item = Task;
     const NAME: &'static str = "network";
-    const FIELD_MANAGER: &'static str = "liqo-controller-manager";
+    const FIELD_MANAGER: &'static str = FIELD_MANAGER;
 
     fn resources(&self) -> Vec<Registration> {
         registrations(&self.planner.settings)
@@ -363,14 +369,11 @@ fn convert_write(write: Write) -> runtime::Write {
         Action::Create(object) => (runtime::Action::Create(object), None),
         Action::Apply(object) => (runtime::Action::Apply(object), None),
         Action::Merge(patch) => (runtime::Action::Merge(patch), None),
-        Action::Status(patch) => {
-            let status = runtime::Write::new(object, runtime::Action::Merge(patch));
-            let mut status = status.subresource("status");
-            // It claims a CIDR or an address.
-            if matches!(write.kind, Kind::Network | Kind::Ip) {
-                status.server_timeout = Some(CLAIM_TIMEOUT);
-            }
-            return status;
+        Action::Status(status) => {
+            return convert_status(write.kind, object, runtime::Action::Apply(status));
+        }
+        Action::PruneStatus(patch) => {
+            return convert_status(write.kind, object, runtime::Action::Merge(patch));
         }
         Action::Delete(uid) => (runtime::Action::Delete, uid),
     };
@@ -380,6 +383,19 @@ fn convert_write(write: Write) -> runtime::Write {
     converted.force = is_apply.then_some(FORCE);
 
     converted
+}
+
+fn convert_status(kind: Kind, object: Ref, action: runtime::Action) -> runtime::Write {
+    let is_apply = matches!(action, runtime::Action::Apply(_));
+    let mut write = runtime::Write::new(object, action).subresource("status");
+    // It claims a CIDR or an address.
+    if matches!(kind, Kind::Network | Kind::Ip) {
+        write.server_timeout = Some(CLAIM_TIMEOUT);
+    }
+    // Gateways report the state of a Connection, of which the manager sets the first only.
+    write.force = (is_apply && kind != Kind::Connection).then_some(FORCE_STATUS);
+
+    write
 }
 
 fn event(notice: Notice) -> runtime::Event {

@@ -275,6 +275,13 @@ pub(crate) fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     labels.get(key).map(String::as_str)
 }
 
+/// Returns the age of an object, for an order in which the older one comes first. Of objects of the same
+/// second, the UID decides: it is the same for every leader, and users cannot choose it.
+pub(crate) fn age(meta: &ObjectMeta) -> (Option<Timestamp>, Option<String>) {
+    let created = meta.creation_timestamp.as_ref().map(|time| time.0);
+    (created, meta.uid.clone())
+}
+
 /// Returns a reference to an owner that may go without waiting for what it owns.
 pub(crate) fn owner<K: kube::Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
     OwnerReference {

@@ -21,8 +21,10 @@ pub(crate) enum Action {
     Apply(Value),
     /// Changes fields, by a merge patch.
     Merge(Value),
-    /// Changes fields of its status, by a merge patch.
+    /// Sets its status, by server-side apply.
     Status(Value),
+    /// Removes fields of its status, whichever field manager has set them, by a merge patch.
+    PruneStatus(Value),
     /// Removes it, if it has this uid still.
     Delete(Option<String>),
 }
@@ -38,6 +40,9 @@ impl Write {
     }
 
     /// Creates the change of a status from `old` to `new`, if they differ.
+    ///
+    /// An Apply removes no field that another field manager has set too, so fields are removed by a
+    /// merge patch once all others are right. A forged status is corrected in this way.
     pub(crate) fn status<S: Serialize>(
         kind: Kind,
         key: &Key,
@@ -46,13 +51,15 @@ impl Write {
     ) -> Option<Self> {
         let value = |status: &S| serde_json::to_value(status).unwrap_or_default();
         let old = old.map_or_else(|| json!({}), value);
-        let patch = difference(&old, &value(new))?;
+        let new = value(new);
+        let patch = difference(&old, &new)?;
+        let action = if removes_only(&patch) {
+            Action::PruneStatus(json!({"status": patch}))
+        } else {
+            Action::Status(json!({"status": new}))
+        };
 
-        Some(Self::new(
-            kind,
-            key,
-            Action::Status(json!({"status": patch})),
-        ))
+        Some(Self::new(kind, key, action))
     }
 }
 
@@ -75,6 +82,15 @@ pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
     patch.extend(gone.map(|field| (field.clone(), Value::Null)));
 
     (!patch.is_empty()).then_some(Value::Object(patch))
+}
+
+/// Returns whether a merge patch sets no field.
+fn removes_only(patch: &Value) -> bool {
+    match patch {
+        Value::Object(fields) => fields.values().all(removes_only),
+        Value::Null => true,
+        Value::Bool(_) | Value::Number(_) | Value::String(_) | Value::Array(_) => false,
+    }
 }
 
 /// Returns whether every field of `wanted` is in `actual`, with its value; lists are compared item by item.
@@ -113,12 +129,16 @@ mod tests {
         let key = Key::new("liqo", "x");
         let old = json!({"cidr": "10.0.0.0/8"});
 
-        let same = Write::status(Kind::Network, &key, Some(&old), &old);
-        let other = Write::status(Kind::Network, &key, Some(&old), &json!({"ip": "10.0.0.1"}));
+        let status = |new: &Value| Write::status(Kind::Network, &key, Some(&old), new);
+        let same = status(&old);
+        let other = status(&json!({"ip": "10.0.0.1"}));
+        let none = status(&json!({}));
 
         assert_eq!(same, None);
-        let patch = json!({"status": {"cidr": null, "ip": "10.0.0.1"}});
-        assert_eq!(other.unwrap().action, Action::Status(patch));
+        let applied = json!({"status": {"ip": "10.0.0.1"}});
+        assert_eq!(other.unwrap().action, Action::Status(applied));
+        let pruned = json!({"status": {"cidr": null}});
+        assert_eq!(none.unwrap().action, Action::PruneStatus(pruned));
     }
 
     #[test]

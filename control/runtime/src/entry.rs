@@ -57,8 +57,8 @@ pub struct Entry {
     pub size: usize,
     /// Labels of an object that a request returned; `None` for those of watches.
     pub(crate) labels: Option<BTreeMap<String, String>>,
-    /// Field managers that have changed the object by the operation `Update`.
-    pub(crate) updaters: Vec<String>,
+    /// Field managers that have changed the object by the operation `Update`, with the subresource.
+    pub(crate) updaters: Vec<(String, String)>,
     /// `None` for most objects.
     pub(crate) finalization: Option<Box<Finalization>>,
     pub(crate) kept: Arc<dyn Any + Send + Sync>,
@@ -246,10 +246,14 @@ fn finalization(
     })
 }
 
-fn updaters(fields: &[ManagedFieldsEntry]) -> Vec<String> {
+fn updaters(fields: &[ManagedFieldsEntry]) -> Vec<(String, String)> {
     let is_update = |entry: &&ManagedFieldsEntry| entry.operation.as_deref() == Some("Update");
     let entries = fields.iter().filter(is_update);
-    entries.filter_map(|entry| entry.manager.clone()).collect()
+    let named = entries.filter_map(|entry| {
+        let subresource = entry.subresource.clone().unwrap_or_default();
+        Some((entry.manager.clone()?, subresource))
+    });
+    named.collect()
 }
 
 impl<K: Clone + fmt::Debug> kube::Resource for Decoded<K> {
@@ -304,7 +308,7 @@ mod tests {
 
         assert_eq!(entry.key, Key::new("b", "a"));
         assert_eq!((entry.version, entry.uid.as_str()), (Some(17), "u"));
-        assert_eq!(entry.updaters, ["old"]);
+        assert_eq!(entry.updaters, [("old".into(), String::new())]);
         let object: &ConfigMap = entry.get().unwrap();
         assert_eq!(object.metadata.managed_fields, None);
         assert_eq!(object.data.as_ref().unwrap()["key"], "value");

@@ -29,11 +29,12 @@ fn the_labels_say_what_is_claimed() {
 }
 
 #[test]
-fn what_a_network_had_it_keeps_and_nobody_else_gets() {
+fn a_network_keeps_the_cidr_that_it_had_unless_a_fixed_one_overlaps_it() {
     let mut allocation = allocation();
     let claim = Claim::Remappable(net("10.1.0.0/16"));
+    let fixed = Claim::Exclusive(net("10.9.0.0/16"));
 
-    let kept = allocation.network(&key("a"), claim, Some(net("10.9.0.0/16")));
+    let kept = allocation.network(&key("a"), fixed, None);
     let lost = allocation.network(&key("b"), claim, Some(net("10.9.0.0/16")));
     let freed = allocation.release_network(&key("a"));
     let found = allocation.network(&key("b"), claim, Some(net("10.9.0.0/16")));
@@ -43,6 +44,18 @@ fn what_a_network_had_it_keeps_and_nobody_else_gets() {
     assert_eq!(freed, [key("b")], "it is tried again");
     assert_eq!(found, Ok(net("10.9.0.0/16")));
     assert_eq!(allocation.counts(), (1, 0));
+}
+
+#[test]
+fn of_two_networks_with_one_cidr_the_second_gets_another() {
+    let mut allocation = allocation();
+    let claim = Claim::Remappable(net("10.1.0.0/16"));
+
+    let first = allocation.network(&key("a"), claim, Some(net("10.9.0.0/16")));
+    let second = allocation.network(&key("b"), claim, Some(net("10.9.0.0/16")));
+
+    assert_eq!(first, Ok(net("10.9.0.0/16")));
+    assert_eq!(second, Ok(net("10.1.0.0/16")));
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The resources of the network controller.
 
+use super::FIELD_MANAGER;
 use crate::kind::{KINDS, Kind};
 use crate::plan::Settings;
 use crate::world::{Stored, keep};
@@ -44,6 +45,8 @@ pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
         | Kind::Deployment => Scope::All,
     };
     let mut registration = typed(kind, scope).verbs(kind.verbs());
+    // Objects are created by POST, and earlier releases wrote statuses by merge patches.
+    registration = registration.adopt(FIELD_MANAGER);
     for (subresource, verb) in kind.subresources() {
         registration = registration.subresource(subresource, verb);
     }

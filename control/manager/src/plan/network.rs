@@ -1,7 +1,7 @@
 //! The CIDR of a Network.
 
-use super::{Plan, Planner, label};
-use crate::allocation::claim;
+use super::{Plan, Planner, age, label};
+use crate::allocation::{claim, overlaps};
 use crate::cidr;
 use crate::kind::{Key, Kind};
 use crate::task::Task;
@@ -41,6 +41,10 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
     plan.again = displace_users(planner, key, claim, old);
     match allocate(planner, key, &network, claim, old) {
         Ok(cidr) => {
+            if let Some(old) = old.filter(|old| *old != cidr) {
+                let note = format!("another Network has {old}: it has {cidr} instead");
+                plan.announce(Kind::Network, key, true, "Reallocated", note);
+            }
             let status = NetworkStatus {
                 cidr: Some(cidr.to_string()),
             };
@@ -114,7 +118,7 @@ fn overlaps_liqo(planner: &Planner, cidr: Ipv4Net) -> bool {
     let networks = planner.world.networks.within(&planner.world.namespace);
     let mut held = networks.filter_map(|(key, _)| planner.allocation.held(key));
 
-    held.any(|held| overlap(held, cidr))
+    held.any(|held| overlaps(held, cidr))
 }
 
 /// Takes back the CIDRs of users' Networks that overlap the one that a Network of Liqo's namespace must have, and
@@ -136,7 +140,7 @@ fn displace_users(
     let displaced: Vec<_> = networks
         .filter(|(other, network)| {
             let held = planner.allocation.held(other);
-            held.is_some_and(|held| overlap(held, wanted))
+            held.is_some_and(|held| overlaps(held, wanted))
                 && !is_trusted(&planner.world, other, network)
         })
         .map(|(other, _)| other.clone())
@@ -150,10 +154,6 @@ fn displace_users(
     }
     again.retain(|other| other != key);
     again.into_iter().map(Task::Network).collect()
-}
-
-fn overlap(a: Ipv4Net, b: Ipv4Net) -> bool {
-    a.contains(&b) || b.contains(&a)
 }
 
 /// Removes the CIDR from the status of a user's Network that has none: the status may be forged, and the gateways
@@ -188,8 +188,8 @@ pub(super) fn adopt_all(planner: &mut Planner) {
                 (_, None, Some(labels::NETWORK_TYPE_INTERNAL)) => 5,
                 (_, None, _) => 6,
             };
-            let created = network.metadata.creation_timestamp.clone();
-            Some(((rank, created.map(|time| time.0), key.clone()), claim, old))
+            let age = age(&network.metadata);
+            Some(((rank, age, key.clone()), claim, old))
         })
         .collect();
     networks.sort_by(|(a, ..), (b, ..)| a.cmp(b));
@@ -232,10 +232,9 @@ fn fill_pool(planner: &mut Planner, key: &Key, network: &Network, cidr: Ipv4Net)
             .iter()
             .filter(|(_, ip)| super::ip::network_of(world, ip).as_ref() == Some(key))
             .filter_map(|(ip_key, ip)| {
-                let created = ip.metadata.creation_timestamp.clone();
                 Some((
                     !super::node::is_ip(world, ip_key),
-                    created.map(|time| time.0),
+                    age(&ip.metadata),
                     ip_key.clone(),
                     super::ip::old(ip)?,
                 ))

@@ -95,7 +95,7 @@ impl Runtime {
     /// Sends the requests that the limits admit.
     pub(super) fn send(&mut self) {
         for ((worker, id), request) in self.admission.admit() {
-            let context = self.context(worker, request.object());
+            let context = self.context(worker, &request);
             self.requests.push(Box::pin(async move {
                 let began_at = Instant::now();
                 let outcome = match context {
@@ -114,8 +114,13 @@ impl Runtime {
         self.metrics.waiting(self.admission.waiting());
     }
 
-    /// Returns what a request on an object needs; `None` if its cluster was removed.
-    fn context(&self, worker: usize, object: &Ref) -> Option<Context> {
+    /// Returns what a request needs; `None` if its cluster was removed.
+    fn context(&self, worker: usize, request: &Request) -> Option<Context> {
+        let object = request.object();
+        let subresource = match request {
+            Request::Write(write) => write.subresource.unwrap_or_default(),
+            Request::Read(_) => "",
+        };
         let client = self.clusters.client(&object.cluster)?.clone();
         let hosted = &self.workers[worker];
         let cache = self.cache.read();
@@ -136,7 +141,7 @@ impl Runtime {
                 .flat_map(|it| it.fields.iter().copied())
                 .collect(),
             adopted: adopted
-                .filter(|manager| updaters.iter().any(|updater| updater == manager))
+                .filter(|manager| (updaters.iter()).any(|it| it.0 == **manager && it.1 == subresource))
                 .collect(),
         })
     }

@@ -1,6 +1,7 @@
 //! Networks, nodes and IPs.
 
 use super::*;
+use crate::write::Action;
 
 fn seen(rome: &Cluster, peer: &str) -> Value {
     let key = Key::new(format!("liqo-tenant-{peer}"), peer);
@@ -164,4 +165,50 @@ fn a_status_edited_by_hand_is_put_right() {
         rome.get(Kind::Network, &network)["status"]["cidr"],
         before["pod"][0]
     );
+}
+
+/// Two leaders in turn have given one CIDR to two Networks, and one address to two IPs. Each later leader
+/// decides alike, whatever the names: the older object keeps what it has.
+#[test]
+fn a_cidr_and_an_address_that_were_given_twice_are_decided_again_by_the_age_of_the_objects() {
+    let [mut first, mut second] = [rome(), rome()];
+    for (rome, names) in [(&mut first, ["a", "z"]), (&mut second, ["z", "a"])] {
+        for name in names {
+            let peer = format!("peer-{name}");
+            rome.make(
+                Kind::Configuration,
+                configuration(&peer, &["10.1.0.0/16"], &["10.70.0.0/16"]),
+            );
+            rome.settle();
+            let metadata = json!({"name": name, "namespace": "demo"});
+            rome.make(
+                Kind::Ip,
+                json!({"metadata": metadata, "spec": {"ip": "10.244.2.30"}}),
+            );
+            rome.settle();
+        }
+        let [older, younger] = names.map(|name| {
+            let namespace = format!("liqo-tenant-peer-{name}");
+            Key::new(namespace, format!("peer-{name}-pod-10-1-0-0-16"))
+        });
+        let [older_ip, younger_ip] = names.map(|name| Key::new("demo", name));
+        let cidr = rome.get(Kind::Network, &older)["status"].clone();
+        let address = rome.get(Kind::Ip, &older_ip)["status"].clone();
+        rome.store_silently(Kind::Network, &younger, json!({"status": cidr}));
+        rome.store_silently(Kind::Ip, &younger_ip, json!({"status": address}));
+
+        rome.restart();
+        let writes = rome.settle();
+
+        assert_eq!(rome.get(Kind::Network, &older)["status"], cidr);
+        assert_eq!(rome.get(Kind::Ip, &older_ip)["status"], address);
+        let other = &rome.get(Kind::Network, &younger)["status"]["cidr"];
+        assert!(other.is_string() && *other != cidr["cidr"], "{other}");
+        let other = &rome.get(Kind::Ip, &younger_ip)["status"]["ip"];
+        assert!(other.is_string() && *other != address["ip"], "{other}");
+        let claims = writes.iter().filter(|it| matches!(it.action, Action::Status(_)));
+        let decided = claims.filter(|it| matches!(it.kind, Kind::Network | Kind::Ip));
+        assert_eq!(decided.count(), 2, "{writes:?}");
+        assert_eq!(rome.settle(), [], "it comes to rest");
+    }
 }

@@ -80,6 +80,12 @@ impl Cluster {
         self.store(kind, key.clone(), merged(old, patch), true);
     }
 
+    /// Changes an object without a notice to the manager, which restarts later.
+    pub(super) fn store_silently(&mut self, kind: Kind, key: &Key, patch: Value) {
+        let object = self.objects.get_mut(&(kind, key.clone())).unwrap();
+        *object = merged(object.take(), patch);
+    }
+
     /// Removes an object, and what it owns, as the garbage collector does.
     pub(super) fn delete(&mut self, kind: Kind, key: &Key) {
         let Some(object) = self.remove_alone(kind, key) else {
@@ -283,10 +289,13 @@ impl Cluster {
                 let object = applied(write.kind, present.unwrap_or_default(), object);
                 self.store(write.kind, write.key, object, false);
             }
-            (Action::Merge(patch) | Action::Status(patch), Some(present)) => {
+            (
+                Action::Merge(patch) | Action::Status(patch) | Action::PruneStatus(patch),
+                Some(present),
+            ) => {
                 self.store(write.kind, write.key, merged(present, patch), false);
             }
-            (Action::Merge(_) | Action::Status(_), None) => {}
+            (Action::Merge(_) | Action::Status(_) | Action::PruneStatus(_), None) => {}
             (Action::Delete(uid), Some(present)) => {
                 if uid.is_none_or(|uid| present["metadata"]["uid"] == uid) {
                     self.delete(write.kind, &write.key);
@@ -376,7 +385,7 @@ fn assert_right(write: &Write) {
             .iter()
             .all(|verb| write.kind.verbs().contains(verb)),
         Action::Merge(_) => write.kind.verbs().contains(&"patch"),
-        Action::Status(_) => write.kind.subresources().contains(&("status", "patch")),
+        Action::Status(_) | Action::PruneStatus(_) => write.kind.subresources().contains(&("status", "patch")),
         Action::Delete(_) => write.kind.verbs().contains(&"delete"),
     };
     assert!(is_declared, "no registration declares {write:?}");
