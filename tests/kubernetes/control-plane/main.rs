@@ -13,6 +13,7 @@ mod lifecycle;
 mod ownership;
 mod rights;
 mod runtime;
+mod upgrade;
 mod webhooks;
 
 use kubernetes_lab::control_plane;
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
     runtime::add(&mut suite);
     allocations::add(&mut suite);
     history::add(&mut suite);
+    upgrade::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())
 }

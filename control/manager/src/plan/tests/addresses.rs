@@ -206,7 +206,9 @@ fn a_cidr_and_an_address_that_were_given_twice_are_decided_again_by_the_age_of_t
         assert!(other.is_string() && *other != cidr["cidr"], "{other}");
         let other = &rome.get(Kind::Ip, &younger_ip)["status"]["ip"];
         assert!(other.is_string() && *other != address["ip"], "{other}");
-        let claims = writes.iter().filter(|it| matches!(it.action, Action::Status(_)));
+        let claims = writes
+            .iter()
+            .filter(|it| matches!(it.action, Action::Status(_)));
         let decided = claims.filter(|it| matches!(it.kind, Kind::Network | Kind::Ip));
         assert_eq!(decided.count(), 2, "{writes:?}");
         assert_eq!(rome.settle(), [], "it comes to rest");

@@ -385,7 +385,9 @@ fn assert_right(write: &Write) {
             .iter()
             .all(|verb| write.kind.verbs().contains(verb)),
         Action::Merge(_) => write.kind.verbs().contains(&"patch"),
-        Action::Status(_) | Action::PruneStatus(_) => write.kind.subresources().contains(&("status", "patch")),
+        Action::Status(_) | Action::PruneStatus(_) => {
+            write.kind.subresources().contains(&("status", "patch"))
+        }
         Action::Delete(_) => write.kind.verbs().contains(&"delete"),
     };
     assert!(is_declared, "no registration declares {write:?}");

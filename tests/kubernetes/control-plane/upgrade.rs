@@ -1,0 +1,269 @@
+//! Tests of the take-over of objects that an earlier release of the controller manager has written.
+//!
+//! That release wrote objects by POST and statuses by merge patches, so its fields belong to entries of
+//! the operation `Update`. An Apply removes no field of such an entry.
+
+use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
+use anyhow::{Context as _, Result, ensure};
+use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
+use kube::{Api, Client, ResourceExt as _};
+use kubernetes_lab::pki::Subject;
+use serde_json::{Value, json};
+use std::env;
+use tokio::process::{Child, Command};
+
+pub(crate) fn add(suite: &mut Suite) {
+    serial!(suite, objects_of_an_earlier_release_are_taken_over);
+}
+
+/// The environment variable that names the program of the controller manager.
+const MANAGER: &str = "LIQO_LAB_MANAGER";
+
+/// The field manager of both releases.
+const FIELD_MANAGER: &str = "liqo-controller-manager";
+
+const LIQO: &str = "upgrade";
+const TENANT: &str = "liqo-tenant-upgrade";
+
+async fn objects_of_an_earlier_release_are_taken_over(fixture: &'static Fixture) -> Result<()> {
+    let client = fixture.namespace(LIQO).await?;
+    let objects = Objects(client);
+    create_as_earlier_release(&objects).await?;
+    let _manager = start(fixture)?;
+
+    for (kind, namespace, name, subresource) in [
+        ("Network", LIQO, "external-cidr", "status"),
+        ("IP", LIQO, "printer", "status"),
+        ("GatewayServer", TENANT, "upgrade", "status"),
+        ("Service", LIQO, "printer", ""),
+    ] {
+        until(Deadline::after(SOON), "the take-over", async || {
+            let object = objects.of(kind, namespace).get(name).await?;
+            let operations = operations(&object, subresource);
+            ensure!(operations == ["Apply"], "{kind}: {operations:?}");
+            Ok(())
+        })
+        .await?;
+    }
+    let service = objects.of("Service", LIQO).get("printer").await?;
+    ensure!(service.labels().get("app").map(String::as_str) == Some("printer"));
+    ensure!(
+        service.annotations().is_empty(),
+        "the earlier release has set an annotation: {:?}",
+        service.annotations()
+    );
+
+    ensure!(
+        conditions(&objects)
+            .await?
+            .contains(&"TemplateIgnored".to_owned())
+    );
+    let no_template = json!({"spec": {"serverTemplateRef": null}});
+    objects
+        .merge("GatewayServer", TENANT, "upgrade", &no_template)
+        .await?;
+    until(
+        Deadline::after(SOON),
+        "the removal of a condition",
+        async || {
+            let conditions = conditions(&objects).await?;
+            ensure!(conditions == ["Ready"], "{conditions:?}");
+            Ok(())
+        },
+    )
+    .await
+}
+
+/// Creates the objects of a user, and what release ea9b234 has made of them. A user has changed a label of
+/// the template of `printer` since.
+async fn create_as_earlier_release(objects: &Objects) -> Result<()> {
+    let peer = json!({"liqo.io/remote-cluster-id": "upgrade", "liqo.io/tenant-namespace": "true"});
+    objects
+        .create(
+            "v1",
+            "Namespace",
+            json!({"metadata": {"name": TENANT, "labels": peer}}),
+        )
+        .await?;
+    objects
+        .create(
+            "v1",
+            "ConfigMap",
+            json!({
+                "metadata": {"name": "liqo-clusterid-configmap", "namespace": LIQO,
+                    "labels": {"app.kubernetes.io/name": "clusterid-configmap"}},
+                "data": {"CLUSTER_ID": "rome"},
+            }),
+        )
+        .await?;
+    objects
+        .create(
+            "ipam.liqo.io/v1alpha1",
+            "Network",
+            json!({
+                "metadata": {"name": "external-cidr", "namespace": LIQO,
+                    "labels": {"ipam.liqo.io/network-type": "external-cidr"}},
+                "spec": {"cidr": "10.70.0.0/16"},
+            }),
+        )
+        .await?;
+    // It is decided again, since its length is not that of the spec.
+    let cidr = json!({"status": {"cidr": "10.69.0.0/17"}});
+    objects
+        .merge_status("Network", LIQO, "external-cidr", &cidr)
+        .await?;
+    let ip = objects
+        .create(
+            "ipam.liqo.io/v1alpha1",
+            "IP",
+            json!({
+                "metadata": {"name": "printer", "namespace": LIQO},
+                "spec": {"ip": "192.0.2.9", "serviceTemplate": {
+                    "metadata": {"labels": {"app": "printer"}},
+                    "spec": {"ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}]},
+                }},
+            }),
+        )
+        .await?;
+    let address = json!({"status": {"cidr": "10.69.0.0/17", "ip": "10.69.0.1"}});
+    objects
+        .merge_status("IP", LIQO, "printer", &address)
+        .await?;
+    objects
+        .create(
+            "v1",
+            "Service",
+            json!({
+                "metadata": {"name": "printer", "namespace": LIQO,
+                    "labels": {"app": "scanner", "liqo.io/managed": "true"},
+                    "annotations": {"example.com/owner": "office"},
+                    "ownerReferences": [{"apiVersion": "ipam.liqo.io/v1alpha1", "kind": "IP",
+                        "name": "printer", "uid": ip.uid()}],
+                },
+                "spec": {"ports": [{"port": 80, "protocol": "TCP", "targetPort": 80}]},
+            }),
+        )
+        .await?;
+    objects
+        .create("networking.liqo.io/v1beta1", "GatewayServer", json!({
+            "metadata": {"name": "upgrade", "namespace": TENANT,
+                "labels": {"liqo.io/remote-cluster-id": "upgrade"}},
+            "spec": {"endpoint": {"serviceType": "ClusterIP", "port": 51840}, "mtu": 1340,
+                "serverTemplateRef": {"kind": "WgGatewayServerTemplate", "name": "wireguard-server",
+                    "namespace": LIQO, "apiVersion": "networking.liqo.io/v1beta1"}},
+        }))
+        .await?;
+    let condition = |type_: &str, status: &str| {
+        json!({"type": type_, "status": status, "reason": type_, "message": "of the earlier release",
+            "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
+    };
+    let conditions = [
+        condition("Ready", "True"),
+        condition("TemplateIgnored", "True"),
+    ];
+    let status = json!({"status": {"conditions": conditions}});
+    objects
+        .merge_status("GatewayServer", TENANT, "upgrade", &status)
+        .await
+}
+
+/// Starts the controller manager for the namespace of this test.
+fn start(fixture: &Fixture) -> Result<Child> {
+    let program = env::var_os(MANAGER).with_context(|| format!("{MANAGER} is not set"))?;
+    let subject = Subject {
+        user: "upgraded-manager",
+        group: Some("system:masters"),
+    };
+    let server = fixture.control_plane.server();
+    Command::new(program)
+        .args(["--namespace", LIQO, "--http", "127.0.0.1:0"])
+        .env(
+            "KUBECONFIG",
+            fixture.control_plane.kubeconfig_as(subject, server)?,
+        )
+        .kill_on_drop(true)
+        .spawn()
+        .context("failed to start the controller manager")
+}
+
+async fn conditions(objects: &Objects) -> Result<Vec<String>> {
+    let gateway = objects.of("GatewayServer", TENANT).get("upgrade").await?;
+    let conditions = gateway.data["status"]["conditions"].as_array();
+    let types = conditions.into_iter().flatten();
+    let types = types.filter_map(|it| Some(it["type"].as_str()?.to_owned()));
+    Ok(types.collect())
+}
+
+/// Returns the operations of the manager's entries of a subresource in `managedFields`.
+fn operations(object: &DynamicObject, subresource: &str) -> Vec<String> {
+    let entries = object.managed_fields().iter().filter(|it| {
+        it.manager.as_deref() == Some(FIELD_MANAGER)
+            && it.subresource.as_deref().unwrap_or_default() == subresource
+    });
+    entries.filter_map(|it| it.operation.clone()).collect()
+}
+
+/// Writes objects with the field manager and operations of release ea9b234.
+struct Objects(Client);
+
+impl Objects {
+    fn of(&self, kind: &str, namespace: &str) -> Api<DynamicObject> {
+        let api_version = match kind {
+            "Network" | "IP" => "ipam.liqo.io/v1alpha1",
+            "GatewayServer" => "networking.liqo.io/v1beta1",
+            _ => "v1",
+        };
+        Api::namespaced_with(self.0.clone(), namespace, &resource(api_version, kind))
+    }
+
+    async fn create(
+        &self,
+        api_version: &str,
+        kind: &str,
+        mut object: Value,
+    ) -> Result<DynamicObject> {
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        object["apiVersion"] = json!(api_version);
+        object["kind"] = json!(kind);
+        let resource = resource(api_version, kind);
+        let api = match object["metadata"]["namespace"].as_str() {
+            Some(namespace) => Api::namespaced_with(self.0.clone(), namespace, &resource),
+            None => Api::all_with(self.0.clone(), &resource),
+        };
+        let object = serde_json::from_value(object)?;
+        let created = api.create(&params, &object).await;
+        created.with_context(|| format!("failed to create a {kind}"))
+    }
+
+    async fn merge(&self, kind: &str, namespace: &str, name: &str, patch: &Value) -> Result<()> {
+        let patch = Patch::Merge(patch);
+        let api = self.of(kind, namespace);
+        api.patch(name, &PatchParams::default(), &patch).await?;
+        Ok(())
+    }
+
+    async fn merge_status(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+        patch: &Value,
+    ) -> Result<()> {
+        let params = PatchParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PatchParams::default()
+        };
+        let api = self.of(kind, namespace);
+        api.patch_status(name, &params, &Patch::Merge(patch))
+            .await?;
+        Ok(())
+    }
+}
+
+fn resource(api_version: &str, kind: &str) -> ApiResource {
+    let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
