@@ -1,11 +1,12 @@
-//! CIDRs and addresses, as users write them.
+//! CIDRs, addresses and names, as users write them.
 
-use super::error::Problem;
 use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What is never routed between clusters: this host, loopback, link-local (the tunnels' own addresses
-/// among it), multicast and what lies above.
+pub(crate) mod overlap;
+
+/// Networks that are never routed between clusters: this host, loopback, link-local (which includes the
+/// tunnels' own addresses), multicast and reserved.
 const UNROUTABLE: [Ipv4Net; 4] = [
     Ipv4Net::new_assert(Ipv4Addr::new(0, 0, 0, 0), 8),
     Ipv4Net::new_assert(Ipv4Addr::new(127, 0, 0, 0), 8),
@@ -13,46 +14,100 @@ const UNROUTABLE: [Ipv4Net; 4] = [
     Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3),
 ];
 
-/// Reads a CIDR that the fabric can route.
-pub(super) fn cidr(text: &str) -> Result<Ipv4Net, Problem> {
-    let value = || text.to_owned();
-    let net: IpNet = text
-        .parse()
-        .map_err(|_| Problem::NotACidr { value: value() })?;
-    let IpNet::V4(cidr) = net else {
-        return Err(Problem::Ipv6 { value: value() });
-    };
-    if cidr != cidr.trunc() {
-        return Err(Problem::HostBits { cidr });
-    }
-    for reserved in UNROUTABLE {
-        if reserved.contains(&cidr) || cidr.contains(&reserved) {
-            return Err(Problem::Unroutable { cidr, reserved });
-        }
-    }
-
-    Ok(cidr)
+/// Why a text is not a CIDR or an address that can be routed, with the remedy.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CidrError {
+    /// The text is not a CIDR.
+    #[error("`{0}` is not a CIDR; write it as 10.244.0.0/16")]
+    NotACidr(String),
+    /// The text is not an address.
+    #[error("`{0}` is not an IPv4 address; write it as 10.244.1.10")]
+    NotAnAddress(String),
+    /// Only IPv4 is remapped.
+    #[error("`{0}`: IPv6 is not supported yet; use an IPv4 one")]
+    Ipv6(String),
+    /// A CIDR starts with its network address.
+    #[error("{cidr} has bits set behind the prefix; write {}", cidr.trunc())]
+    HostBits {
+        /// The CIDR.
+        cidr: Ipv4Net,
+    },
+    /// The CIDR overlaps a network that is never routed.
+    #[error(
+        "{cidr} contains addresses that are never routed (of {reserved}); use a CIDR of the private \
+         address space"
+    )]
+    Unroutable {
+        /// The CIDR.
+        cidr: Ipv4Net,
+        /// The network that it overlaps.
+        reserved: Ipv4Net,
+    },
+    /// The address is in a network that is never routed.
+    #[error("{address} is never routed (of {reserved}); use an address that other hosts can reach")]
+    UnroutableAddress {
+        /// The address.
+        address: Ipv4Addr,
+        /// The network that contains it.
+        reserved: Ipv4Net,
+    },
 }
 
-/// Reads an IPv4 address that the fabric can route.
+/// Reads a CIDR that can be routed between clusters.
 ///
-/// A mapped one, above all, must not lead remote pods to what only this host may talk to:
-/// its loopback, a cloud's metadata service.
-pub(super) fn address(text: &str) -> Result<Ipv4Addr, Problem> {
-    match text.parse() {
-        Ok(IpAddr::V4(address)) => {
-            let reserved = UNROUTABLE.into_iter().find(|net| net.contains(&address));
-            reserved.map_or(Ok(address), |reserved| {
-                Err(Problem::UnroutableAddress { address, reserved })
-            })
-        }
-        Ok(IpAddr::V6(_)) => Err(Problem::Ipv6 {
-            value: text.to_owned(),
-        }),
-        Err(_) => Err(Problem::NotAnAddress {
-            value: text.to_owned(),
-        }),
+/// # Errors
+///
+/// Returns why the text is refused.
+pub fn cidr(text: &str) -> Result<Ipv4Net, CidrError> {
+    let cidr = match text.parse() {
+        Ok(IpNet::V4(cidr)) => cidr,
+        Ok(IpNet::V6(_)) => return Err(CidrError::Ipv6(text.to_owned())),
+        Err(_) => return Err(CidrError::NotACidr(text.to_owned())),
+    };
+    if cidr != cidr.trunc() {
+        return Err(CidrError::HostBits { cidr });
     }
+    let reserved = UNROUTABLE.into_iter().find(|it| overlaps(*it, cidr));
+
+    reserved.map_or(Ok(cidr), |reserved| {
+        Err(CidrError::Unroutable { cidr, reserved })
+    })
+}
+
+/// Reads an IPv4 address that can be routed between clusters.
+///
+/// An IP object must not lead remote pods to addresses that only this host may reach, for example its
+/// loopback or the metadata service of a cloud.
+///
+/// # Errors
+///
+/// Returns why the text is refused.
+pub fn address(text: &str) -> Result<Ipv4Addr, CidrError> {
+    let address = match text.parse() {
+        Ok(IpAddr::V4(address)) => address,
+        Ok(IpAddr::V6(_)) => return Err(CidrError::Ipv6(text.to_owned())),
+        Err(_) => return Err(CidrError::NotAnAddress(text.to_owned())),
+    };
+    let reserved = UNROUTABLE.into_iter().find(|net| net.contains(&address));
+
+    reserved.map_or(Ok(address), |reserved| {
+        Err(CidrError::UnroutableAddress { address, reserved })
+    })
+}
+
+/// Returns whether two CIDRs have an address in common.
+pub fn overlaps(a: Ipv4Net, b: Ipv4Net) -> bool {
+    a.contains(&b) || b.contains(&a)
+}
+
+/// Returns whether a text is a cluster ID: a label of DNS (RFC 1123) in lower case.
+pub fn is_cluster_id(text: &str) -> bool {
+    let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+
+    (1..=63).contains(&text.len())
+        && text.bytes().all(is_inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
 }
 
 /// Returns whether a text is an address or a host name (RFC 1123, with underscores).
@@ -85,10 +140,13 @@ mod tests {
         let problem = |text| cidr(text).unwrap_err();
 
         assert!(cidr("10.244.0.0/16").is_ok());
-        assert!(matches!(problem("10.244.0.1/16"), Problem::HostBits { .. }));
-        assert!(matches!(problem("fd00::/64"), Problem::Ipv6 { .. }));
-        assert!(matches!(problem("10.244.0.0"), Problem::NotACidr { .. }));
-        assert!(matches!(problem("10.244.0.0/33"), Problem::NotACidr { .. }));
+        assert!(matches!(
+            problem("10.244.0.1/16"),
+            CidrError::HostBits { .. }
+        ));
+        assert!(matches!(problem("fd00::/64"), CidrError::Ipv6(_)));
+        assert!(matches!(problem("10.244.0.0"), CidrError::NotACidr(_)));
+        assert!(matches!(problem("10.244.0.0/33"), CidrError::NotACidr(_)));
         for text in [
             "0.0.0.0/0",
             "127.0.0.0/8",
@@ -96,9 +154,27 @@ mod tests {
             "239.1.0.0/16",
         ] {
             assert!(
-                matches!(problem(text), Problem::Unroutable { .. }),
+                matches!(problem(text), CidrError::Unroutable { .. }),
                 "{text}"
             );
+        }
+    }
+
+    #[test]
+    fn an_address_must_be_of_ipv4_and_routable() {
+        assert!(address("192.0.2.9").is_ok());
+        for text in ["", "10.0.0", "::1", "127.0.0.1", "224.0.0.1"] {
+            assert!(address(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_cluster_id_is_a_label_of_dns() {
+        for id in ["rome", "a", "7-x", &"a".repeat(63)] {
+            assert!(is_cluster_id(id), "{id}");
+        }
+        for id in ["", "Rome", "-a", "a-", "a.b", "a_b", &"a".repeat(64)] {
+            assert!(!is_cluster_id(id), "{id}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! What is wrong with a fabric's objects, where, and what to do about it.
 
+use super::cidr::CidrError;
 use super::objects::known_kinds;
 use control_api::tenant_namespace::Misplaced;
 use ipam::{AddressError, NetworkError};
@@ -115,24 +116,8 @@ pub enum Problem {
     NotOfLiqo { liqo: String },
 
     // Of an address.
-    #[error("`{value}` is not a CIDR; write it as 10.244.0.0/16")]
-    NotACidr { value: String },
-    #[error("`{value}` is not an IPv4 address; write it as 10.244.1.10")]
-    NotAnAddress { value: String },
-    #[error("`{value}`: IPv6 is not supported yet; use an IPv4 one")]
-    Ipv6 { value: String },
-    #[error("{cidr} has bits set behind the prefix; write {}", cidr.trunc())]
-    HostBits { cidr: Ipv4Net },
-    #[error(
-        "{cidr} contains addresses that are never routed (of {reserved}); use a CIDR of the private \
-         address space"
-    )]
-    Unroutable { cidr: Ipv4Net, reserved: Ipv4Net },
-    #[error("{address} is never routed (of {reserved}); use an address that other hosts can reach")]
-    UnroutableAddress {
-        address: Ipv4Addr,
-        reserved: Ipv4Net,
-    },
+    #[error(transparent)]
+    Cidr(#[from] CidrError),
     #[error(
         "{cidr} overlaps {other} of {of}; use another CIDR; if it stands in a status, run \
          `gateway plan FILE`"
@@ -281,6 +266,16 @@ impl Errors {
     /// Returns the errors in the order of the documents.
     pub fn iter(&self) -> std::slice::Iter<'_, Error> {
         self.0.iter()
+    }
+}
+
+impl Error {
+    /// Returns an error about all objects together.
+    pub(super) fn of_all(problem: Problem) -> Self {
+        Self {
+            place: Place::default(),
+            problem,
+        }
     }
 }
 

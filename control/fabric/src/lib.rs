@@ -12,7 +12,7 @@
 #![forbid(unsafe_code)]
 
 pub use admit::{Admission, Steady, Waiting, admit};
-pub use cidr::is_host;
+pub use cidr::{CidrError, address, cidr, is_cluster_id, is_host, overlaps};
 pub use error::{Error, Errors, Place, Position, Problem};
 pub use objects::{Object, Objects, OtherKind};
 pub use parse::parse;
@@ -27,13 +27,16 @@ pub const REPLICAS_MAX: usize = 254;
 /// Most peers of a cluster: as many as an answer to the overlay's probe can tell of.
 pub const PEERS_MAX: usize = 1024;
 
+use cidr::overlap;
+
+pub mod addresses;
+
 mod admit;
 mod check;
 mod cidr;
 mod decode;
 mod error;
 mod objects;
-mod overlap;
 mod parse;
 mod plan;
 mod spec;

@@ -1,9 +1,10 @@
-//! Decides every address that the objects leave open, and writes it into their status.
+//! Allocates the CIDRs and addresses that the objects of a file lack, and writes them into their statuses.
 //!
-//! The result depends on the objects alone, not on their order, and what is decided stays: planning
-//! twice changes nothing, and a new object takes nothing from an old one. A status that does not fit
-//! its spec any more, or that overlaps another, is decided anew.
+//! The result depends on the objects and not on their order. Planning twice changes nothing, and a new
+//! object takes nothing from an old one. A status that does not fit its spec, or that overlaps another,
+//! is replaced.
 
+use super::addresses::{Allocation, Conflicts, Priority, Request};
 use super::cidr;
 use super::error::{Error, Errors, Problem, ordered};
 use super::objects::{Object, Objects};
@@ -15,7 +16,7 @@ use control_api::networking::configuration::{
 use control_api::{
     Configuration, ConfigurationStatus, IP, IPSpec, IPStatus, NetworkStatus, labels,
 };
-use ipam::{Addresses, Claim, NetworkError, Networks};
+use ipam::{Claim, DEFAULT_POOLS};
 use ipnet::Ipv4Net;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
@@ -34,9 +35,11 @@ pub fn plan(objects: &mut Objects) -> Result<(), Errors> {
     align_node_ips(&mut planned, &Spec::read(objects)?);
     let spec = Spec::read(&planned)?;
 
+    let allocation = Allocation::new(&DEFAULT_POOLS, Conflicts::Replace)
+        .map_err(|error| Errors(vec![Error::of_all(Problem::Network(error))]))?;
     let mut planner = Planner {
         objects: &mut planned,
-        networks: Networks::default(),
+        allocation,
         errors: Vec::new(),
     };
     planner.networks(&spec);
@@ -122,11 +125,9 @@ fn node_ip(node: &str, address: Ipv4Addr, external: &NetworkSpec) -> IP {
     }
 }
 
-/// Who holds a CIDR, in the order in which they choose.
+/// Name of a Network or IP in the allocation.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
-    /// An address that a gateway or a node itself talks to.
-    Underlay(Ipv4Addr),
+enum Name {
     /// A Network of this cluster, by index.
     Network(usize),
     /// A CIDR of a peer.
@@ -135,47 +136,37 @@ enum Owner {
         external: bool,
         number: usize,
     },
+    /// An IP, by index.
+    Ip(usize),
 }
 
 struct Planner<'a> {
     objects: &'a mut Objects,
-    networks: Networks<Owner>,
+    allocation: Allocation<Name, ()>,
     errors: Vec<Error>,
 }
 
 impl Planner<'_> {
-    /// Decides the CIDRs: first what cannot change, then what was decided before, then the rest.
+    /// Decides the CIDRs of the cluster and of its peers.
     fn networks(&mut self, spec: &Spec) {
-        for (address, ..) in spec.underlay() {
-            let claim = Claim::Shared(Ipv4Net::from(address));
-            // The same address may be listed twice, as that of several peers' gateway.
-            self.networks.acquire(Owner::Underlay(address), claim).ok();
-        }
-        let (mut fixed, open): (Vec<_>, Vec<_>) =
+        let (fixed, open): (Vec<_>, Vec<_>) =
             spec.networks.iter().partition(|network| network.fixed);
-        fixed.sort_by_key(|network| !network.shared);
-        for network in fixed {
-            let claim = if network.shared {
-                Claim::Shared(network.cidr)
-            } else {
-                Claim::Exclusive(network.cidr)
-            };
-            self.own_network(network, claim);
-        }
-
-        let open = in_order(open);
-        for network in &open {
-            self.keep(Owner::Network(network.index), self.old_network(network));
-        }
+        let own = fixed.into_iter().chain(in_order(open));
+        let mut requests: Vec<_> = own.map(|network| self.own_request(network)).collect();
         for peer in &spec.peers {
-            for (owner, cidr, old) in self.remote_networks(peer) {
-                let fits = old.filter(|old| old.prefix_len() == cidr.prefix_len());
-                self.keep(owner, fits);
-            }
+            let remote = self.remote_networks(peer).into_iter();
+            requests.extend(remote.map(|(key, cidr, old)| Request {
+                key,
+                claim: Claim::Remappable(cidr),
+                old: old.filter(|old| old.prefix_len() == cidr.prefix_len()),
+                priority: Priority::Trusted,
+            }));
         }
+        let underlay = spec.underlay().map(|(address, ..)| address).collect();
+        self.allocation.decide(requests, [((), underlay)]);
 
-        for network in open {
-            self.own_network(network, Claim::Remappable(network.cidr));
+        for network in &spec.networks {
+            self.own_network(network);
         }
         let local = self.local_cidrs(spec);
         for peer in &spec.peers {
@@ -183,29 +174,44 @@ impl Planner<'_> {
         }
     }
 
-    /// Lets `owner` keep what it was given before, if that is possible still.
-    fn keep(&mut self, owner: Owner, old: Option<Ipv4Net>) {
-        if let Some(old) = old {
-            self.networks.adopt(owner, old).ok();
+    fn own_request(&self, network: &NetworkSpec) -> Request<Name> {
+        let cidr = network.cidr;
+        Request {
+            key: Name::Network(network.index),
+            claim: match (network.fixed, network.shared) {
+                (true, true) => Claim::Shared(cidr),
+                (true, false) => Claim::Exclusive(cidr),
+                (false, _) => Claim::Remappable(cidr),
+            },
+            old: self.old_network(network),
+            priority: match network.network_type {
+                NetworkType::External => Priority::External,
+                NetworkType::Internal => Priority::Internal,
+                NetworkType::Pod
+                | NetworkType::Service
+                | NetworkType::Reserved
+                | NetworkType::Other => Priority::Trusted,
+            },
         }
     }
 
-    fn get(&mut self, owner: &Owner, claim: Claim) -> Result<Ipv4Net, NetworkError> {
-        match self.networks.get(owner) {
-            Some(held) => Ok(held),
-            None => self.networks.acquire(owner.clone(), claim),
-        }
+    fn decided(&self, name: &Name) -> Result<Ipv4Net, Problem> {
+        let refusal = || match self.allocation.refusal(name) {
+            Some(error) => Problem::Network(*error),
+            None => Problem::NotPlanned,
+        };
+        self.allocation.held(name).ok_or_else(refusal)
     }
 
-    fn own_network(&mut self, network: &NetworkSpec, claim: Claim) {
-        match self.get(&Owner::Network(network.index), claim) {
+    fn own_network(&mut self, network: &NetworkSpec) {
+        match self.decided(&Name::Network(network.index)) {
             Ok(cidr) => {
                 if let Some(Object::Network(object)) = self.objects.get_mut(network.index) {
                     let cidr = Some(cidr.to_string());
                     object.status = Some(NetworkStatus { cidr });
                 }
             }
-            Err(error) => self.refuse(network.index, "spec.cidr", Problem::Network(error)),
+            Err(problem) => self.refuse(network.index, "spec.cidr", problem),
         }
     }
 
@@ -219,8 +225,8 @@ impl Planner<'_> {
         (old.prefix_len() == network.cidr.prefix_len()).then_some(old)
     }
 
-    /// Returns the CIDRs of a peer, each with its owner and the CIDR it was seen under before.
-    fn remote_networks(&self, peer: &PeerSpec) -> Vec<(Owner, Ipv4Net, Option<Ipv4Net>)> {
+    /// Returns the CIDRs of a peer, each with its name and the CIDR of the status.
+    fn remote_networks(&self, peer: &PeerSpec) -> Vec<(Name, Ipv4Net, Option<Ipv4Net>)> {
         let old = match self.objects.get(peer.index) {
             Some(Object::Configuration(configuration)) => remote_status(configuration),
             _ => None,
@@ -235,13 +241,13 @@ impl Planner<'_> {
         for (external, cidrs, old) in lists {
             for (number, cidr) in cidrs.iter().enumerate() {
                 let cluster_id = peer.cluster_id.clone();
-                let owner = Owner::Peer {
+                let name = Name::Peer {
                     cluster_id,
                     external,
                     number,
                 };
                 let old = old.get(number).and_then(|text| cidr::cidr(text).ok());
-                networks.push((owner, *cidr, old));
+                networks.push((name, *cidr, old));
             }
         }
 
@@ -250,10 +256,10 @@ impl Planner<'_> {
 
     fn configuration(&mut self, peer: &PeerSpec, local: &ClusterCidrs) {
         let mut seen = ClusterCidrs::default();
-        for (owner, cidr, _) in self.remote_networks(peer) {
-            let Owner::Peer {
+        for (name, ..) in self.remote_networks(peer) {
+            let Name::Peer {
                 external, number, ..
-            } = &owner
+            } = &name
             else {
                 continue;
             };
@@ -262,11 +268,11 @@ impl Planner<'_> {
             } else {
                 (&mut seen.pod, "pod")
             };
-            match self.get(&owner, Claim::Remappable(cidr)) {
+            match self.decided(&name) {
                 Ok(cidr) => list.push(cidr.to_string()),
-                Err(error) => {
+                Err(problem) => {
                     let field = format!("spec.remote.cidr.{kind}[{number}]");
-                    self.refuse(peer.index, &field, Problem::Network(error));
+                    self.refuse(peer.index, &field, problem);
                 }
             }
         }
@@ -282,7 +288,7 @@ impl Planner<'_> {
             spec.networks
                 .iter()
                 .filter(move |network| network.network_type == network_type)
-                .filter_map(|network| self.networks.get(&Owner::Network(network.index)))
+                .filter_map(|network| self.allocation.held(&Name::Network(network.index)))
                 .map(|cidr| cidr.to_string())
                 .collect()
         };
@@ -293,37 +299,37 @@ impl Planner<'_> {
         }
     }
 
-    /// Decides the single addresses.
+    /// Decides the addresses of IPs.
     fn addresses(&mut self, spec: &Spec) {
-        let mut pools = BTreeMap::new();
         for network in &spec.networks {
-            if let Some(cidr) = self.networks.get(&Owner::Network(network.index)) {
-                pools.insert(network.index, Addresses::new(cidr, network.pre_allocated));
-            }
-        }
-
-        for ip in &spec.ips {
-            let old = self.old_address(ip);
-            if let (Some(pool), Some(old)) = (pools.get_mut(&ip.network), old) {
-                // What is not free or of another network now is decided anew below.
-                pool.adopt(ip.index, old).ok();
-            }
-        }
-        for ip in &spec.ips {
-            let Some(pool) = pools.get_mut(&ip.network) else {
+            let name = Name::Network(network.index);
+            let Some(cidr) = self.allocation.held(&name) else {
                 continue;
             };
-            match pool.acquire(ip.index) {
+            let ips = spec.ips.iter().filter(|ip| ip.network == network.index);
+            let held: Vec<_> = ips
+                .filter_map(|ip| Some((Name::Ip(ip.index), self.old_address(ip)?)))
+                .collect();
+            self.allocation
+                .pool(&name, cidr, network.pre_allocated, || held);
+        }
+        for ip in &spec.ips {
+            let network = Name::Network(ip.network);
+            let given = self.allocation.address(&Name::Ip(ip.index), &network, None);
+            match given {
                 Ok(address) => {
+                    let cidr = self.allocation.held(&network);
                     let status = IPStatus {
-                        cidr: Some(pool.network().to_string()),
+                        cidr: cidr.map(|cidr| cidr.to_string()),
                         ip: Some(address.to_string()),
                     };
                     if let Some(Object::IP(object)) = self.objects.get_mut(ip.index) {
                         object.status = Some(status);
                     }
                 }
-                Err(error) => self.refuse(ip.index, "spec.ip", Problem::Address(error)),
+                Err(Some(error)) => self.refuse(ip.index, "spec.ip", Problem::Address(error)),
+                // Its Network has no CIDR, which is an error already.
+                Err(None) => {}
             }
         }
     }

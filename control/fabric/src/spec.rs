@@ -2,7 +2,7 @@
 
 use super::admit::peer;
 use super::cidr;
-use super::error::{Error, Errors, Place, Problem, ordered};
+use super::error::{Error, Errors, Problem, ordered};
 use super::objects::{Object, Objects};
 use super::overlap::{Claimed, overlaps};
 use super::view;
@@ -127,23 +127,20 @@ impl<'a> Reader<'a> {
 
     /// Notes that something about the objects as a whole is wrong.
     fn refuse_all(&mut self, problem: Problem) {
-        self.errors.push(Error {
-            place: Place::default(),
-            problem,
-        });
+        self.errors.push(Error::of_all(problem));
     }
 
     /// Reads a CIDR of a field.
     pub(super) fn cidr(&mut self, index: usize, field: &str, text: &str) -> Option<Ipv4Net> {
         cidr::cidr(text)
-            .map_err(|problem| self.refuse(index, field, problem))
+            .map_err(|error| self.refuse(index, field, error.into()))
             .ok()
     }
 
     /// Reads an address of a field.
     pub(super) fn address(&mut self, index: usize, field: &str, text: &str) -> Option<Ipv4Addr> {
         cidr::address(text)
-            .map_err(|problem| self.refuse(index, field, problem))
+            .map_err(|error| self.refuse(index, field, error.into()))
             .ok()
     }
 
@@ -234,12 +231,7 @@ impl<'a> Reader<'a> {
 
     /// Notes if `id` is no DNS-1123 label.
     fn check_cluster_id(&mut self, index: usize, field: &str, id: &str) {
-        let is_inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-        let is_label = (1..=63).contains(&id.len())
-            && id.bytes().all(|byte| is_inner(byte) || byte == b'-')
-            && !id.starts_with('-')
-            && !id.ends_with('-');
-        if !is_label {
+        if !cidr::is_cluster_id(id) {
             let value = id.to_owned();
             self.refuse(index, field, Problem::BadClusterId { value });
         }

@@ -16,8 +16,6 @@
 
 #![forbid(unsafe_code)]
 
-mod allocation;
-mod cidr;
 mod cli;
 mod condition;
 mod controller;

@@ -7,11 +7,11 @@
 //! A plan compares what should be with what is, so that doing it twice writes nothing the second
 //! time, and an answer that changes something makes its own tasks.
 
-use crate::allocation::Allocation;
 use crate::kind::{Key, Kind};
 use crate::task::Task;
 use crate::world::World;
 use crate::write::Write;
+use control_fabric::addresses::{Allocation, Conflicts};
 use ipam::NetworkError;
 use ipnet::Ipv4Net;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
@@ -63,7 +63,7 @@ pub(crate) struct Settings {
 pub(crate) struct Planner {
     pub(crate) settings: Settings,
     pub(crate) world: World,
-    pub(crate) allocation: Allocation,
+    pub(crate) allocation: Allocation<Key, (Kind, Key)>,
     /// What people were told last of each object.
     told: BTreeMap<(Kind, Key), String>,
     /// The tunnel of each peer, by cluster id, as it was at the last look.
@@ -118,7 +118,7 @@ impl Planner {
 
         Ok(Self {
             world,
-            allocation: Allocation::new(&settings.pools)?,
+            allocation: Allocation::new(&settings.pools, Conflicts::Report)?,
             settings,
             told: BTreeMap::new(),
             tunnels: BTreeMap::new(),
@@ -129,7 +129,7 @@ impl Planner {
     ///
     /// Allocations that this replica made as a standby were not written, so they do not count.
     pub(crate) fn start(&mut self) -> Vec<Task> {
-        if let Ok(allocation) = Allocation::new(&self.settings.pools) {
+        if let Ok(allocation) = Allocation::new(&self.settings.pools, Conflicts::Report) {
             self.allocation = allocation;
         }
         self.told.clear();
@@ -273,6 +273,11 @@ impl Plan {
 pub(crate) fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     let labels = meta.labels.as_ref()?;
     labels.get(key).map(String::as_str)
+}
+
+/// Returns why a peer's cluster ID is refused.
+pub(crate) fn invalid_cluster_id(id: &str) -> String {
+    format!("`{id}` is not a cluster id: use up to 63 lower-case letters, digits and inner hyphens")
 }
 
 /// Returns the age of an object, for an order in which the older one comes first. Of objects of the same

@@ -1,7 +1,6 @@
 //! The address of an IP, and its labels.
 
 use super::{Plan, Planner, ip_service, label};
-use crate::cidr;
 use crate::kind::{Key, Kind};
 use crate::task::Task;
 use crate::world::{World, is_going};
@@ -28,7 +27,7 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
     if refused.is_some() {
         plan.writes = ip_service::leftovers(planner, key);
     }
-    if let Err(refusal) = cidr::address(&ip.spec.ip) {
+    if let Err(refusal) = control_fabric::address(&ip.spec.ip) {
         plan.warn(
             Kind::Ip,
             key,
@@ -187,7 +186,7 @@ pub(super) fn network_of(world: &World, ip: &IP) -> Option<Key> {
 /// Returns the address that an IP's status says, if it is one.
 pub(super) fn old(ip: &IP) -> Option<Ipv4Addr> {
     let text = ip.status.as_ref()?.ip.as_deref()?;
-    cidr::address(text).ok()
+    control_fabric::address(text).ok()
 }
 
 /// Returns the labels that name a Network; they save a change where an IP is made with them.

@@ -1,13 +1,13 @@
 //! The CIDR of a Network.
 
 use super::{Plan, Planner, age, label};
-use crate::allocation::{claim, overlaps};
-use crate::cidr;
 use crate::kind::{Key, Kind};
 use crate::task::Task;
 use crate::world::{self, Subject, World};
 use crate::write::Write;
 use control_api::{Network, NetworkStatus, labels};
+use control_fabric::addresses::{Priority, Request, claim};
+use control_fabric::{CidrError, overlaps};
 use ipam::{Claim, NetworkError};
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
@@ -166,54 +166,47 @@ fn withdrawal(planner: &Planner, key: &Key, network: &Network) -> Option<Write> 
     write.filter(|_| !is_trusted(&planner.world, key, network))
 }
 
-/// Takes over the CIDRs that the statuses say, and decides the others, in an order that does not
-/// depend on which event comes first: what cannot change, what was decided before, what users' Networks
-/// had, the external CIDR, the internal one, the rest, further Networks of users.
+/// Takes over the CIDRs of all statuses, and decides the others, in an order that does not depend on the
+/// order of events.
 pub(super) fn adopt_all(planner: &mut Planner) {
-    let mut networks: Vec<_> = planner
+    let mut requests: Vec<_> = planner
         .world
         .networks
         .iter()
         .filter_map(|(key, network)| {
             let (claim, old) = wanted(network).ok()?;
-            let network_type = label(&network.metadata, labels::NETWORK_TYPE);
             let is_trusted = is_trusted(&planner.world, key, network);
-            let rank = match (claim, old, network_type) {
-                (_, Some(_), _) if !is_trusted => 3,
-                (_, None, _) if !is_trusted => 7,
-                (Claim::Shared(_), ..) => 0,
-                (Claim::Exclusive(_), ..) => 1,
-                (_, Some(_), _) => 2,
-                (_, None, Some(labels::NETWORK_TYPE_EXTERNAL)) => 4,
-                (_, None, Some(labels::NETWORK_TYPE_INTERNAL)) => 5,
-                (_, None, _) => 6,
+            let priority = match label(&network.metadata, labels::NETWORK_TYPE) {
+                _ if !is_trusted => Priority::User,
+                Some(labels::NETWORK_TYPE_EXTERNAL) => Priority::External,
+                Some(labels::NETWORK_TYPE_INTERNAL) => Priority::Internal,
+                _ => Priority::Trusted,
             };
-            let age = age(&network.metadata);
-            Some(((rank, age, key.clone()), claim, old))
+            let key = key.clone();
+            let request = Request {
+                key,
+                claim,
+                old,
+                priority,
+            };
+            Some((age(&network.metadata), request))
         })
         .collect();
-    networks.sort_by(|(a, ..), (b, ..)| a.cmp(b));
+    requests.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let requests = requests.into_iter().map(|(_, request)| request).collect();
+    let nodes = super::node::underlay(planner);
+    let peers = super::peer::underlay(planner);
 
-    let split = networks.partition_point(|((rank, ..), ..)| *rank <= 3);
-    let (old, new) = networks.split_at(split);
-    for ((_, _, key), claim, status) in old {
-        // Refusals are told when the Network's turn comes.
-        planner.allocation.network(key, *claim, *status).ok();
-    }
-    super::node::adopt_underlay(planner);
-    super::peer::adopt_endpoints(planner);
-    for ((_, _, key), claim, status) in new {
-        planner.allocation.network(key, *claim, *status).ok();
-    }
+    planner.allocation.decide(requests, nodes.chain(peers));
 }
 
 /// Returns what a Network claims, and the CIDR that its status says, if that can be.
-fn wanted(network: &Network) -> Result<(Claim, Option<Ipv4Net>), cidr::Refusal> {
-    let cidr = cidr::cidr(&network.spec.cidr)?;
+fn wanted(network: &Network) -> Result<(Claim, Option<Ipv4Net>), CidrError> {
+    let cidr = control_fabric::cidr(&network.spec.cidr)?;
     let claim = claim(cidr, |key| label(&network.metadata, key) == Some("true"));
     let status = network.status.as_ref();
     let old = status.and_then(|status| status.cidr.as_deref());
-    let old = old.and_then(|text| cidr::cidr(text).ok());
+    let old = old.and_then(|text| control_fabric::cidr(text).ok());
 
     Ok((
         claim,

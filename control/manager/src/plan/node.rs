@@ -2,7 +2,6 @@
 
 use super::metadata::{is_ours, repaired};
 use super::{Plan, Planner, label, network};
-use crate::cidr;
 use crate::kind::{Key, Kind};
 use crate::world::{World, is_going, is_real};
 use crate::write::{Action, Write};
@@ -97,17 +96,18 @@ pub(super) fn is_ip(world: &World, ip: &Key) -> bool {
     ip.namespace == world.namespace && node.is_some_and(|node| world.nodes.contains(&node))
 }
 
-/// Keeps the CIDRs that are still to be decided off the addresses of all nodes.
-pub(super) fn adopt_underlay(planner: &mut Planner) {
+/// Returns the addresses of all nodes on the underlay.
+pub(super) fn underlay(
+    planner: &Planner,
+) -> impl Iterator<Item = ((Kind, Key), BTreeSet<Ipv4Addr>)> + use<> {
     let nodes = planner.world.nodes.iter();
     let sources: Vec<_> = nodes
-        .map(|(key, node)| ((Kind::Node, key.clone()), addresses(node)))
+        .map(|(key, node)| {
+            let addresses = BTreeSet::from_iter(addresses(node));
+            ((Kind::Node, key.clone()), addresses)
+        })
         .collect();
-    for (source, addresses) in sources {
-        let addresses = BTreeSet::from_iter(addresses);
-        // What is covered already is told when the node's turn comes.
-        planner.allocation.set_underlay(source, addresses);
-    }
+    sources.into_iter()
 }
 
 /// Returns the addresses on the underlay that a node says it has.
@@ -120,7 +120,7 @@ fn addresses(node: &Node) -> Vec<Ipv4Addr> {
         .into_iter()
         .flatten()
         .filter(|it| it.type_ == "InternalIP")
-        .filter_map(|it| cidr::address(&it.address).ok())
+        .filter_map(|it| control_fabric::address(&it.address).ok())
         .collect()
 }
 

@@ -1,8 +1,10 @@
 //! Everything about one peer but its Networks: gateway, keys, Connection, summary.
 
 use super::gateway::{Gateway, NOT_TENANT_NAMESPACE, Problem};
-use super::{Plan, Planner, Surroundings, connection, deployment, foreign_cluster, secret};
-use crate::cidr;
+use super::{
+    Plan, Planner, Surroundings, connection, deployment, foreign_cluster, invalid_cluster_id,
+    secret,
+};
 use crate::kind::{Key, Kind};
 use crate::world::is_going;
 use k8s_openapi::jiff::Timestamp;
@@ -122,7 +124,9 @@ fn check(planner: &Planner, peer: &str) -> Result<(), Problem> {
     if peer.is_empty() {
         return Err(Problem::NoPeer);
     }
-    cidr::cluster_id(peer).map_err(|refusal| Problem::InvalidPeer(refusal.to_string()))?;
+    if !control_fabric::is_cluster_id(peer) {
+        return Err(Problem::InvalidPeer(invalid_cluster_id(peer)));
+    }
     if planner.world.cluster.id.as_deref() == Some(peer) {
         return Err(Problem::OwnCluster(peer.to_owned()));
     }
@@ -151,18 +155,22 @@ fn keep_off_endpoints(planner: &mut Planner, peer: &str) -> Plan {
     plan
 }
 
-/// Keeps the CIDRs that are still to be decided off the addresses where any peer is called.
-pub(super) fn adopt_endpoints(planner: &mut Planner) {
+/// Returns the endpoints of all peers.
+pub(super) fn underlay(
+    planner: &Planner,
+) -> impl Iterator<Item = ((Kind, Key), BTreeSet<Ipv4Addr>)> + use<> {
     let clients = planner.world.clients.iter();
     let peers: BTreeSet<_> = clients
         .map(|(key, _)| planner.world.peer_of(Kind::GatewayClient, key))
         .collect();
-    for peer in peers {
-        let addresses = endpoints(planner, &peer);
-        let source = (Kind::ForeignCluster, Key::cluster(peer));
-        // What is covered already is told when the peer's turn comes.
-        planner.allocation.set_underlay(source, addresses);
-    }
+    let sources: Vec<_> = peers
+        .into_iter()
+        .map(|peer| {
+            let addresses = endpoints(planner, &peer);
+            ((Kind::ForeignCluster, Key::cluster(peer)), addresses)
+        })
+        .collect();
+    sources.into_iter()
 }
 
 /// Returns the addresses where a peer is called.
@@ -175,6 +183,6 @@ fn endpoints(planner: &Planner, peer: &str) -> BTreeSet<Ipv4Addr> {
             Gateway::Server(..) => None,
         })
         .flat_map(|endpoint| &endpoint.addresses)
-        .filter_map(|address| cidr::address(address).ok())
+        .filter_map(|address| control_fabric::address(address).ok())
         .collect()
 }

@@ -1,10 +1,9 @@
 //! What a Configuration asks for, checked.
 
 use super::Side;
-use crate::cidr;
 use crate::kind::{Key, Kind};
 use crate::plan::gateway::NOT_TENANT_NAMESPACE;
-use crate::plan::{Planner, label};
+use crate::plan::{Planner, invalid_cluster_id, label};
 use crate::world::is_going;
 use control_api::{Configuration, labels};
 use ipnet::Ipv4Net;
@@ -27,8 +26,8 @@ pub(super) fn check(
         let message = format!("it does not say whose CIDRs it holds: add the label {label}");
         return Err(("NoClusterID", message));
     }
-    if let Err(refusal) = cidr::cluster_id(peer) {
-        return Err(("InvalidClusterID", refusal.to_string()));
+    if !control_fabric::is_cluster_id(peer) {
+        return Err(("InvalidClusterID", invalid_cluster_id(peer)));
     }
     if planner.world.cluster.id.as_deref() == Some(peer) {
         let message = format!(
@@ -81,7 +80,8 @@ fn read(word: &str, texts: &[String]) -> Result<Vec<Ipv4Net>, String> {
     }
     let mut cidrs: Vec<Ipv4Net> = Vec::new();
     for (number, text) in texts.iter().enumerate() {
-        let cidr = cidr::cidr(text).map_err(|refusal| format!("{field}[{number}]: {refusal}"))?;
+        let cidr = control_fabric::cidr(text)
+            .map_err(|refusal| format!("{field}[{number}]: {refusal}"))?;
         let overlaps = |other: &Ipv4Net| other.contains(&cidr) || cidr.contains(other);
         if let Some(first) = cidrs.iter().position(overlaps) {
             return Err(format!(

@@ -6,7 +6,6 @@
 //! the traffic of other clients (CVE-2020-8554). The chart's ValidatingAdmissionPolicy
 //! `liqo-ip-services` refuses the same fields.
 
-use crate::cidr;
 use crate::kind::Key;
 use crate::plan::{Planner, label};
 use control_api::ipam::ip::ServiceTemplate;
@@ -63,7 +62,7 @@ pub(in crate::plan) fn check(planner: &Planner, key: &Key, ip: &IP) -> Result<()
         return Ok(());
     };
     check_fields(template)?;
-    let Ok(address) = cidr::address(&ip.spec.ip) else {
+    let Ok(address) = control_fabric::address(&ip.spec.ip) else {
         return Ok(()); // It is refused with or without a template.
     };
     let namespace = planner.world.namespaces.get(&Key::cluster(&key.namespace));

@@ -5,12 +5,21 @@ fn net(text: &str) -> Ipv4Net {
     text.parse().unwrap()
 }
 
-fn key(name: &str) -> Key {
-    Key::new("liqo", name)
+fn key(name: &str) -> String {
+    name.to_owned()
 }
 
-fn allocation() -> Allocation {
-    Allocation::new(&[net("10.0.0.0/8")]).unwrap()
+fn allocation() -> Allocation<String, &'static str> {
+    Allocation::new(&[net("10.0.0.0/8")], Conflicts::Report).unwrap()
+}
+
+fn request(name: &str, old: Option<&str>) -> Request<String> {
+    Request {
+        key: key(name),
+        claim: Claim::Remappable(net("10.1.0.0/16")),
+        old: old.map(net),
+        priority: Priority::Trusted,
+    }
 }
 
 #[test]
@@ -63,21 +72,21 @@ fn an_address_of_the_underlay_is_kept_free_until_all_who_have_it_are_gone() {
     let mut allocation = allocation();
     let address: Ipv4Addr = "10.1.2.3".parse().unwrap();
     let claim = Claim::Remappable(net("10.1.0.0/16"));
-    let sources = [(Kind::Node, key("a")), (Kind::Node, key("b"))];
+    let sources = ["a", "b"];
 
     for source in &sources {
         assert!(
             allocation
-                .set_underlay(source.clone(), [address].into())
+                .set_underlay(*source, [address].into())
                 .is_empty()
         );
     }
     let elsewhere = allocation.network(&key("x"), claim, None);
-    allocation.set_underlay(sources[0].clone(), BTreeSet::new());
+    allocation.set_underlay(sources[0], BTreeSet::new());
     let still = allocation.network(&key("y"), claim, None);
-    allocation.set_underlay(sources[1].clone(), BTreeSet::new());
+    allocation.set_underlay(sources[1], BTreeSet::new());
     let there = allocation.network(&key("z"), claim, None);
-    let covered = allocation.set_underlay(sources[0].clone(), [address].into());
+    let covered = allocation.set_underlay(sources[0], [address].into());
 
     assert_ne!(elsewhere, Ok(net("10.1.0.0/16")));
     assert_ne!(still, Ok(net("10.1.0.0/16")));
@@ -99,6 +108,37 @@ fn an_ip_without_room_waits_and_gets_what_is_freed() {
     assert!(matches!(none, Err(Some(AddressError::Exhausted { .. }))));
     assert_eq!(waiting, [key("b")]);
     assert_eq!(first, second);
+}
+
+#[test]
+fn a_cidr_that_was_given_twice_is_replaced_by_none_that_a_status_has() {
+    let mut allocation = allocation();
+
+    let requests = vec![
+        request("a", Some("10.9.0.0/16")),
+        request("b", Some("10.9.0.0/16")),
+        request("c", Some("10.1.0.0/16")),
+    ];
+    allocation.decide(requests, []);
+
+    assert_eq!(allocation.held(&key("a")), Some(net("10.9.0.0/16")));
+    assert_eq!(allocation.held(&key("c")), Some(net("10.1.0.0/16")));
+    assert_eq!(allocation.held(&key("b")), Some(net("10.0.0.0/16")));
+}
+
+#[test]
+fn a_status_that_covers_the_underlay_is_kept_in_a_cluster_and_replaced_in_a_file() {
+    for (conflicts, expected) in [
+        (Conflicts::Report, "10.9.0.0/16"),
+        (Conflicts::Replace, "10.1.0.0/16"),
+    ] {
+        let mut allocation = Allocation::new(&[net("10.0.0.0/8")], conflicts).unwrap();
+        let node = ("node", BTreeSet::from([Ipv4Addr::new(10, 9, 0, 7)]));
+
+        allocation.decide(vec![request("a", Some("10.9.0.0/16"))], [node]);
+
+        assert_eq!(allocation.held(&key("a")), Some(net(expected)));
+    }
 }
 
 proptest! {

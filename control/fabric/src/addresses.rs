@@ -1,51 +1,108 @@
-//! Which CIDR and which address is whose: what the statuses say, kept so that a new one is found fast.
+//! Allocates the CIDRs of Networks and the addresses of IPs, for `gateway plan` and the controller manager.
+//!
+//! Statuses say what was allocated before. [`Allocation::decide`] takes them over and decides the others;
+//! then each Network and IP is decided by itself, at a cost that does not depend on their number.
 
-use crate::kind::{Key, Kind};
+use crate::cidr::overlaps;
 use control_api::labels;
 use ipam::{AddressError, Addresses, Claim, NetworkError, Networks};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// The CIDRs and addresses in use.
+/// The CIDRs and addresses in use. `K` names Networks and IPs, `S` whatever has addresses of the underlay.
 #[derive(Clone, Debug)]
-pub(crate) struct Allocation {
-    networks: Networks<Owner>,
+pub struct Allocation<K, S> {
+    conflicts: Conflicts,
+    networks: Networks<Owner<K>>,
     /// The Networks that hold a CIDR, and whether they can have no other.
-    holders: BTreeMap<Key, bool>,
-    pools: BTreeMap<Key, Pool>,
+    holders: BTreeMap<K, bool>,
+    pools: BTreeMap<K, Pool<K>>,
     /// The Network that each IP has its address of.
-    network_of: BTreeMap<Key, Key>,
+    network_of: BTreeMap<K, K>,
     /// Why a Network has no CIDR.
-    refusals: BTreeMap<Key, NetworkError>,
+    refusals: BTreeMap<K, NetworkError>,
     /// The IPs that wait for a Network, or for an address of it.
-    waiting: BTreeMap<Key, BTreeSet<Key>>,
-    /// The addresses of the underlay, by who has them.
-    underlay: BTreeMap<(Kind, Key), BTreeSet<Ipv4Addr>>,
+    waiting: BTreeMap<K, BTreeSet<K>>,
+    /// The addresses of the underlay, by source.
+    underlay: BTreeMap<S, BTreeSet<Ipv4Addr>>,
 }
 
-/// Who holds a CIDR.
+/// Owner of a CIDR.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
-    Network(Key),
-    /// An address that a gateway or a node itself talks to.
+enum Owner<K> {
+    Network(K),
+    /// An address of a gateway or a node, which tunnels are sent to.
     Underlay(Ipv4Addr),
 }
 
 #[derive(Clone, Debug)]
-struct Pool {
+struct Pool<K> {
     pre_allocated: u32,
-    addresses: Addresses<Key>,
+    addresses: Addresses<K>,
 }
 
-impl Allocation {
+/// What happens to a CIDR of a status that overlaps a fixed CIDR or the underlay now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Conflicts {
+    /// It is not replaced, because the peer may use it. The conflict is reported.
+    Report,
+    /// It is replaced: nothing uses it yet.
+    Replace,
+}
+
+/// A Network that needs a CIDR.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Request<K> {
+    /// The Network.
+    pub key: K,
+    /// What it claims.
+    pub claim: Claim,
+    /// The CIDR in its status.
+    pub old: Option<Ipv4Net>,
+    /// Which Networks it gives way to.
+    pub priority: Priority,
+}
+
+/// Order in which Networks without a CIDR get one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Priority {
+    /// The external CIDR of the cluster.
+    External,
+    /// The internal CIDR of the cluster.
+    Internal,
+    /// Further Networks of the cluster, and those of peers.
+    Trusted,
+    /// Networks of users. Whatever they claim, they give way to all others.
+    User,
+}
+
+impl<K> Request<K> {
+    /// Returns the order of decisions: fixed CIDRs, those of statuses, those of users' statuses, the rest.
+    fn step(&self) -> u8 {
+        match (self.priority, self.claim, self.old) {
+            (Priority::User, _, Some(_)) => 3,
+            (Priority::User, _, None) => NEW,
+            (_, Claim::Shared(_), _) => 0,
+            (_, Claim::Exclusive(_), _) => 1,
+            (_, Claim::Remappable(_), Some(_)) => 2,
+            (_, Claim::Remappable(_), None) => NEW,
+        }
+    }
+}
+
+/// Step in which Networks get a CIDR that have none.
+const NEW: u8 = 4;
+
+impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
     /// Creates an allocation that gives from `pools`, the first one first.
     ///
     /// # Errors
     ///
     /// Returns [`NetworkError::PoolsOverlap`] if pools overlap.
-    pub(crate) fn new(pools: &[Ipv4Net]) -> Result<Self, NetworkError> {
+    pub fn new(pools: &[Ipv4Net], conflicts: Conflicts) -> Result<Self, NetworkError> {
         Ok(Self {
+            conflicts,
             networks: Networks::new(pools.iter().copied())?,
             holders: BTreeMap::new(),
             pools: BTreeMap::new(),
@@ -56,16 +113,65 @@ impl Allocation {
         })
     }
 
+    /// Takes over the CIDRs of statuses, and decides the others. Of equal requests the first one wins, so
+    /// the caller sorts them by age or name.
+    pub fn decide(
+        &mut self,
+        requests: Vec<Request<K>>,
+        underlay: impl IntoIterator<Item = (S, BTreeSet<Ipv4Addr>)>,
+    ) {
+        let (mut old, mut new): (Vec<_>, Vec<_>) = requests
+            .into_iter()
+            .enumerate()
+            .partition(|(_, request)| request.step() < NEW);
+        old.sort_by_key(|(_, request)| request.step());
+        let mut underlay = Some(underlay);
+        if self.conflicts == Conflicts::Replace {
+            self.set_all_underlay(underlay.take());
+        }
+        for (position, request) in old {
+            if self.is_to_be_replaced(&request) {
+                // It gets a new CIDR once all others have theirs.
+                new.push((position, request));
+            } else {
+                // The refusal is kept.
+                self.network(&request.key, request.claim, request.old).ok();
+            }
+        }
+        // Addresses that the CIDR of a status covers are reported, but do not replace it.
+        self.set_all_underlay(underlay);
+        new.sort_by_key(|(position, request)| (request.priority, *position));
+        for (_, request) in new {
+            self.network(&request.key, request.claim, None).ok();
+        }
+    }
+
+    fn set_all_underlay(
+        &mut self,
+        underlay: Option<impl IntoIterator<Item = (S, BTreeSet<Ipv4Addr>)>>,
+    ) {
+        for (source, addresses) in underlay.into_iter().flatten() {
+            self.set_underlay(source, addresses);
+        }
+    }
+
+    fn is_to_be_replaced(&self, request: &Request<K>) -> bool {
+        let is_remappable = matches!(request.claim, Claim::Remappable(_));
+        let taken = (request.old).filter(|old| is_remappable && !self.networks.is_free(*old));
+
+        taken.is_some_and(|old| self.is_replaceable(old))
+    }
+
     /// Returns the CIDR of a Network: the one it holds, else the one it had (`old`), else a new one.
+    ///
+    /// Two leaders in turn can give one CIDR to two Networks. The one that comes second gets another.
     ///
     /// # Errors
     ///
-    /// Returns why it gets none. One that it had, and that overlaps a fixed CIDR or the underlay now, is
-    /// not replaced: the peer may use it. Two leaders in turn may have given one CIDR to two Networks;
-    /// the one that comes second gets another.
-    pub(crate) fn network(
+    /// Returns why it gets none, above all for [`Conflicts::Report`].
+    pub fn network(
         &mut self,
-        key: &Key,
+        key: &K,
         claim: Claim,
         old: Option<Ipv4Net>,
     ) -> Result<Ipv4Net, NetworkError> {
@@ -86,7 +192,7 @@ impl Allocation {
         let old = old.filter(|old| fits(old) && !is_fixed);
         let result = match old {
             Some(old) => match self.networks.adopt(owner.clone(), old) {
-                Err(NetworkError::Taken { .. }) if self.is_given_twice(old) => {
+                Err(NetworkError::Taken { .. }) if self.is_replaceable(old) => {
                     self.networks.acquire(owner, claim)
                 }
                 result => result,
@@ -106,8 +212,12 @@ impl Allocation {
         result
     }
 
-    /// Returns whether a CIDR that is taken overlaps only CIDRs of Networks that could have others.
-    fn is_given_twice(&self, cidr: Ipv4Net) -> bool {
+    /// Returns whether a Network whose CIDR is taken may get another. If Networks hold it that could have
+    /// another themselves, it was given twice.
+    fn is_replaceable(&self, cidr: Ipv4Net) -> bool {
+        if self.conflicts == Conflicts::Replace {
+            return true;
+        }
         let mut fixed = self.holders.iter().filter(|(_, is_fixed)| **is_fixed);
         let mut underlay = self.underlay.values().flatten();
 
@@ -116,17 +226,17 @@ impl Allocation {
     }
 
     /// Returns the CIDR that a Network holds.
-    pub(crate) fn held(&self, key: &Key) -> Option<Ipv4Net> {
+    pub fn held(&self, key: &K) -> Option<Ipv4Net> {
         self.networks.get(&Owner::Network(key.clone()))
     }
 
     /// Returns why a Network holds none.
-    pub(crate) fn refusal(&self, key: &Key) -> Option<&NetworkError> {
+    pub fn refusal(&self, key: &K) -> Option<&NetworkError> {
         self.refusals.get(key)
     }
 
     /// Takes back the CIDR of a Network, and returns the Networks that may get theirs now.
-    pub(crate) fn release_network(&mut self, key: &Key) -> Vec<Key> {
+    pub fn release_network(&mut self, key: &K) -> Vec<K> {
         self.refusals.remove(key);
         self.holders.remove(key);
         self.pools.remove(key);
@@ -139,19 +249,16 @@ impl Allocation {
     }
 
     /// Takes back the CIDR of a Network because of `error`, and returns the Networks that may get theirs now.
-    pub(crate) fn refuse_network(&mut self, key: &Key, error: NetworkError) -> Vec<Key> {
+    pub fn refuse_network(&mut self, key: &K, error: NetworkError) -> Vec<K> {
         let waiting = self.release_network(key);
         self.refusals.insert(key.clone(), error);
 
         waiting
     }
 
-    /// Keeps the CIDRs of peers off the addresses that `source` has; returns those it is too late for.
-    pub(crate) fn set_underlay(
-        &mut self,
-        source: (Kind, Key),
-        addresses: BTreeSet<Ipv4Addr>,
-    ) -> Vec<Ipv4Addr> {
+    /// Sets the addresses of a source of the underlay, which no CIDR may cover. Returns those that a CIDR
+    /// covers already.
+    pub fn set_underlay(&mut self, source: S, addresses: BTreeSet<Ipv4Addr>) -> Vec<Ipv4Addr> {
         let before = self.underlay.remove(&source).unwrap_or_default();
         if !addresses.is_empty() {
             self.underlay.insert(source, addresses.clone());
@@ -177,13 +284,13 @@ impl Allocation {
         covered
     }
 
-    /// Makes the pool of addresses of a Network, in which `held` keep theirs; returns whether it was made now.
-    pub(crate) fn pool(
+    /// Creates the pool of addresses of a Network, in which `held` keep theirs. Returns whether it is new.
+    pub fn pool(
         &mut self,
-        network: &Key,
+        network: &K,
         cidr: Ipv4Net,
         pre_allocated: u32,
-        held: impl FnOnce() -> Vec<(Key, Ipv4Addr)>,
+        held: impl FnOnce() -> Vec<(K, Ipv4Addr)>,
     ) -> bool {
         let present = self.pools.get(network);
         if present.is_some_and(|pool| {
@@ -194,7 +301,7 @@ impl Allocation {
         self.network_of.retain(|_, of| of != network);
         let mut addresses = Addresses::new(cidr, pre_allocated);
         for (ip, address) in held() {
-            // What is not free is decided anew.
+            // An address that is not free is decided again.
             if addresses.adopt(ip.clone(), address).is_ok() {
                 self.network_of.insert(ip, network.clone());
             }
@@ -212,11 +319,11 @@ impl Allocation {
     ///
     /// # Errors
     ///
-    /// Returns [`AddressError`] if there is none; `None` if the Network has no pool. Then it waits.
-    pub(crate) fn address(
+    /// Returns [`AddressError`] if there is none, or `None` if the Network has no pool. The IP waits then.
+    pub fn address(
         &mut self,
-        ip: &Key,
-        network: &Key,
+        ip: &K,
+        network: &K,
         old: Option<Ipv4Addr>,
     ) -> Result<Ipv4Addr, Option<AddressError>> {
         if self.network_of.get(ip).is_some_and(|of| of != network) {
@@ -242,7 +349,7 @@ impl Allocation {
     }
 
     /// Takes back the address of an IP, and returns the IPs that may get one now.
-    pub(crate) fn release_address(&mut self, ip: &Key) -> Vec<Key> {
+    pub fn release_address(&mut self, ip: &K) -> Vec<K> {
         for waiting in self.waiting.values_mut() {
             waiting.remove(ip);
         }
@@ -256,30 +363,25 @@ impl Allocation {
         self.take_waiting(&network)
     }
 
-    /// Returns the IPs that have waited for a Network, which do so no more.
-    pub(crate) fn take_waiting(&mut self, network: &Key) -> Vec<Key> {
+    /// Returns the IPs that wait for a Network, and removes them from the waiting ones.
+    pub fn take_waiting(&mut self, network: &K) -> Vec<K> {
         let waiting = self.waiting.remove(network).unwrap_or_default();
         waiting.into_iter().collect()
     }
 
     /// Returns how many Networks hold a CIDR, and how many IPs an address.
-    pub(crate) fn counts(&self) -> (usize, usize) {
+    pub fn counts(&self) -> (usize, usize) {
         (self.holders.len(), self.network_of.len())
     }
 
-    fn wait(&mut self, ip: &Key, network: &Key) {
+    fn wait(&mut self, ip: &K, network: &K) {
         let waiting = self.waiting.entry(network.clone()).or_default();
         waiting.insert(ip.clone());
     }
 }
 
-/// Returns whether two CIDRs have an address in common.
-pub(crate) fn overlaps(a: Ipv4Net, b: Ipv4Net) -> bool {
-    a.contains(&b) || b.contains(&a)
-}
-
 /// Returns what a Network claims.
-pub(crate) fn claim(cidr: Ipv4Net, label: impl Fn(&str) -> bool) -> Claim {
+pub fn claim(cidr: Ipv4Net, label: impl Fn(&str) -> bool) -> Claim {
     match (
         label(labels::NETWORK_NOT_REMAPPED),
         label(labels::NETWORK_SHARED),

@@ -1,22 +1,22 @@
-//! Which CIDRs of a list overlap.
+//! Finds the CIDRs of a list that overlap.
 
 use ipnet::Ipv4Net;
 
 /// A CIDR that is compared with others.
 #[derive(Clone, Debug)]
-pub(super) struct Claimed<T> {
+pub(crate) struct Claimed<T> {
     /// The CIDR.
-    pub(super) cidr: Ipv4Net,
+    pub(crate) cidr: Ipv4Net,
     /// Whether it may overlap others that are shared.
-    pub(super) shared: bool,
+    pub(crate) shared: bool,
     /// Whose it is.
-    pub(super) owner: T,
+    pub(crate) owner: T,
 }
 
 /// Returns the pairs that overlap though one of the two is not shared: the inner one and one around it.
 ///
 /// Each inner one is reported once. Takes O(n log n).
-pub(super) fn overlaps<T>(claims: &[Claimed<T>]) -> Vec<(&Claimed<T>, &Claimed<T>)> {
+pub(crate) fn overlaps<T>(claims: &[Claimed<T>]) -> Vec<(&Claimed<T>, &Claimed<T>)> {
     let mut sorted = Vec::from_iter(claims);
     sorted.sort_by_key(|claim| (claim.cidr.network(), claim.cidr.prefix_len()));
 
@@ -70,8 +70,7 @@ mod tests {
             }
             let any = claims.iter().enumerate().any(|(index, a)| {
                 claims[..index].iter().any(|b| {
-                    !(a.shared && b.shared)
-                        && (a.cidr.contains(&b.cidr) || b.cidr.contains(&a.cidr))
+                    !(a.shared && b.shared) && crate::cidr::overlaps(a.cidr, b.cidr)
                 })
             });
             prop_assert_eq!(!found.is_empty(), any);
