@@ -4,6 +4,7 @@ mod addresses;
 mod claims;
 mod cluster;
 mod configurations;
+mod file;
 mod gateways;
 mod keys;
 mod nonsense;
