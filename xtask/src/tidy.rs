@@ -33,7 +33,7 @@ const NAMES_FORBIDDEN: &[&str] = &[
 const PURE: &[&str] = &[
     "control/api/src",
     "control/fabric/src",
-    "control/manager/src/plan",
+    "control/manager/src/network",
     "gateway/src/engine",
     "gateway/src/offload",
     "gateway/src/path",

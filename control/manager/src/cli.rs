@@ -1,9 +1,8 @@
 //! The flags, and the process that they describe.
 
-use crate::controller::NetworkController;
 use crate::installation;
 use crate::metrics::Metrics;
-use crate::plan::{Planner, Settings};
+use crate::network::{NetworkController, Planner, Settings};
 use crate::state::State;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};

@@ -122,7 +122,8 @@ impl Context {
         let Some(patch) = patch else {
             return Ok(());
         };
-        let patch = http::Request::patch(path(object, write.subresource, &[]))
+        // kube-apiserver ignores `managedFields` in a patch of a subresource.
+        let patch = http::Request::patch(path(object, None, &[]))
             .header(header::CONTENT_TYPE, "application/json-patch+json")
             .body(patch.to_string().into_bytes());
         self.send(patch.map_err(|error| error.to_string())).await?;

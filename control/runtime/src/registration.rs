@@ -187,7 +187,8 @@ impl Registration {
         self
     }
 
-    /// Assigns the fields of an earlier release's field manager to the new one.
+    /// Assigns the fields of an earlier release's field manager to the new one. Needs the right to patch
+    /// the object itself, also for fields of a subresource.
     #[must_use]
     pub fn adopt(mut self, manager: &'static str) -> Self {
         self.adopted.push(manager);

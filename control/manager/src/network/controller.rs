@@ -1,0 +1,410 @@
+//! The network controller: passes changes to the world, and the planner's plans to the runtime.
+
+use crate::network::item::WorkItem;
+use crate::network::kind::{Key, Kind};
+use crate::network::plan::{Notice, Planner};
+use crate::network::world::IndexKey;
+use crate::network::write::{Action, Write};
+use control_runtime::{
+    self as runtime, Cache, Change, Cluster, Controller, Entry, Env, Outcome, Plan, Queue, Ref,
+    Registration, Request, Resource, Selector, WatchChange, WatchId,
+};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+mod registrations;
+
+#[cfg(test)]
+pub(crate) use registrations::registration;
+use registrations::registrations;
+
+/// Field manager of all writes. Earlier releases used it for the operation `Update`, too.
+pub(crate) const FIELD_MANAGER: &str = "liqo-controller-manager";
+
+/// Why an Apply takes fields from other field managers.
+const FORCE: &str = "only the manager creates these objects, so another field manager is a mistake";
+
+/// Why an Apply takes fields of a status from other field managers.
+const FORCE_STATUS: &str = "only the manager writes these statuses; a user may have edited one";
+
+/// Time after which kube-apiserver gives up a write that claims a CIDR or an address. A leader starts
+/// none later than 10 s after its renewal, and a standby none before 15 s.
+const CLAIM_TIMEOUT: Duration = Duration::from_secs(4);
+
+/// Interval at which an object of another user is read that has the name of one to be created.
+const FOREIGN_READ_INTERVAL: Duration = Duration::from_secs(30);
+
+/// Longest time that tasks of peers wait at the start for the lists of Secrets.
+const LISTS_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Interval at which they check whether these lists are complete.
+const LISTS_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Plans addresses, Services, keys and status.
+pub(crate) struct NetworkController {
+    planner: Planner,
+    /// Namespaces whose Secrets are watched.
+    watched: BTreeSet<String>,
+    /// Secrets that the last plan of a task asked for.
+    lookups: BTreeMap<WorkItem, Vec<Key>>,
+    /// Objects of other users that have the name of one that a task creates. No watch reports them.
+    foreign: BTreeMap<WorkItem, BTreeSet<(Kind, Key)>>,
+    /// Namespaces whose Secrets were readable at the start and are not listed yet.
+    unlisted: BTreeSet<String>,
+    /// Until when tasks of peers wait for [`unlisted`](Self::unlisted); `None` before the start.
+    waits_until: Option<Timestamp>,
+    metrics: crate::metrics::Metrics,
+}
+
+impl NetworkController {
+    pub(crate) fn new(planner: Planner, metrics: crate::metrics::Metrics) -> Self {
+        Self {
+            planner,
+            watched: BTreeSet::new(),
+            lookups: BTreeMap::new(),
+            foreign: BTreeMap::new(),
+            unlisted: BTreeSet::new(),
+            waits_until: None,
+            metrics,
+        }
+    }
+
+    fn kind_of(&self, object: &Ref) -> Option<Kind> {
+        Kind::of(
+            &object.resource,
+            &object.key,
+            &self.planner.settings.namespace,
+        )
+    }
+
+    /// Adds and removes the watches of Secrets, so that they follow the rights of the manager.
+    fn plan_watches(&mut self, now: Timestamp) -> Plan<WorkItem> {
+        let bound = self.planner.world.bound_namespaces();
+        let mut plan = Plan::default();
+        if self.waits_until.is_none() {
+            self.unlisted.clone_from(&bound);
+            self.waits_until = Some(now + LISTS_WAIT_MAX);
+        }
+        for namespace in bound.difference(&self.watched) {
+            plan.watches.push(WatchChange::Add(secrets(namespace)));
+        }
+        for namespace in self.watched.difference(&bound) {
+            self.unlisted.remove(namespace);
+            plan.watches.push(WatchChange::Remove(secrets(namespace)));
+            let tasks = self.planner.world.forget_secrets(namespace);
+            let tasks = tasks.into_iter().map(|task| (Duration::ZERO, task));
+            plan.requeue.extend(tasks);
+        }
+        self.watched = bound;
+
+        plan
+    }
+
+    /// Converts a plan of the planner.
+    fn convert(&mut self, task: &WorkItem, plan: crate::network::plan::Plan) -> Plan<WorkItem> {
+        let lookups = self.look_up(task, &plan.lookups);
+        if !lookups.is_empty() {
+            // It is planned again with what is read now.
+            return Plan {
+                reads: lookups,
+                ..Plan::default()
+            };
+        }
+        let mut converted = Plan {
+            writes: plan.writes.into_iter().map(convert_write).collect(),
+            events: plan.notices.into_iter().map(event).collect(),
+            is_incomplete: plan.retry,
+            ..Plan::default()
+        };
+        for later in plan.again {
+            converted.requeue.push((Duration::ZERO, later));
+        }
+        for (kind, key) in self.foreign.get(task).into_iter().flatten() {
+            converted.reads.push(reference(*kind, key.clone()));
+            converted
+                .requeue
+                .push((FOREIGN_READ_INTERVAL, task.clone()));
+        }
+
+        converted
+    }
+
+    /// Returns the Secrets that a plan asks for, and drops those that the plan before asked for.
+    fn look_up(&mut self, task: &WorkItem, keys: &[Key]) -> Vec<Ref> {
+        for key in self.lookups.remove(task).unwrap_or_default() {
+            if !keys.contains(&key) {
+                self.planner.world.looked_up.remove(&key);
+            }
+        }
+        if !keys.is_empty() {
+            self.lookups.insert(task.clone(), keys.to_vec());
+        }
+        keys.iter()
+            .map(|key| Ref::of::<Secret>(&Cluster::Local, key))
+            .collect()
+    }
+
+    /// Takes an object of another user into the world, so that the task can report it.
+    fn add_foreign(&mut self, task: &WorkItem, kind: Kind, entry: &Entry) -> Vec<WorkItem> {
+        let objects = self.foreign.entry(task.clone()).or_default();
+        objects.insert((kind, entry.key.clone()));
+        let mut tasks = self.planner.world.put(kind, &entry.key, entry.shared());
+        tasks.insert(task.clone());
+
+        Vec::from_iter(tasks)
+    }
+
+    /// Notes that an object is no longer one of another user: it is gone, or a watch reports it.
+    fn remove_foreign(&mut self, kind: Kind, key: &Key) {
+        let id = (kind, key.clone());
+        self.foreign.retain(|_, objects| {
+            objects.remove(&id);
+            !objects.is_empty()
+        });
+    }
+
+    /// Takes what was read.
+    fn read(&mut self, task: &WorkItem, object: &Ref, outcome: &Outcome) -> Vec<WorkItem> {
+        let Some(kind) = self.kind_of(object) else {
+            return Vec::new();
+        };
+        let is_foreign = (self.foreign.get(task))
+            .is_some_and(|objects| objects.contains(&(kind, object.key.clone())));
+        let secret = match outcome {
+            Outcome::Stored(_) if is_foreign => return Vec::new(),
+            Outcome::Gone if is_foreign => {
+                self.remove_foreign(kind, &object.key);
+                return Vec::from_iter(self.planner.world.remove(kind, &object.key));
+            }
+            Outcome::Stored(entry) => entry.get::<Secret>().cloned(),
+            Outcome::Gone => None,
+            Outcome::Answer(_)
+            | Outcome::AlreadyExists(_)
+            | Outcome::Conflict(_)
+            | Outcome::Refused(_)
+            | Outcome::TimedOut
+            | Outcome::Failed(_)
+            | Outcome::NotLeader => return Vec::new(),
+        };
+        let looked_up = &mut self.planner.world.looked_up;
+        looked_up.insert(object.key.clone(), secret);
+
+        vec![task.clone()]
+    }
+
+    /// Returns whether a task waits because the Secrets that the manager may read are not listed.
+    fn waits(&self, task: &WorkItem, now: Timestamp) -> bool {
+        let is_early =
+            (self.waits_until).is_none_or(|until| now < until && !self.unlisted.is_empty());
+        is_early && matches!(task, WorkItem::Peer(_))
+    }
+
+    /// Remembers why the API server refuses a Service of the gateway, for the peers that requested it.
+    fn refuse_service(&mut self, hash: &str, refusal: Option<String>) -> Vec<WorkItem> {
+        let refused = &mut self.planner.world.refused_services;
+        let old = refused.get(hash).cloned();
+        match &refusal {
+            Some(message) => refused.insert(hash.to_owned(), message.clone()),
+            None => refused.remove(hash),
+        };
+        if old == refusal {
+            return Vec::new();
+        }
+        let subject = IndexKey::Service(hash.to_owned());
+        self.planner.world.peers_linked(&subject).collect()
+    }
+}
+
+impl Controller for NetworkController {
+    type Item = WorkItem;
+    const NAME: &'static str = "network";
+    const FIELD_MANAGER: &'static str = FIELD_MANAGER;
+
+    fn resources(&self) -> Vec<Registration> {
+        registrations(&self.planner.settings)
+    }
+
+    fn observe(&mut self, change: &Change<'_>, _: &Cache) -> Vec<WorkItem> {
+        let Some(kind) = self.kind_of(change.object) else {
+            return Vec::new();
+        };
+        let key = &change.object.key;
+        self.remove_foreign(kind, key);
+        let world = &mut self.planner.world;
+        let mut tasks = match change.entry() {
+            Some(entry) => world.put(kind, key, entry.shared()),
+            None => world.remove(kind, key),
+        };
+        if matches!(kind, Kind::Namespace | Kind::RoleBinding) {
+            tasks.insert(WorkItem::SecretWatches);
+        }
+
+        Vec::from_iter(tasks)
+    }
+
+    fn started(&mut self, _: &Cache) -> Vec<WorkItem> {
+        // No watch reports their deletion. The tasks meet them again if they still exist.
+        for (kind, key) in std::mem::take(&mut self.foreign).into_values().flatten() {
+            self.planner.world.remove(kind, &key);
+        }
+        // First: the tasks of peers wait for these watches.
+        let mut tasks = vec![WorkItem::SecretWatches];
+        tasks.extend(self.planner.start());
+        tasks
+    }
+
+    fn listed(&mut self, id: &WatchId, _: &Cache) -> Vec<WorkItem> {
+        let of_tenant = id
+            .namespace
+            .as_ref()
+            .filter(|_| id.resource == Resource::of::<Secret>());
+        let Some(namespace) = of_tenant.filter(|it| self.watched.contains(*it)) else {
+            return Vec::new();
+        };
+        self.unlisted.remove(namespace);
+        Vec::from_iter(self.planner.world.secrets_listed(namespace))
+    }
+
+    fn plan(&mut self, task: &WorkItem, _: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
+        if *task == WorkItem::SecretWatches {
+            return self.plan_watches(env.now);
+        }
+        if self.waits(task, env.now) {
+            return Plan {
+                requeue: vec![(LISTS_CHECK_INTERVAL, task.clone())],
+                ..Plan::default()
+            };
+        }
+        let plan = self.planner.plan(task, env);
+        let (networks, addresses) = self.planner.counts();
+        self.metrics.allocated(networks, addresses);
+
+        self.convert(task, plan)
+    }
+
+    fn done(
+        &mut self,
+        task: &WorkItem,
+        request: &Request,
+        outcome: &Outcome,
+        cache: &Cache,
+    ) -> Vec<WorkItem> {
+        let object = request.object();
+        match (request, outcome, self.kind_of(object)) {
+            (Request::Read(_), outcome, _) => self.read(task, object, outcome),
+            (Request::Write(_), Outcome::AlreadyExists(Some(entry)), Some(kind)) => {
+                if cache.contains(object) {
+                    // The cache had not seen it yet. The world has observed it by now.
+                    return vec![task.clone()];
+                }
+                self.add_foreign(task, kind, entry)
+            }
+            (Request::Write(_), outcome, Some(Kind::Service)) => match (task, outcome) {
+                (WorkItem::Service(hash), Outcome::Refused(status)) => {
+                    self.refuse_service(hash, refusal(status))
+                }
+                (WorkItem::Service(hash), _) => self.refuse_service(hash, None),
+                _ => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    fn queue(task: &WorkItem) -> Queue {
+        match task {
+            WorkItem::Peer(peer) => Queue(peer.clone()),
+            WorkItem::Configuration(key) => Queue(key.namespace.clone()),
+            WorkItem::Tenant(_)
+            | WorkItem::Network(_)
+            | WorkItem::Node(_)
+            | WorkItem::Ip(_)
+            | WorkItem::Service(_)
+            | WorkItem::SecretWatches => Queue::default(),
+        }
+    }
+
+    fn item_kind(task: &WorkItem) -> &'static str {
+        task.concern()
+    }
+}
+
+/// Returns the reference to an object of the local cluster.
+fn reference(kind: Kind, key: Key) -> Ref {
+    Ref {
+        cluster: Cluster::Local,
+        resource: kind.resource(),
+        key,
+    }
+}
+
+/// Returns the watch of the gateways' Secrets in a namespace.
+fn secrets(namespace: &str) -> WatchId {
+    WatchId {
+        cluster: Cluster::Local,
+        resource: Resource::of::<Secret>(),
+        namespace: Some(namespace.to_owned()),
+        selector: Selector {
+            labels: Kind::Secret.selector().unwrap_or_default(),
+            name: None,
+        },
+    }
+}
+
+/// Returns why the API server refuses an object, if the reason is the object itself and not a right
+/// that the manager lacks.
+fn refusal(status: &kube::core::Status) -> Option<String> {
+    let is_of_object = matches!(status.code, 400..=499) && !matches!(status.code, 401 | 403);
+    is_of_object.then(|| status.message.clone())
+}
+
+fn convert_write(write: Write) -> runtime::Write {
+    let object = reference(write.kind, write.key);
+    let (action, uid) = match write.action {
+        Action::Create(object) => (runtime::Action::Create(object), None),
+        Action::Apply(object) => (runtime::Action::Apply(object), None),
+        Action::Merge(patch) => (runtime::Action::Merge(patch), None),
+        Action::Status(status) => {
+            return convert_status(write.kind, object, runtime::Action::Apply(status));
+        }
+        Action::PruneStatus(patch) => {
+            return convert_status(write.kind, object, runtime::Action::Merge(patch));
+        }
+        Action::Delete(uid) => (runtime::Action::Delete, uid),
+    };
+    let is_apply = matches!(action, runtime::Action::Apply(_));
+    let mut converted = runtime::Write::new(object, action);
+    converted.uid = uid;
+    converted.force = is_apply.then_some(FORCE);
+
+    converted
+}
+
+fn convert_status(kind: Kind, object: Ref, action: runtime::Action) -> runtime::Write {
+    let is_apply = matches!(action, runtime::Action::Apply(_));
+    let mut write = runtime::Write::new(object, action).subresource("status");
+    // It claims a CIDR or an address.
+    if matches!(kind, Kind::Network | Kind::Ip) {
+        write.server_timeout = Some(CLAIM_TIMEOUT);
+    }
+    // Gateways report the state of a Connection, of which the manager sets the first only.
+    write.force = (is_apply && kind != Kind::Connection).then_some(FORCE_STATUS);
+
+    write
+}
+
+fn event(notice: Notice) -> runtime::Event {
+    runtime::Event {
+        object: reference(notice.kind, notice.key),
+        is_warning: notice.is_warning,
+        is_repeated: notice.is_change,
+        reason: notice.reason,
+        note: notice.note,
+    }
+}
+
+#[cfg(test)]
+mod rights;
+#[cfg(test)]
+mod tests;

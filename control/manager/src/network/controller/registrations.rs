@@ -1,0 +1,92 @@
+//! The resources of the network controller.
+
+use super::FIELD_MANAGER;
+use crate::network::kind::{KINDS, Kind};
+use crate::network::plan::Settings;
+use crate::network::world::{Stored, keep};
+use control_api::{
+    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
+};
+use control_runtime::{Registration, Scope};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+
+/// Returns the resources that the controller follows with these settings.
+pub(crate) fn registrations(settings: &Settings) -> Vec<Registration> {
+    let has_deployments = settings.deployment_image.is_some();
+    let kinds = KINDS.into_iter();
+    let kinds = kinds.filter(|kind| *kind != Kind::Deployment || has_deployments);
+    kinds.map(|kind| registration(kind, settings)).collect()
+}
+
+/// Returns the registration of a kind.
+pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
+    let scope = match kind {
+        Kind::Pod | Kind::ConfigMap | Kind::GatewayKeys => {
+            Scope::Namespace(settings.namespace.clone())
+        }
+        // Only where the manager has the right to read them.
+        Kind::Secret => Scope::Planned,
+        Kind::Network
+        | Kind::Ip
+        | Kind::Configuration
+        | Kind::GatewayServer
+        | Kind::GatewayClient
+        | Kind::PublicKey
+        | Kind::Connection
+        | Kind::ForeignCluster
+        | Kind::Node
+        | Kind::Namespace
+        | Kind::RoleBinding
+        | Kind::Service
+        | Kind::EndpointSlice
+        | Kind::Deployment => Scope::All,
+    };
+    let mut registration = typed(kind, scope).verbs(kind.verbs());
+    // Objects are created by POST, and earlier releases wrote statuses by merge patches.
+    if kind.verbs().contains(&"patch") {
+        registration = registration.adopt(FIELD_MANAGER);
+    }
+    for (subresource, verb) in kind.subresources() {
+        registration = registration.subresource(subresource, verb);
+    }
+    if kind == Kind::Deployment {
+        // Written in tenant namespaces only, and watched by label everywhere.
+        registration = registration.written_in(Scope::Planned);
+    }
+    if let Some(selector) = kind.selector() {
+        registration = registration.labels(selector);
+    }
+    if let Some(name) = kind.name() {
+        registration = registration.name(name);
+    }
+
+    registration
+}
+
+fn typed(kind: Kind, scope: Scope) -> Registration {
+    fn of<K: Stored>(scope: Scope) -> Registration {
+        Registration::of(scope, keep::<K>)
+    }
+    match kind {
+        Kind::Network => of::<Network>(scope),
+        Kind::Ip => of::<IP>(scope),
+        Kind::Configuration => of::<Configuration>(scope),
+        Kind::GatewayServer => of::<GatewayServer>(scope),
+        Kind::GatewayClient => of::<GatewayClient>(scope),
+        Kind::PublicKey => of::<PublicKey>(scope),
+        Kind::Connection => of::<Connection>(scope),
+        Kind::ForeignCluster => of::<ForeignCluster>(scope),
+        Kind::Node => of::<Node>(scope),
+        Kind::Pod => of::<Pod>(scope),
+        Kind::Namespace => of::<Namespace>(scope),
+        Kind::ConfigMap => of::<ConfigMap>(scope),
+        Kind::Secret | Kind::GatewayKeys => of::<Secret>(scope),
+        Kind::RoleBinding => of::<RoleBinding>(scope),
+        Kind::Service => of::<Service>(scope),
+        Kind::EndpointSlice => of::<EndpointSlice>(scope),
+        Kind::Deployment => of::<Deployment>(scope),
+    }
+}

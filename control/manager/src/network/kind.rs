@@ -1,0 +1,246 @@
+//! The kinds of objects that the manager reads or writes.
+
+use crate::network::plan::ip_service::SLICE_MANAGER;
+use crate::network::plan::secret::GATEWAY_KEYS;
+use crate::network::plan::tenant;
+use control_api::labels;
+use control_api::{
+    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
+};
+use control_runtime::Resource;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use std::fmt;
+
+pub(crate) use control_runtime::Key;
+
+/// A kind of objects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum Kind {
+    Network,
+    Ip,
+    Configuration,
+    GatewayServer,
+    GatewayClient,
+    PublicKey,
+    Connection,
+    ForeignCluster,
+    Node,
+    /// Of the gateway only.
+    Pod,
+    Namespace,
+    /// The one that holds the cluster id.
+    ConfigMap,
+    /// Of gateways, and what they name; watched in each tenant namespace.
+    Secret,
+    /// The one that gives the manager its rights in a tenant namespace.
+    RoleBinding,
+    /// The one Secret that the gateway reads.
+    GatewayKeys,
+    /// What this project made.
+    Service,
+    /// What this project made.
+    EndpointSlice,
+    /// Of gateways in tenant namespaces.
+    Deployment,
+}
+
+/// All kinds.
+pub(crate) const KINDS: [Kind; 18] = [
+    Kind::Network,
+    Kind::Ip,
+    Kind::Configuration,
+    Kind::GatewayServer,
+    Kind::GatewayClient,
+    Kind::PublicKey,
+    Kind::Connection,
+    Kind::ForeignCluster,
+    Kind::Node,
+    Kind::Pod,
+    Kind::Namespace,
+    Kind::ConfigMap,
+    Kind::Secret,
+    Kind::RoleBinding,
+    Kind::GatewayKeys,
+    Kind::Service,
+    Kind::EndpointSlice,
+    Kind::Deployment,
+];
+
+impl Kind {
+    /// Returns how the API server knows it.
+    pub(crate) fn resource(self) -> Resource {
+        match self {
+            Self::Network => Resource::of::<Network>(),
+            Self::Ip => Resource::of::<IP>(),
+            Self::Configuration => Resource::of::<Configuration>(),
+            Self::GatewayServer => Resource::of::<GatewayServer>(),
+            Self::GatewayClient => Resource::of::<GatewayClient>(),
+            Self::PublicKey => Resource::of::<PublicKey>(),
+            Self::Connection => Resource::of::<Connection>(),
+            Self::ForeignCluster => Resource::of::<ForeignCluster>(),
+            Self::Node => Resource::of::<Node>(),
+            Self::Pod => Resource::of::<Pod>(),
+            Self::Namespace => Resource::of::<Namespace>(),
+            Self::ConfigMap => Resource::of::<ConfigMap>(),
+            Self::Secret | Self::GatewayKeys => Resource::of::<Secret>(),
+            Self::RoleBinding => Resource::of::<RoleBinding>(),
+            Self::Service => Resource::of::<Service>(),
+            Self::EndpointSlice => Resource::of::<EndpointSlice>(),
+            Self::Deployment => Resource::of::<Deployment>(),
+        }
+    }
+
+    /// Returns the kind of an object; `None` if the manager does not follow its resource.
+    ///
+    /// The Secret that the gateway reads, in Liqo's namespace, is a kind of its own.
+    pub(crate) fn of(resource: &Resource, key: &Key, namespace: &str) -> Option<Self> {
+        if key.name == GATEWAY_KEYS
+            && key.namespace == namespace
+            && *resource == Self::GatewayKeys.resource()
+        {
+            return Some(Self::GatewayKeys);
+        }
+        KINDS.into_iter().find(|kind| kind.resource() == *resource)
+    }
+
+    /// Returns the labels of the objects that count, as a selector.
+    pub(crate) fn selector(self) -> Option<String> {
+        let label = |key: &str, value: &str| Some(format!("{key}={value}"));
+        match self {
+            Self::Pod => label(labels::COMPONENT, labels::COMPONENT_GATEWAY),
+            Self::ConfigMap => label(labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP),
+            Self::Secret => label(labels::GATEWAY_RESOURCE, "true"),
+            Self::Service => label(labels::MANAGED, "true"),
+            Self::EndpointSlice => label(labels::SLICE_MANAGED_BY, SLICE_MANAGER),
+            Self::Deployment => Some(format!(
+                "{}={},{}=true",
+                labels::COMPONENT,
+                labels::COMPONENT_GATEWAY,
+                labels::MANAGED
+            )),
+            Self::Network
+            | Self::Ip
+            | Self::Configuration
+            | Self::GatewayServer
+            | Self::GatewayClient
+            | Self::PublicKey
+            | Self::Connection
+            | Self::ForeignCluster
+            | Self::Node
+            | Self::Namespace
+            | Self::RoleBinding
+            | Self::GatewayKeys => None,
+        }
+    }
+
+    /// Returns the name of the one object that counts, where there is one.
+    pub(crate) fn name(self) -> Option<&'static str> {
+        match self {
+            Self::GatewayKeys => Some(GATEWAY_KEYS),
+            Self::RoleBinding => Some(tenant::ROLE),
+            Self::Network
+            | Self::Ip
+            | Self::Configuration
+            | Self::GatewayServer
+            | Self::GatewayClient
+            | Self::PublicKey
+            | Self::Connection
+            | Self::ForeignCluster
+            | Self::Node
+            | Self::Pod
+            | Self::Namespace
+            | Self::ConfigMap
+            | Self::Secret
+            | Self::Service
+            | Self::EndpointSlice
+            | Self::Deployment => None,
+        }
+    }
+
+    /// Returns the verbs of the writes of its objects.
+    pub(crate) fn verbs(self) -> &'static [&'static str] {
+        match self {
+            Self::Network
+            | Self::Ip
+            | Self::Connection
+            | Self::ForeignCluster
+            | Self::Secret
+            | Self::RoleBinding
+            | Self::Service
+            | Self::EndpointSlice
+            | Self::Deployment => &["create", "patch", "delete"],
+            Self::GatewayKeys => &["create", "patch"],
+            Self::Configuration => &["patch"],
+            Self::GatewayServer
+            | Self::GatewayClient
+            | Self::PublicKey
+            | Self::Node
+            | Self::Pod
+            | Self::Namespace
+            | Self::ConfigMap => &[],
+        }
+    }
+
+    /// Returns the subresources of its objects that are written, with the verbs.
+    ///
+    /// `finalizers` and `restricted` are never requested: admission plugins of OpenShift require them,
+    /// for owner references with `blockOwnerDeletion` and for EndpointSlices that Kubernetes' own
+    /// controllers do not write.
+    pub(crate) fn subresources(self) -> &'static [(&'static str, &'static str)] {
+        match self {
+            Self::Network | Self::Connection | Self::ForeignCluster => &[("status", "patch")],
+            Self::Ip | Self::Configuration | Self::GatewayServer | Self::GatewayClient => {
+                &[("status", "patch"), ("finalizers", "update")]
+            }
+            Self::EndpointSlice => &[("restricted", "create")],
+            Self::PublicKey
+            | Self::Node
+            | Self::Pod
+            | Self::Namespace
+            | Self::ConfigMap
+            | Self::Secret
+            | Self::RoleBinding
+            | Self::GatewayKeys
+            | Self::Service
+            | Self::Deployment => &[],
+        }
+    }
+
+    /// Returns the kind of an owner reference, if it is one whose children are looked after.
+    pub(crate) fn of_owner(kind: &str) -> Option<Self> {
+        match kind {
+            "Configuration" => Some(Self::Configuration),
+            "IP" => Some(Self::Ip),
+            "GatewayServer" => Some(Self::GatewayServer),
+            "GatewayClient" => Some(Self::GatewayClient),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Network => "Network",
+            Self::Ip => "IP",
+            Self::Configuration => "Configuration",
+            Self::GatewayServer => "GatewayServer",
+            Self::GatewayClient => "GatewayClient",
+            Self::PublicKey => "PublicKey",
+            Self::Connection => "Connection",
+            Self::ForeignCluster => "ForeignCluster",
+            Self::Node => "Node",
+            Self::Pod => "Pod",
+            Self::Namespace => "Namespace",
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret | Self::GatewayKeys => "Secret",
+            Self::RoleBinding => "RoleBinding",
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
+            Self::Deployment => "Deployment",
+        })
+    }
+}

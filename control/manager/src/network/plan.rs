@@ -1,0 +1,299 @@
+//! What to write, decided from what is known: one task at a time, without IO.
+//!
+//! ```text
+//! watch --World::put--> tasks --Planner::plan--> writes --shell--> API server --answer--> World::put
+//! ```
+//!
+//! A plan compares what should be with what is, so that doing it twice writes nothing the second
+//! time, and an answer that changes something makes its own tasks.
+
+use crate::network::item::WorkItem;
+use crate::network::kind::{Key, Kind};
+use crate::network::world::World;
+use crate::network::write::Write;
+use control_fabric::addresses::{Allocation, Conflicts};
+pub(crate) use control_runtime::Env;
+use ipam::NetworkError;
+use ipnet::Ipv4Net;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use k8s_openapi::jiff::Timestamp;
+use std::collections::BTreeMap;
+
+pub(crate) mod configuration;
+pub(crate) mod connection;
+pub(crate) mod deployment;
+pub(crate) mod foreign_cluster;
+pub(crate) mod gateway;
+pub(crate) mod ip;
+pub(crate) mod ip_service;
+mod metadata;
+pub(crate) mod network;
+pub(crate) mod node;
+pub(crate) mod peer;
+pub(crate) mod secret;
+pub(crate) mod service;
+pub(crate) mod tenant;
+mod tunnel;
+
+#[cfg(test)]
+pub(crate) mod tests;
+
+/// How many warnings are remembered before those of deleted objects are dropped: who may create objects in
+/// one namespace must not fill this process's memory by doing so again and again.
+const LAST_EVENTS_MAX: usize = 1024;
+
+/// What the flags say.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Namespace of Liqo itself.
+    pub(crate) namespace: String,
+    /// Namespaces that may hold the objects of any peer, besides those with the tenant labels.
+    pub(crate) tenant_namespaces: Vec<String>,
+    /// Where CIDRs are taken from.
+    pub(crate) pools: Vec<Ipv4Net>,
+    /// The UDP port on which gateway pods listen.
+    pub(crate) gateway_port: u16,
+    /// The image of the Deployments that upstream's `liqoctl` waits for, if they are wanted.
+    pub(crate) deployment_image: Option<String>,
+    /// The Deployment of the manager itself: what it makes in its namespace goes with it.
+    pub(crate) installation: Option<OwnerReference>,
+}
+
+/// Decides.
+#[derive(Clone, Debug)]
+pub(crate) struct Planner {
+    pub(crate) settings: Settings,
+    pub(crate) world: World,
+    pub(crate) allocation: Allocation<Key, (Kind, Key)>,
+    /// What people were told last of each object.
+    last_events: BTreeMap<(Kind, Key), String>,
+    /// The tunnel of each peer, by cluster id, as it was at the last look.
+    tunnels: BTreeMap<String, tunnel::Tunnel>,
+}
+
+/// What to do for a task.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Plan {
+    /// Writes of one kind are sent in this order, those of different kinds concurrently. One that fails
+    /// stops no other.
+    pub(crate) writes: Vec<Write>,
+    /// What people are to be told.
+    pub(crate) notices: Vec<Notice>,
+    /// Secrets to look up before planning again.
+    pub(crate) lookups: Vec<Key>,
+    /// Tasks that this one has made possible.
+    pub(crate) again: Vec<WorkItem>,
+    /// Whether to try again later, since no watch tells when it helps.
+    pub(crate) retry: bool,
+}
+
+/// Something to tell about an object, as an Event.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Notice {
+    pub(crate) kind: Kind,
+    pub(crate) key: Key,
+    pub(crate) is_warning: bool,
+    /// Whether it tells what has happened, rather than how things are: it is told each time.
+    pub(crate) is_change: bool,
+    pub(crate) reason: &'static str,
+    pub(crate) note: String,
+}
+
+impl Planner {
+    /// Creates a planner that knows no object yet.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`NetworkError::PoolsOverlap`] if the pools overlap.
+    pub(crate) fn new(settings: Settings) -> Result<Self, NetworkError> {
+        let mut world = World::new(settings.namespace.clone());
+        world.named_tenants.clone_from(&settings.tenant_namespaces);
+
+        Ok(Self {
+            world,
+            allocation: Allocation::new(&settings.pools, Conflicts::Report)?,
+            settings,
+            last_events: BTreeMap::new(),
+            tunnels: BTreeMap::new(),
+        })
+    }
+
+    /// Derives the allocations from the statuses of the objects, and returns all tasks.
+    ///
+    /// Allocations that this replica made as a standby were not written, so they do not count.
+    pub(crate) fn start(&mut self) -> Vec<WorkItem> {
+        if let Ok(allocation) = Allocation::new(&self.settings.pools, Conflicts::Report) {
+            self.allocation = allocation;
+        }
+        self.last_events.clear();
+        network::adopt_all(self);
+        self.world.all_tasks().into_iter().collect()
+    }
+
+    /// Decides what to do for a task.
+    pub(crate) fn plan(&mut self, task: &WorkItem, env: &mut Env<'_>) -> Plan {
+        let mut plan = match task {
+            WorkItem::Tenant(namespace) => tenant::plan(self, namespace),
+            WorkItem::Network(key) => network::plan(self, key),
+            WorkItem::Node(name) => node::plan(self, name),
+            WorkItem::Ip(key) => ip::plan(self, key),
+            WorkItem::Configuration(key) => configuration::plan(self, key, env.now),
+            WorkItem::Service(hash) => service::plan(self, hash),
+            WorkItem::Peer(peer) => peer::plan(self, peer, env),
+            // The controller plans it, which has the watches.
+            WorkItem::SecretWatches => Plan::default(),
+        };
+        if !plan.lookups.is_empty() {
+            // It is planned again, with what was looked up; what is told once is told then.
+            plan.notices.clear();
+            return plan;
+        }
+        if let WorkItem::Peer(peer) = task {
+            plan.extend(tunnel::plan(self, peer));
+        }
+        plan.notices.retain(|notice| self.is_news(notice));
+
+        plan
+    }
+
+    /// Returns whether people were not told this last, and remembers that they are now.
+    fn is_news(&mut self, notice: &Notice) -> bool {
+        if notice.is_change {
+            return true;
+        }
+        let about = (notice.kind, notice.key.clone());
+        let before = self.last_events.get(&about);
+        // That all is well is news only where it was not.
+        if before.is_none() && !notice.is_warning || before == Some(&notice.note) {
+            return false;
+        }
+        if notice.is_warning {
+            if self.last_events.len() >= LAST_EVENTS_MAX {
+                let world = &self.world;
+                self.last_events
+                    .retain(|(kind, key), _| world.uid(*kind, key).is_some());
+            }
+            self.last_events.insert(about, notice.note.clone());
+        } else {
+            self.last_events.remove(&about);
+        }
+
+        true
+    }
+
+    /// Returns how many Networks hold a CIDR, and how many IPs an address.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        self.allocation.counts()
+    }
+
+    /// Returns how many warnings are remembered.
+    #[cfg(test)]
+    fn remembered(&self) -> usize {
+        self.last_events.len()
+    }
+
+    /// Forgets what was told of an object that is gone.
+    pub(crate) fn forget(&mut self, kind: Kind, key: &Key) {
+        self.last_events.remove(&(kind, key.clone()));
+    }
+}
+
+impl Plan {
+    /// Tells that something is wrong with an object.
+    pub(crate) fn warn(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        reason: &'static str,
+        note: impl ToString,
+    ) {
+        self.tell(kind, key, true, false, reason, note);
+    }
+
+    /// Tells that nothing is wrong with an object any more.
+    pub(crate) fn event_normal(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        reason: &'static str,
+        note: impl ToString,
+    ) {
+        self.tell(kind, key, false, false, reason, note);
+    }
+
+    /// Tells what has just happened to an object.
+    pub(crate) fn announce(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        is_warning: bool,
+        reason: &'static str,
+        note: impl ToString,
+    ) {
+        self.tell(kind, key, is_warning, true, reason, note);
+    }
+
+    fn tell(
+        &mut self,
+        kind: Kind,
+        key: &Key,
+        is_warning: bool,
+        is_change: bool,
+        reason: &'static str,
+        note: impl ToString,
+    ) {
+        self.notices.push(Notice {
+            kind,
+            key: key.clone(),
+            is_warning,
+            is_change,
+            reason,
+            note: note.to_string(),
+        });
+    }
+
+    /// Adds another plan.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.writes.extend(other.writes);
+        self.notices.extend(other.notices);
+        self.lookups.extend(other.lookups);
+        self.again.extend(other.again);
+        self.retry |= other.retry;
+    }
+}
+
+/// Returns a label of an object.
+pub(crate) fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    let labels = meta.labels.as_ref()?;
+    labels.get(key).map(String::as_str)
+}
+
+/// Returns why a peer's cluster ID is refused.
+pub(crate) fn invalid_cluster_id(id: &str) -> String {
+    format!("`{id}` is not a cluster id: use up to 63 lower-case letters, digits and inner hyphens")
+}
+
+/// Returns the age of an object, for an order in which the older one comes first. Of objects of the same
+/// second, the UID decides: it is the same for every leader, and users cannot choose it.
+pub(crate) fn age(meta: &ObjectMeta) -> (Option<Timestamp>, Option<String>) {
+    let created = meta.creation_timestamp.as_ref().map(|time| time.0);
+    (created, meta.uid.clone())
+}
+
+/// Returns a reference to an owner that may go without waiting for what it owns.
+pub(crate) fn owner<K: kube::Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
+    OwnerReference {
+        api_version: K::api_version(&()).into_owned(),
+        kind: K::kind(&()).into_owned(),
+        name: owner.meta().name.clone().unwrap_or_default(),
+        uid: owner.meta().uid.clone().unwrap_or_default(),
+        block_owner_deletion: None,
+        controller: None,
+    }
+}
+
+/// Returns whether an object is owned by one of this uid.
+pub(crate) fn is_owned_by(meta: &ObjectMeta, uid: Option<&str>) -> bool {
+    let mut owners = meta.owner_references.iter().flatten();
+    owners.any(|owner| uid == Some(owner.uid.as_str()))
+}

@@ -1,0 +1,163 @@
+//! A Configuration: what peers are told of this cluster, the Networks of a peer, and how they are seen here.
+
+use super::gateway::NOT_TENANT_NAMESPACE;
+use super::{Plan, Planner};
+use crate::network::condition::Verdict;
+use crate::network::kind::{Key, Kind};
+use crate::network::world::is_terminating;
+use crate::network::write::{Action, Write};
+use check::check;
+use control_api::networking::configuration::{
+    ClusterCidrs, ClusterConfig, NETWORK_CIDRS_CONFIGURED, NETWORK_CIDRS_CONFIGURED_MESSAGE,
+    WAITING_FOR_NETWORKS,
+};
+use control_api::{Configuration, ConfigurationStatus};
+use ipnet::Ipv4Net;
+use k8s_openapi::jiff::Timestamp;
+use networks::{leftovers, networks};
+use serde_json::json;
+use unknown_source::unknown_source;
+
+mod check;
+mod networks;
+mod unknown_source;
+
+/// Reason of the condition while CIDRs are still to be decided, and its message.
+const WAITING: (&str, &str) = (WAITING_FOR_NETWORKS, "Waiting for all networks to be ready");
+
+/// The CIDRs of one kind.
+struct Side {
+    /// As label and within names.
+    word: &'static str,
+    cidrs: Vec<Ipv4Net>,
+    /// How they are seen here, once all are.
+    seen: Option<Vec<String>>,
+}
+
+/// Decides about a Configuration; removes what one that is gone has left.
+pub(super) fn plan(planner: &Planner, key: &Key, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    let present = planner.world.configurations.get(key);
+    let Some(configuration) = present.filter(|it| !is_terminating(&it.metadata)) else {
+        plan.writes = leftovers(planner, key, None);
+        return plan;
+    };
+    plan.writes = leftovers(planner, key, configuration.metadata.uid.as_deref());
+    let mut sides = match check(planner, key, configuration) {
+        Ok(sides) => sides,
+        Err((reason, message)) => {
+            if reason == NOT_TENANT_NAMESPACE {
+                // It takes no CIDR from others.
+                plan.writes = leftovers(planner, key, None);
+            }
+            plan.warn(Kind::Configuration, key, reason, &message);
+            let verdict = verdict(false, reason, message);
+            plan.writes
+                .extend(status(key, configuration, None, verdict, now));
+            return plan;
+        }
+    };
+
+    if let Some(write) = publish_local(planner, key, configuration) {
+        // It makes a new generation, which the status is to be about.
+        plan.writes.push(write);
+        return plan;
+    }
+    let mut refusal = None;
+    for side in &mut sides {
+        plan.extend(networks(planner, key, configuration, side, &mut refusal));
+    }
+    let is_complete =
+        planner.world.cluster.cidrs.is_some() && sides.iter().all(|it| it.seen.is_some());
+    let verdict = match refusal {
+        _ if is_complete => verdict(
+            true,
+            NETWORK_CIDRS_CONFIGURED,
+            NETWORK_CIDRS_CONFIGURED_MESSAGE.to_owned(),
+        ),
+        Some(message) => verdict(false, "NetworkRefused", message),
+        None => verdict(false, WAITING.0, WAITING.1.to_owned()),
+    };
+    let note = verdict.message.clone();
+    if verdict.is_true {
+        plan.event_normal(Kind::Configuration, key, NETWORK_CIDRS_CONFIGURED, note);
+    } else if verdict.reason != WAITING.0 {
+        plan.warn(Kind::Configuration, key, verdict.reason, note);
+    }
+    announce(&mut plan, key, configuration, &sides);
+    let unknown_source = unknown_source(planner, key, configuration, &sides);
+    plan.writes
+        .extend(status(key, configuration, Some(sides), verdict, now));
+    plan.writes.extend(unknown_source);
+
+    plan
+}
+
+fn publish_local(planner: &Planner, key: &Key, configuration: &Configuration) -> Option<Write> {
+    let cidrs = planner.world.cluster.cidrs.as_ref()?;
+    let published = configuration.spec.local.as_ref().map(|local| &local.cidr);
+    let patch = json!({"spec": {"local": {"cidr": cidrs}}});
+
+    (published != Some(cidrs)).then(|| Write::new(Kind::Configuration, key, Action::Merge(patch)))
+}
+
+/// Tells people how a peer's CIDRs are seen here, if that is new.
+fn announce(plan: &mut Plan, key: &Key, configuration: &Configuration, sides: &[Side; 2]) {
+    let status = configuration.status.as_ref();
+    let old = status.and_then(|status| status.remote.as_ref());
+    let old = old.map(|remote| remote.cidr.clone()).unwrap_or_default();
+    for (side, old) in sides.iter().zip([old.pod, old.external]) {
+        let Some(seen) = side.seen.as_ref().filter(|seen| **seen != old) else {
+            continue;
+        };
+        let pairs = side.cidrs.iter().zip(seen);
+        let pairs: Vec<_> = pairs
+            .map(|(cidr, seen)| format!("{cidr} as {seen}"))
+            .collect();
+        let note = format!(
+            "the peer's {} CIDRs are seen here: {}",
+            side.word,
+            pairs.join(", ")
+        );
+        plan.announce(Kind::Configuration, key, false, "Remapped", note);
+    }
+}
+
+fn status(
+    key: &Key,
+    configuration: &Configuration,
+    sides: Option<[Side; 2]>,
+    verdict: Verdict,
+    now: Timestamp,
+) -> Option<Write> {
+    let old = configuration.status.as_ref();
+    let mut status: ConfigurationStatus = old.cloned().unwrap_or_default();
+    if let Some([pod, external]) = sides {
+        let remote = status.remote.get_or_insert_with(ClusterConfig::default);
+        let ClusterCidrs {
+            pod: pods,
+            external: externals,
+        } = &mut remote.cidr;
+        *pods = pod.seen.unwrap_or_else(|| std::mem::take(pods));
+        *externals = external.seen.unwrap_or_else(|| std::mem::take(externals));
+        if remote.cidr.is_empty() {
+            status.remote = None;
+        }
+    }
+    verdict.set(
+        &mut status.conditions,
+        configuration.metadata.generation,
+        now,
+    );
+
+    Write::status(Kind::Configuration, key, old, &status)
+}
+
+fn verdict(is_true: bool, reason: &'static str, message: String) -> Verdict {
+    Verdict {
+        type_: NETWORK_CIDRS_CONFIGURED,
+        is_true,
+        reason,
+        message,
+    }
+}

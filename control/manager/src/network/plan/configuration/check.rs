@@ -1,0 +1,117 @@
+//! What a Configuration asks for, checked.
+
+use super::Side;
+use crate::network::kind::{Key, Kind};
+use crate::network::plan::gateway::NOT_TENANT_NAMESPACE;
+use crate::network::plan::{Planner, invalid_cluster_id, label};
+use crate::network::world::is_terminating;
+use control_api::{Configuration, labels};
+use ipnet::Ipv4Net;
+
+/// Most CIDRs of a peer of one kind, as gateways and route agents take.
+const CIDRS_MAX: usize = 32;
+
+/// Longest name of an object.
+const NAME_LEN_MAX: usize = 253;
+
+/// Reads what a Configuration asks for.
+pub(super) fn check(
+    planner: &Planner,
+    key: &Key,
+    configuration: &Configuration,
+) -> Result<[Side; 2], (&'static str, String)> {
+    let peer = label(&configuration.metadata, labels::REMOTE_CLUSTER_ID).unwrap_or_default();
+    if peer.is_empty() {
+        let label = labels::REMOTE_CLUSTER_ID;
+        let message = format!("it does not say whose CIDRs it holds: add the label {label}");
+        return Err(("NoClusterID", message));
+    }
+    if !control_fabric::is_cluster_id(peer) {
+        return Err(("InvalidClusterID", invalid_cluster_id(peer)));
+    }
+    if planner.world.cluster.id.as_deref() == Some(peer) {
+        let message = format!(
+            "`{peer}` is this cluster's own id: peers need different ones, \
+             so install one of the two again with another id"
+        );
+        return Err(("OwnClusterID", message));
+    }
+    if let Err(misplaced) = planner.world.check_place(Kind::Configuration, key) {
+        return Err((NOT_TENANT_NAMESPACE, misplaced.to_string()));
+    }
+    if let Some(other) = elder(planner, key, configuration, peer) {
+        let message =
+            format!("Configuration {other} is about cluster {peer} already: delete one of the two");
+        return Err(("Duplicate", message));
+    }
+    if key.name.len() + "-external-255-255-255-255-32".len() > NAME_LEN_MAX {
+        let message =
+            "its name is too long for those of its Networks: use the cluster id".to_owned();
+        return Err(("NameTooLong", message));
+    }
+
+    let remote = configuration.spec.remote.clone().unwrap_or_default().cidr;
+    if remote.pod.is_empty() {
+        let message = "spec.remote.cidr.pod is empty: list the pod CIDRs of the peer".to_owned();
+        return Err(("InvalidCIDR", message));
+    }
+    let side = |word, texts: &[String]| {
+        let cidrs = read(word, texts).map_err(|message| ("InvalidCIDR", message))?;
+        Ok(Side {
+            word,
+            cidrs,
+            seen: None,
+        })
+    };
+
+    Ok([
+        side("pod", &remote.pod)?,
+        side("external", &remote.external)?,
+    ])
+}
+
+/// Reads the CIDRs of a peer of one kind.
+fn read(word: &str, texts: &[String]) -> Result<Vec<Ipv4Net>, String> {
+    let field = format!("spec.remote.cidr.{word}");
+    if texts.len() > CIDRS_MAX {
+        return Err(format!(
+            "{field}: no more than {CIDRS_MAX} CIDRs are served: join some"
+        ));
+    }
+    let mut cidrs: Vec<Ipv4Net> = Vec::new();
+    for (number, text) in texts.iter().enumerate() {
+        let cidr = control_fabric::cidr(text)
+            .map_err(|refusal| format!("{field}[{number}]: {refusal}"))?;
+        let overlaps = |other: &Ipv4Net| other.contains(&cidr) || cidr.contains(other);
+        if let Some(first) = cidrs.iter().position(overlaps) {
+            return Err(format!(
+                "{field}[{number}] overlaps {field}[{first}]: remove one of the two"
+            ));
+        }
+        cidrs.push(cidr);
+    }
+
+    Ok(cidrs)
+}
+
+/// Returns another Configuration in the peer's tenant namespace that was there first.
+fn elder<'a>(
+    planner: &'a Planner,
+    key: &Key,
+    configuration: &Configuration,
+    peer: &str,
+) -> Option<&'a Key> {
+    let age = |key: &Key, it: &Configuration| {
+        let created = it.metadata.creation_timestamp.clone();
+        (created.map(|time| time.0), key.clone())
+    };
+    let own = age(key, configuration);
+    let placed = planner.world.of_peer(peer).into_iter();
+    let mut others = placed.filter(|(kind, _)| *kind == Kind::Configuration);
+    let elder = others.find(|(_, other)| {
+        let it = planner.world.configurations.get(other);
+        it.is_some_and(|it| !is_terminating(&it.metadata) && age(other, it) < own)
+    });
+
+    elder.map(|(_, key)| key)
+}

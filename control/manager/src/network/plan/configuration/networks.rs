@@ -1,0 +1,139 @@
+//! The Networks of a peer.
+
+use super::Side;
+use crate::network::kind::{Key, Kind};
+use crate::network::plan::metadata::{is_ours, repaired};
+use crate::network::plan::{Plan, Planner, is_owned_by, label, network, owner};
+use crate::network::world::{IndexKey, is_terminating};
+use crate::network::write::{Action, Write};
+use control_api::{Configuration, labels};
+use ipnet::Ipv4Net;
+use serde_json::{Value, json};
+
+/// Makes the Networks of one kind, removes those that are not wanted any more, reads how they are seen.
+pub(super) fn networks(
+    planner: &Planner,
+    key: &Key,
+    configuration: &Configuration,
+    side: &mut Side,
+    refusal: &mut Option<String>,
+) -> Plan {
+    let mut plan = Plan::default();
+    let names: Vec<_> = side
+        .cidrs
+        .iter()
+        .map(|cidr| network_name(key, side.word, *cidr))
+        .collect();
+    let uid = configuration.metadata.uid.as_deref();
+    let mut is_pending = false;
+    for (other, network) in network::of_configuration(planner, key) {
+        let is_of_side =
+            label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE) == Some(side.word);
+        if is_of_side && !names.contains(&other.name) {
+            is_pending = true;
+            if !network::is_terminating(network) {
+                plan.writes
+                    .push(delete(Kind::Network, other, network.metadata.uid.clone()));
+            }
+        }
+    }
+
+    let mut seen = Vec::new();
+    for (name, cidr) in names.into_iter().zip(&side.cidrs) {
+        let network_key = Key::new(key.namespace.clone(), name);
+        let Some(network) = planner.world.networks.get(&network_key) else {
+            plan.writes
+                .push(create(&network_key, configuration, side.word, *cidr));
+            is_pending = true;
+            continue;
+        };
+        let is_right = network.spec.cidr == cidr.to_string() && is_ours(&network.metadata, uid);
+        if network::is_terminating(network) || !is_right {
+            is_pending = true;
+            if !network::is_terminating(network) {
+                plan.writes.push(delete(
+                    Kind::Network,
+                    &network_key,
+                    network.metadata.uid.clone(),
+                ));
+            }
+            continue;
+        }
+        let wanted = metadata(&network_key, configuration, side.word);
+        let repair = repaired(&network.metadata, &wanted);
+        plan.writes.extend(
+            repair.map(|patch| Write::new(Kind::Network, &network_key, Action::Merge(patch))),
+        );
+        if let Some(error) = network::refusal(planner, &network_key, network) {
+            refusal.get_or_insert_with(|| format!("Network {network_key}: {error}"));
+        }
+        let status = network
+            .status
+            .as_ref()
+            .and_then(|status| status.cidr.clone());
+        let held = planner
+            .allocation
+            .held(&network_key)
+            .map(|held| held.to_string());
+        seen.extend(status.filter(|status| Some(status) == held.as_ref()));
+    }
+    let is_complete = !is_pending && seen.len() == side.cidrs.len();
+    side.seen = is_complete.then_some(seen);
+
+    plan
+}
+
+/// Removes what belongs to a Configuration of this name, but not to the one of this uid.
+pub(super) fn leftovers(planner: &Planner, key: &Key, uid: Option<&str>) -> Vec<Write> {
+    let subject = IndexKey::Owner(Kind::Configuration, key.clone());
+    let linked = planner.world.linked(&subject);
+    linked
+        .filter_map(|(kind, child)| {
+            let meta = if kind == Kind::Network {
+                &planner.world.networks.get(child)?.metadata
+            } else if kind == Kind::Ip {
+                &planner.world.ips.get(child)?.metadata
+            } else {
+                return None;
+            };
+            let is_left = !is_terminating(meta) && (uid.is_none() || !is_owned_by(meta, uid));
+            is_left.then(|| delete(kind, child, meta.uid.clone()))
+        })
+        .collect()
+}
+
+fn network_name(key: &Key, word: &str, cidr: Ipv4Net) -> String {
+    let cidr = cidr.to_string().replace(['.', '/'], "-");
+    format!("{}-{word}-{cidr}", key.name)
+}
+
+fn metadata(key: &Key, configuration: &Configuration, word: &str) -> Value {
+    let mut owner = owner(configuration);
+    owner.controller = Some(true);
+
+    json!({
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": {
+            labels::REMOTE_CLUSTER_ID: label(&configuration.metadata, labels::REMOTE_CLUSTER_ID),
+            labels::CONFIGURATION_CIDR_TYPE: word,
+            labels::MANAGED: "true",
+        },
+        "ownerReferences": [owner],
+    })
+}
+
+fn create(key: &Key, configuration: &Configuration, word: &str, cidr: Ipv4Net) -> Write {
+    let network = json!({
+        "apiVersion": "ipam.liqo.io/v1alpha1",
+        "kind": "Network",
+        "metadata": metadata(key, configuration, word),
+        "spec": {"cidr": cidr.to_string()},
+    });
+
+    Write::new(Kind::Network, key, Action::Create(network))
+}
+
+pub(super) fn delete(kind: Kind, key: &Key, uid: Option<String>) -> Write {
+    Write::new(kind, key, Action::Delete(uid))
+}

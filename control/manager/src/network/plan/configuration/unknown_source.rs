@@ -1,0 +1,60 @@
+//! The IP that stands for a peer's senders without an address of their own.
+
+use super::Side;
+use super::networks::delete;
+use crate::network::kind::{Key, Kind};
+use crate::network::plan::metadata::{is_ours, repaired};
+use crate::network::plan::{Planner, label, owner};
+use crate::network::world::is_terminating;
+use crate::network::write::{Action, Write};
+use control_api::{Configuration, IP, labels};
+use ipnet::Ipv4Net;
+use serde_json::json;
+
+/// What is appended to the name of a Configuration for the IP of the peer's unknown sources.
+const UNKNOWN_SOURCE: &str = "unknown-source";
+
+/// Makes the IP that stands for those of the peer's senders that have no address of their own.
+pub(super) fn unknown_source(
+    planner: &Planner,
+    key: &Key,
+    configuration: &Configuration,
+    sides: &[Side; 2],
+) -> Option<Write> {
+    let [_, external] = sides;
+    let first = external.seen.as_ref()?.first()?.parse::<Ipv4Net>().ok()?;
+    let address = first.network().to_string();
+    let name = format!("{}-{UNKNOWN_SOURCE}", key.name);
+    let ip_key = Key::new(key.namespace.clone(), name);
+    let uid = configuration.metadata.uid.as_deref();
+    let is_own = |ip: &IP| is_ours(&ip.metadata, uid) && !is_terminating(&ip.metadata);
+    let metadata = json!({
+        "name": ip_key.name,
+        "namespace": ip_key.namespace,
+        "labels": {
+            labels::REMOTE_CLUSTER_ID: label(&configuration.metadata, labels::REMOTE_CLUSTER_ID),
+            labels::MANAGED: "true",
+        },
+        "ownerReferences": [owner(configuration)],
+    });
+    match planner.world.ips.get(&ip_key) {
+        None => {
+            let ip = json!({
+                "apiVersion": "ipam.liqo.io/v1alpha1",
+                "kind": "IP",
+                "metadata": metadata,
+                "spec": {"ip": address},
+            });
+            Some(Write::new(Kind::Ip, &ip_key, Action::Create(ip)))
+        }
+        // The address cannot be changed: once this one is gone, it is made anew.
+        Some(ip) if ip.spec.ip != address && is_own(ip) => {
+            Some(delete(Kind::Ip, &ip_key, ip.metadata.uid.clone()))
+        }
+        Some(ip) if is_own(ip) => {
+            let patch = repaired(&ip.metadata, &metadata)?;
+            Some(Write::new(Kind::Ip, &ip_key, Action::Merge(patch)))
+        }
+        Some(_) => None,
+    }
+}

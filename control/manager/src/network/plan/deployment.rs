@@ -1,0 +1,98 @@
+//! The Deployment that upstream's `liqoctl` waits for: it does nothing but say that its peer is served.
+
+use super::Planner;
+use super::gateway::Gateway;
+use crate::network::kind::{Key, Kind};
+use crate::network::world::is_terminating;
+use crate::network::write::{Action, Write, covers};
+use control_api::labels;
+use serde_json::{Value, json};
+
+/// Makes the Deployment of a gateway, if Deployments are wanted, and removes those of others.
+///
+/// It has a pod while a replica of the shared gateway is ready.
+pub(super) fn writes(planner: &Planner, peer: &str, gateway: Option<&Gateway<'_>>) -> Vec<Write> {
+    let image = planner.settings.deployment_image.as_deref();
+    let wanted = gateway
+        .zip(image)
+        .filter(|(gateway, _)| gateway.check().is_ok());
+    let wanted = wanted.map(|(gateway, image)| {
+        let key = Key::new(gateway.key().namespace.clone(), gateway.derived_name());
+        let object = object(planner, &key, gateway, peer, image);
+        (key, object)
+    });
+    let placed = planner.world.of_peer(peer);
+    let mut writes: Vec<_> = placed
+        .into_iter()
+        .filter(|(kind, key)| {
+            *kind == Kind::Deployment && wanted.as_ref().is_none_or(|(wanted, _)| wanted != *key)
+        })
+        .filter_map(|(_, key)| {
+            let meta = &planner.world.deployments.get(key)?.metadata;
+            let delete = Action::Delete(meta.uid.clone());
+            (!is_terminating(meta)).then(|| Write::new(Kind::Deployment, key, delete))
+        })
+        .collect();
+    let Some((key, object)) = wanted else {
+        return writes;
+    };
+    match planner.world.deployments.get(&key) {
+        None => writes.push(Write::new(Kind::Deployment, &key, Action::Create(object))),
+        Some(present) => {
+            let actual = serde_json::to_value(present).unwrap_or_default();
+            if !is_terminating(&present.metadata) && !covers(&actual, &object) {
+                writes.push(Write::new(Kind::Deployment, &key, Action::Apply(object)));
+            }
+        }
+    }
+
+    writes
+}
+
+fn object(planner: &Planner, key: &Key, gateway: &Gateway<'_>, peer: &str, image: &str) -> Value {
+    let (ready, _) = planner.world.cluster.replicas;
+    let selector = json!({
+        labels::APP_NAME: gateway.key().name,
+        labels::COMPONENT: labels::COMPONENT_GATEWAY,
+        labels::GATEWAY_NAME: gateway.key().name,
+        labels::GATEWAY_NAMESPACE: gateway.key().namespace,
+    });
+    let mut labels_of_all = selector.clone();
+    labels_of_all[labels::REMOTE_CLUSTER_ID] = json!(peer);
+    labels_of_all[labels::MANAGED] = json!("true");
+    let mut labels_of_pods = selector.clone();
+    labels_of_pods[labels::ACTIVE] = json!("true");
+
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "labels": labels_of_all,
+            "ownerReferences": [gateway.owner()],
+        },
+        "spec": {
+            "replicas": i32::from(ready > 0),
+            "selector": {"matchLabels": selector},
+            "template": {
+                "metadata": {"labels": labels_of_pods},
+                "spec": {
+                    "automountServiceAccountToken": false,
+                    "containers": [{
+                        "name": "gateway",
+                        "image": image,
+                        "securityContext": {
+                            "allowPrivilegeEscalation": false,
+                            "capabilities": {"drop": ["ALL"]},
+                            "readOnlyRootFilesystem": true,
+                            "runAsNonRoot": true,
+                            "runAsUser": 65535,
+                            "seccompProfile": {"type": "RuntimeDefault"},
+                        },
+                    }],
+                },
+            },
+        },
+    })
+}

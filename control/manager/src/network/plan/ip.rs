@@ -1,0 +1,212 @@
+//! The address of an IP, and its labels.
+
+use super::{Plan, Planner, ip_service, label};
+use crate::network::item::WorkItem;
+use crate::network::kind::{Key, Kind};
+use crate::network::world::{World, is_terminating};
+use crate::network::write::{Action, Write};
+use control_api::{IP, IPStatus, labels};
+use ipam::AddressError;
+use serde_json::{Map, Value, json};
+use std::net::Ipv4Addr;
+
+/// Decides the address of an IP, or takes it back if the IP is gone.
+pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
+    let mut plan = Plan::default();
+    let Some(ip) = planner.world.ips.get(key).cloned() else {
+        let waiting = planner.allocation.release_address(key);
+        plan.again = waiting.into_iter().map(WorkItem::Ip).collect();
+        plan.writes = ip_service::leftovers(planner, key);
+        planner.forget(Kind::Ip, key);
+        return plan;
+    };
+    if is_terminating(&ip.metadata) {
+        return leaving(planner, key, &ip);
+    }
+    let refused = ip_service::check(planner, key, &ip).err();
+    if refused.is_some() {
+        plan.writes = ip_service::leftovers(planner, key);
+    }
+    if let Err(refusal) = control_fabric::address(&ip.spec.ip) {
+        plan.warn(
+            Kind::Ip,
+            key,
+            "InvalidAddress",
+            format!("spec.ip: {refusal}"),
+        );
+        let waiting = planner.allocation.release_address(key);
+        plan.again = waiting.into_iter().map(WorkItem::Ip).collect();
+        plan.writes.extend(withdrawal(key, &ip));
+        return plan;
+    }
+    let Some(network) = network_of(&planner.world, &ip) else {
+        // The status stays: once there is such a Network again, all IPs keep their addresses.
+        let note = "there is no Network of type external-cidr in Liqo's namespace: \
+                    make it, or name another one in spec.networkRef";
+        plan.warn(Kind::Ip, key, "NoNetwork", note);
+        return plan;
+    };
+
+    let old = old(&ip);
+    match planner.allocation.address(key, &network, old) {
+        Ok(address) => {
+            if let Some(old) = old.filter(|old| *old != address) {
+                let note = format!("{old} is not free in {network}: it has {address} instead");
+                plan.announce(Kind::Ip, key, true, "Readdressed", note);
+            }
+            plan.writes.extend(labelled(key, &ip, &network));
+            plan.writes
+                .extend(allocated(planner, key, &ip, &network, address));
+            plan.extend(service(planner, key, &ip, refused, address));
+        }
+        Err(error) => {
+            plan.extend(without_address(planner, key, &ip, &network, error));
+        }
+    }
+
+    plan
+}
+
+/// Corrects the status of an IP that is being deleted, which a finalizer may delay for long.
+fn leaving(planner: &mut Planner, key: &Key, ip: &IP) -> Plan {
+    let Some(network) = network_of(&planner.world, ip) else {
+        return Plan::default();
+    };
+    let write = match planner.allocation.address(key, &network, old(ip)) {
+        Ok(address) => allocated(planner, key, ip, &network, address),
+        Err(error) => {
+            let plan = without_address(planner, key, ip, &network, error);
+            plan.writes.into_iter().next()
+        }
+    };
+
+    Plan {
+        writes: write.into_iter().collect(),
+        ..Plan::default()
+    }
+}
+
+/// Writes the address of an IP into its status.
+fn allocated(
+    planner: &Planner,
+    key: &Key,
+    ip: &IP,
+    network: &Key,
+    address: Ipv4Addr,
+) -> Option<Write> {
+    let cidr = planner.allocation.held(network);
+    let status = IPStatus {
+        cidr: cidr.map(|cidr| cidr.to_string()),
+        ip: Some(address.to_string()),
+    };
+
+    Write::status(Kind::Ip, key, ip.status.as_ref(), &status)
+}
+
+/// Reports why an IP has no address, and removes one from its status.
+fn without_address(
+    planner: &Planner,
+    key: &Key,
+    ip: &IP,
+    network: &Key,
+    error: Option<AddressError>,
+) -> Plan {
+    let mut plan = Plan::default();
+    let world = &planner.world;
+    match (error, world.networks.get(network)) {
+        (Some(error), _) => {
+            let note =
+                format!("{error}: delete unused IPs, or name another Network in spec.networkRef");
+            plan.warn(Kind::Ip, key, "Refused", note);
+        }
+        (None, None) => {
+            let note = format!("there is no Network {network}: make it, or change spec.networkRef");
+            plan.warn(Kind::Ip, key, "NoNetwork", note);
+        }
+        (None, Some(object)) => {
+            let is_refused = planner.allocation.refusal(network).is_some();
+            if !is_refused || super::network::is_trusted(world, network, object) {
+                return plan; // The Network is about to get its CIDR, and has its addresses then.
+            }
+        }
+    }
+    plan.writes.extend(withdrawal(key, ip));
+
+    plan
+}
+
+/// Removes the address from the status of an IP that has none: the status may be forged, and the gateways read it.
+fn withdrawal(key: &Key, ip: &IP) -> Option<Write> {
+    Write::status(Kind::Ip, key, ip.status.as_ref(), &IPStatus::default())
+}
+
+/// Plans the Service of an IP, with an Event if it is refused.
+fn service(
+    planner: &Planner,
+    key: &Key,
+    ip: &IP,
+    refused: Option<ip_service::Refusal>,
+    address: Ipv4Addr,
+) -> Plan {
+    let mut plan = Plan::default();
+    if let Some(refusal) = refused {
+        let note = format!("{refusal}; no Service is made, and an earlier one is removed");
+        plan.warn(Kind::Ip, key, "ServiceTemplateRefused", note);
+        return plan;
+    }
+    match ip_service::plan(planner, key, ip) {
+        Ok(service) => {
+            plan.extend(service);
+            plan.event_normal(Kind::Ip, key, "Allocated", format!("it has {address} now"));
+        }
+        Err(taken) => {
+            // A slice of an earlier time adds the address to that Service still.
+            plan.writes = ip_service::leftovers(planner, key);
+            plan.warn(Kind::Ip, key, "ServiceNameTaken", taken);
+        }
+    }
+
+    plan
+}
+
+/// Returns the Network that gives an IP its address.
+pub(super) fn network_of(world: &World, ip: &IP) -> Option<Key> {
+    let reference = ip.spec.network_ref.as_ref();
+    let named = reference.and_then(|reference| {
+        let name = reference.name.as_ref().filter(|name| !name.is_empty())?;
+        let namespace = reference.namespace.as_ref();
+        let namespace = namespace.filter(|namespace| !namespace.is_empty());
+        let namespace = namespace.or(ip.metadata.namespace.as_ref())?;
+        Some(Key::new(namespace.clone(), name.clone()))
+    });
+
+    named.or_else(|| world.cluster.external.clone())
+}
+
+/// Returns the address that an IP's status says, if it is one.
+pub(super) fn old(ip: &IP) -> Option<Ipv4Addr> {
+    let text = ip.status.as_ref()?.ip.as_deref()?;
+    control_fabric::address(text).ok()
+}
+
+/// Returns the labels that name a Network; they save a change where an IP is made with them.
+pub(super) fn network_labels(network: &Key) -> Map<String, Value> {
+    let labels = [
+        (labels::NETWORK_NAMESPACE, &network.namespace),
+        (labels::NETWORK_NAME, &network.name),
+    ];
+    // A Network's name may be longer than a label may.
+    let fitting = labels.into_iter().filter(|(_, value)| value.len() <= 63);
+
+    fitting
+        .map(|(name, value)| (name.to_owned(), json!(value)))
+        .collect()
+}
+
+fn labelled(key: &Key, ip: &IP, network: &Key) -> Option<Write> {
+    let mut missing = network_labels(network);
+    missing.retain(|name, value| label(&ip.metadata, name) != value.as_str());
+    let patch = json!({"metadata": {"labels": missing}});
+
+    (!missing.is_empty()).then(|| Write::new(Kind::Ip, key, Action::Merge(patch)))
+}

@@ -1,0 +1,164 @@
+//! The Service and EndpointSlice that an IP asks for.
+
+use super::metadata::is_ours;
+use super::{Plan, Planner, owner};
+use crate::network::kind::{Key, Kind};
+use crate::network::world::{IndexKey, is_terminating};
+use crate::network::write::{Action, Write, covers};
+use control_api::ipam::ip::ServiceTemplate;
+use control_api::{IP, labels};
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+
+pub(super) use template::{Refusal, check};
+
+mod template;
+
+/// Value of [`labels::SLICE_MANAGED_BY`] on the slices that the manager makes.
+pub(crate) const SLICE_MANAGER: &str = "controller-manager.liqo.io";
+
+/// Another Service has the name of an IP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "another Service has its name, whose traffic it would get: rename the IP, or delete that Service"
+)]
+pub(super) struct NameTaken;
+
+/// Makes what an IP asks for, and removes what it does not ask for any more.
+///
+/// Its template has passed [`check`].
+///
+/// # Errors
+///
+/// Returns [`NameTaken`] if there is a Service of its name that is not its own: an EndpointSlice
+/// would add the address to the end points of that one.
+pub(super) fn plan(planner: &Planner, key: &Key, ip: &IP) -> Result<Plan, NameTaken> {
+    let mut plan = Plan::default();
+    let Some(template) = &ip.spec.service_template else {
+        plan.writes = leftovers(planner, key);
+        return Ok(plan);
+    };
+    let wanted_service = service(key, ip, template);
+    let present = planner.world.services.get(key);
+    let Some(service) = present else {
+        let create = Action::Create(wanted_service);
+        plan.writes.push(Write::new(Kind::Service, key, create));
+        return Ok(plan);
+    };
+    let uid = ip.metadata.uid.as_deref();
+    if !is_ours(&service.metadata, uid) {
+        return Err(NameTaken);
+    }
+    if let Some(field) = template::exposing_field(service) {
+        // Applying would leave the fields that an earlier release has set.
+        if !is_terminating(&service.metadata) {
+            let delete = Action::Delete(service.metadata.uid.clone());
+            plan.writes.push(Write::new(Kind::Service, key, delete));
+            let note = format!(
+                "its Service has {field}, which serviceTemplate must not set: it is deleted and created \
+                 again with a new cluster IP, and open connections end"
+            );
+            plan.announce(Kind::Ip, key, true, "ServiceRecreated", note);
+        }
+        return Ok(plan);
+    }
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "labels": {
+                labels::MANAGED: "true",
+                labels::SERVICE_NAME: key.name,
+                labels::SLICE_MANAGED_BY: SLICE_MANAGER,
+            },
+            "ownerReferences": [owner(ip)],
+        },
+        "addressType": "IPv4",
+        "endpoints": [{"addresses": [ip.spec.ip], "conditions": {"ready": true}}],
+        "ports": slice_ports(template),
+    });
+    let slices = planner.world.slices.get(key);
+    let writes = [
+        wanted(Kind::Service, key, present, ip, wanted_service),
+        without_selector(key, service),
+        wanted(Kind::EndpointSlice, key, slices, ip, slice),
+    ];
+
+    plan.writes.extend(writes.into_iter().flatten());
+
+    Ok(plan)
+}
+
+/// Removes what was made for an IP.
+pub(super) fn leftovers(planner: &Planner, key: &Key) -> Vec<Write> {
+    let subject = IndexKey::Owner(Kind::Ip, key.clone());
+    let linked = planner.world.linked(&subject);
+    linked
+        .filter_map(|(kind, child)| {
+            let meta = if kind == Kind::Service {
+                &planner.world.services.get(child)?.metadata
+            } else if kind == Kind::EndpointSlice {
+                &planner.world.slices.get(child)?.metadata
+            } else {
+                return None;
+            };
+            let delete = Action::Delete(meta.uid.clone());
+            (!is_terminating(meta)).then(|| Write::new(kind, child, delete))
+        })
+        .collect()
+}
+
+fn service(key: &Key, ip: &IP, template: &ServiceTemplate) -> Value {
+    let mut labels = template.metadata.clone().unwrap_or_default().labels;
+    labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
+    let ports = template.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+
+    json!({
+        "apiVersion": "v1",
+        "kind": "Service",
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "labels": labels,
+            "ownerReferences": [owner(ip)],
+        },
+        "spec": {"type": "ClusterIP", "ports": ports},
+    })
+}
+
+/// Removes a selector from an IP's own Service, which would replace the address by those of pods.
+fn without_selector(key: &Key, present: &Service) -> Option<Write> {
+    let selector = present.spec.as_ref()?.selector.as_ref()?;
+    let patch = json!({"spec": {"selector": null}});
+
+    (!selector.is_empty()).then(|| Write::new(Kind::Service, key, Action::Merge(patch)))
+}
+
+/// The ports of a slice are those of the Service, whose target ports are not used.
+fn slice_ports(template: &ServiceTemplate) -> Value {
+    let ports = template.spec.as_ref().and_then(|spec| spec.ports.as_ref());
+    let ports = ports.into_iter().flatten().map(|port| {
+        let name = port.name.clone().unwrap_or_default();
+        let protocol = port.protocol.as_deref().unwrap_or("TCP");
+        json!({"name": name, "port": port.port, "protocol": protocol})
+    });
+
+    ports.collect()
+}
+
+/// Makes an object that is not there, and corrects one of the IP's own.
+fn wanted<K>(kind: Kind, key: &Key, present: Option<&K>, ip: &IP, wanted: Value) -> Option<Write>
+where
+    K: kube::Resource + serde::Serialize,
+{
+    let Some(present) = present else {
+        return Some(Write::new(kind, key, Action::Create(wanted)));
+    };
+    let is_own = is_ours(present.meta(), ip.metadata.uid.as_deref());
+    let actual = serde_json::to_value(present).unwrap_or_default();
+    let is_wrong = is_own && !is_terminating(present.meta()) && !covers(&actual, &wanted);
+
+    is_wrong.then(|| Write::new(kind, key, Action::Apply(wanted)))
+}

@@ -1,0 +1,320 @@
+//! The CIDR of a Network.
+
+use super::{Plan, Planner, age, label};
+use crate::network::item::WorkItem;
+use crate::network::kind::{Key, Kind};
+use crate::network::world::{self, IndexKey, World};
+use crate::network::write::Write;
+use control_api::{Network, NetworkStatus, labels};
+use control_fabric::addresses::{Priority, Request, claim};
+use control_fabric::{CidrError, overlaps};
+use ipam::{Claim, NetworkError};
+use ipnet::Ipv4Net;
+use std::net::Ipv4Addr;
+
+/// Decides the CIDR of a Network, or takes it back if the Network is gone.
+pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
+    let mut plan = Plan::default();
+    let Some(network) = planner.world.networks.get(key) else {
+        let waiting = planner.allocation.release_network(key);
+        plan.again = waiting.into_iter().map(WorkItem::Network).collect();
+        plan.again
+            .extend(ips_of(planner, key).into_iter().map(WorkItem::Ip));
+        planner.forget(Kind::Network, key);
+        return plan;
+    };
+    let (claim, old) = match wanted(network) {
+        Ok(wanted) => wanted,
+        Err(refusal) => {
+            plan.warn(
+                Kind::Network,
+                key,
+                "InvalidCIDR",
+                format!("spec.cidr: {refusal}"),
+            );
+            plan.writes.extend(withdrawal(planner, key, network));
+            return plan;
+        }
+    };
+
+    let network = network.clone();
+    plan.again = displace_users(planner, key, claim, old);
+    match allocate(planner, key, &network, claim, old) {
+        Ok(cidr) => {
+            if let Some(old) = old.filter(|old| *old != cidr) {
+                let note = format!("another Network has {old}: it has {cidr} instead");
+                plan.announce(Kind::Network, key, true, "Reallocated", note);
+            }
+            let status = NetworkStatus {
+                cidr: Some(cidr.to_string()),
+            };
+            let old = network.status.as_ref();
+            plan.writes
+                .extend(Write::status(Kind::Network, key, old, &status));
+            plan.event_normal(
+                Kind::Network,
+                key,
+                "Allocated",
+                format!("it has {cidr} now"),
+            );
+            // Those that waited for this Network, and for its pool if that has changed.
+            let ready = fill_pool(planner, key, &network, cidr);
+            plan.again.extend(ready.into_iter().map(WorkItem::Ip));
+        }
+        Err(error) => {
+            plan.warn(
+                Kind::Network,
+                key,
+                "Refused",
+                explain(&network, old, &error),
+            );
+            plan.writes.extend(withdrawal(planner, key, &network));
+            plan.again
+                .extend(ips_of(planner, key).into_iter().map(WorkItem::Ip));
+            let owners = network.metadata.owner_references.iter().flatten();
+            let configurations = owners.filter(|owner| owner.kind == "Configuration");
+            plan.again.extend(configurations.map(|owner| {
+                WorkItem::Configuration(Key::new(key.namespace.clone(), owner.name.clone()))
+            }));
+        }
+    }
+
+    plan
+}
+
+/// Returns whether a Network is Liqo's or a peer's: users of other namespaces do not decide about it.
+pub(super) fn is_trusted(world: &World, key: &Key, network: &Network) -> bool {
+    let is_of_peer = label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE).is_some();
+
+    key.namespace == world.namespace || is_of_peer && world.is_tenant(&key.namespace)
+}
+
+/// Returns the CIDR of a Network.
+///
+/// # Errors
+///
+/// Returns why it gets none. A user's Network overlaps none of Liqo's, not even if both are shared: IPs would get
+/// addresses of pods.
+fn allocate(
+    planner: &mut Planner,
+    key: &Key,
+    network: &Network,
+    claim: Claim,
+    old: Option<Ipv4Net>,
+) -> Result<Ipv4Net, NetworkError> {
+    if let Claim::Shared(cidr) = claim
+        && !is_trusted(&planner.world, key, network)
+        && overlaps_liqo(planner, cidr)
+    {
+        let error = NetworkError::Taken { cidr };
+        planner.allocation.refuse_network(key, error);
+        return Err(error);
+    }
+
+    planner.allocation.network(key, claim, old)
+}
+
+fn overlaps_liqo(planner: &Planner, cidr: Ipv4Net) -> bool {
+    let networks = planner.world.networks.within(&planner.world.namespace);
+    let mut held = networks.filter_map(|(key, _)| planner.allocation.held(key));
+
+    held.any(|held| overlaps(held, cidr))
+}
+
+/// Takes back the CIDRs of users' Networks that overlap the one that a Network of Liqo's namespace must have, and
+/// returns the work that this makes.
+fn displace_users(
+    planner: &mut Planner,
+    key: &Key,
+    claim: Claim,
+    old: Option<Ipv4Net>,
+) -> Vec<WorkItem> {
+    let wanted = match claim {
+        Claim::Shared(cidr) | Claim::Exclusive(cidr) => Some(cidr),
+        Claim::Remappable(_) => old,
+    };
+    let Some(wanted) = wanted.filter(|_| key.namespace == planner.world.namespace) else {
+        return Vec::new();
+    };
+    let networks = planner.world.networks.iter();
+    let displaced: Vec<_> = networks
+        .filter(|(other, network)| {
+            let held = planner.allocation.held(other);
+            held.is_some_and(|held| overlaps(held, wanted))
+                && !is_trusted(&planner.world, other, network)
+        })
+        .map(|(other, _)| other.clone())
+        .collect();
+
+    let mut again = Vec::new();
+    for other in displaced {
+        let error = NetworkError::Taken { cidr: wanted };
+        again.extend(planner.allocation.refuse_network(&other, error));
+        again.push(other);
+    }
+    again.retain(|other| other != key);
+    again.into_iter().map(WorkItem::Network).collect()
+}
+
+/// Removes the CIDR from the status of a user's Network that has none: the status may be forged, and the gateways
+/// read it.
+fn withdrawal(planner: &Planner, key: &Key, network: &Network) -> Option<Write> {
+    let old = network.status.as_ref();
+    let none = NetworkStatus::default();
+    let write = Write::status(Kind::Network, key, old, &none);
+
+    write.filter(|_| !is_trusted(&planner.world, key, network))
+}
+
+/// Takes over the CIDRs of all statuses, and decides the others, in an order that does not depend on the
+/// order of events.
+pub(super) fn adopt_all(planner: &mut Planner) {
+    let mut requests: Vec<_> = planner
+        .world
+        .networks
+        .iter()
+        .filter_map(|(key, network)| {
+            let (claim, old) = wanted(network).ok()?;
+            let is_trusted = is_trusted(&planner.world, key, network);
+            let priority = match label(&network.metadata, labels::NETWORK_TYPE) {
+                _ if !is_trusted => Priority::User,
+                Some(labels::NETWORK_TYPE_EXTERNAL) => Priority::External,
+                Some(labels::NETWORK_TYPE_INTERNAL) => Priority::Internal,
+                _ => Priority::Trusted,
+            };
+            let key = key.clone();
+            let request = Request {
+                key,
+                claim,
+                old,
+                priority,
+            };
+            Some((age(&network.metadata), request))
+        })
+        .collect();
+    requests.sort_by(|(a, _), (b, _)| a.cmp(b));
+    let requests = requests.into_iter().map(|(_, request)| request).collect();
+    let nodes = super::node::underlay(planner);
+    let peers = super::peer::underlay(planner);
+
+    planner.allocation.decide(requests, nodes.chain(peers));
+}
+
+/// Returns what a Network claims, and the CIDR that its status says, if that can be.
+fn wanted(network: &Network) -> Result<(Claim, Option<Ipv4Net>), CidrError> {
+    let cidr = control_fabric::cidr(&network.spec.cidr)?;
+    let claim = claim(cidr, |key| label(&network.metadata, key) == Some("true"));
+    let status = network.status.as_ref();
+    let old = status.and_then(|status| status.cidr.as_deref());
+    let old = old.and_then(|text| control_fabric::cidr(text).ok());
+
+    Ok((
+        claim,
+        old.filter(|old| old.prefix_len() == cidr.prefix_len()),
+    ))
+}
+
+/// Makes the pool of a Network's addresses, and returns the IPs that may get one now.
+fn fill_pool(planner: &mut Planner, key: &Key, network: &Network, cidr: Ipv4Net) -> Vec<Key> {
+    let pre_allocated = network.spec.pre_allocated.unwrap_or_default();
+    let pre_allocated = u32::try_from(pre_allocated).unwrap_or_default();
+    let world = &planner.world;
+    let held = || {
+        let mut held: Vec<_> = world
+            .ips
+            .iter()
+            .filter(|(_, ip)| super::ip::network_of(world, ip).as_ref() == Some(key))
+            .filter_map(|(ip_key, ip)| {
+                Some((
+                    !super::node::is_ip(world, ip_key),
+                    age(&ip.metadata),
+                    ip_key.clone(),
+                    super::ip::old(ip)?,
+                ))
+            })
+            .collect();
+        // Of two that say the same, a node has it, else the older one.
+        held.sort();
+        let pairs = held.into_iter().map(|(.., key, address)| (key, address));
+        pairs.collect::<Vec<(Key, Ipv4Addr)>>()
+    };
+
+    if planner.allocation.pool(key, cidr, pre_allocated, held) {
+        planner.allocation.take_waiting(key);
+        ips_of(planner, key)
+    } else {
+        planner.allocation.take_waiting(key)
+    }
+}
+
+fn ips_of(planner: &Planner, key: &Key) -> Vec<Key> {
+    let world = &planner.world;
+    world
+        .ips
+        .iter()
+        .filter(|(_, ip)| super::ip::network_of(world, ip).as_ref() == Some(key))
+        .map(|(key, _)| key.clone())
+        .collect()
+}
+
+fn explain(network: &Network, old: Option<Ipv4Net>, error: &NetworkError) -> String {
+    let is_of_peer = label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE).is_some();
+    let cure = match error {
+        NetworkError::Taken { .. } if old.is_some() && is_of_peer => {
+            "delete this Network, so that it is made again and gets another CIDR"
+        }
+        NetworkError::Taken { .. } => {
+            "choose another CIDR, or delete the Network that overlaps this one"
+        }
+        NetworkError::OutsidePools { .. } => {
+            "add a pool that contains it (ipam.pools), or give it the label \
+             ipam.liqo.io/network-shared=true"
+        }
+        NetworkError::Exhausted { .. } => "add a pool (ipam.pools), or delete unused Networks",
+        NetworkError::Held { .. } | NetworkError::PoolsOverlap(..) => "delete and make it again",
+    };
+
+    format!("{error}: {cure}")
+}
+
+/// Returns why a Network has no CIDR, and the cure.
+pub(super) fn refusal(planner: &Planner, key: &Key, network: &Network) -> Option<String> {
+    let error = planner.allocation.refusal(key)?;
+    let old = wanted(network).ok().and_then(|(_, old)| old);
+
+    Some(explain(network, old, error))
+}
+
+/// Returns the Networks whose CIDR contains an address.
+pub(super) fn covering(planner: &Planner, address: Ipv4Addr) -> Vec<Key> {
+    let networks = planner.world.networks.iter();
+    networks
+        .filter(|(key, _)| {
+            let held = planner.allocation.held(key);
+            held.is_some_and(|held| held.contains(&address))
+        })
+        .map(|(key, _)| key.clone())
+        .collect()
+}
+
+/// Returns the Networks that belong to a Configuration.
+pub(super) fn of_configuration<'a>(
+    planner: &'a Planner,
+    configuration: &Key,
+) -> impl Iterator<Item = (&'a Key, &'a Network)> {
+    let subject = IndexKey::Owner(Kind::Configuration, configuration.clone());
+    let linked: Vec<_> = planner
+        .world
+        .linked(&subject)
+        .filter(|(kind, _)| *kind == Kind::Network)
+        .map(|(_, key)| key)
+        .collect();
+    linked
+        .into_iter()
+        .filter_map(|key| Some((key, planner.world.networks.get(key)?)))
+}
+
+/// Returns whether a Network goes or has gone.
+pub(super) fn is_terminating(network: &Network) -> bool {
+    world::is_terminating(&network.metadata)
+}

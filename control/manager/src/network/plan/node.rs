@@ -1,0 +1,159 @@
+//! The IP of a node, by which peers' pods see what the node itself sends.
+
+use super::metadata::{is_ours, repaired};
+use super::{Plan, Planner, label, network};
+use crate::network::kind::{Key, Kind};
+use crate::network::world::{World, is_real, is_terminating};
+use crate::network::write::{Action, Write};
+use control_api::labels;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+/// What the name of a node's IP begins with.
+pub(crate) const PREFIX: &str = "node-";
+
+/// Longest name of an object.
+const NAME_LEN_MAX: usize = 253;
+
+/// Makes the IP of a node, makes it anew when the node's address changes, removes it with the node.
+pub(super) fn plan(planner: &mut Planner, name: &str) -> Plan {
+    let mut plan = Plan::default();
+    let node_key = Key::cluster(name);
+    let node = planner.world.nodes.get(&node_key);
+    let addresses = node.map(addresses).unwrap_or_default();
+    let is_wanted = node.is_some_and(is_real);
+    let address = addresses.first().copied().filter(|_| is_wanted);
+
+    let source = (Kind::Node, node_key.clone());
+    for covered in planner
+        .allocation
+        .set_underlay(source, addresses.into_iter().collect())
+    {
+        for key in network::covering(planner, covered) {
+            let note = format!(
+                "it covers {covered}, an address of node {name}: delete this Network, \
+                 so that it gets another CIDR"
+            );
+            plan.warn(Kind::Network, &key, "CoversNode", note);
+        }
+    }
+
+    let key = Key::new(
+        planner.settings.namespace.clone(),
+        format!("{PREFIX}{name}"),
+    );
+    if key.name.len() > NAME_LEN_MAX {
+        let note = "its name is too long for an IP object: peers do not see what it sends itself";
+        plan.warn(Kind::Node, &node_key, "NameTooLong", note);
+        return plan;
+    }
+    let ip = planner.world.ips.get(&key);
+    let installation = planner.settings.installation.as_ref();
+    let installation = installation.map(|owner| owner.uid.as_str());
+    let is_ours = ip.is_some_and(|ip| {
+        label(&ip.metadata, labels::IP_TYPE) == Some(labels::IP_TYPE_NODE)
+            || is_ours(&ip.metadata, installation)
+    });
+    let is_right = ip
+        .is_some_and(|ip| Some(ip.spec.ip.as_str()) == address.map(|it| it.to_string()).as_deref());
+    match (ip, address) {
+        (None, Some(address)) => plan.writes.push(create(planner, &key, address)),
+        (Some(_), Some(_)) if !is_right && !is_ours => {
+            let note =
+                format!("it has the name of the IP of node {name}, but another address: delete it");
+            plan.warn(Kind::Ip, &key, "NameTaken", note);
+        }
+        // The address cannot be changed: once this one is gone, it is made anew.
+        (Some(ip), Some(_)) if !is_right && !is_terminating(&ip.metadata) => {
+            plan.writes.push(delete(&key, ip.metadata.uid.clone()));
+        }
+        (Some(ip), Some(_)) if is_ours && !is_terminating(&ip.metadata) => {
+            let patch = repaired(&ip.metadata, &metadata(planner, &key));
+            let patch = patch.map(|patch| Write::new(Kind::Ip, &key, Action::Merge(patch)));
+            plan.writes.extend(patch);
+        }
+        (Some(ip), None)
+            if is_ours && (!is_wanted || node.is_none()) && !is_terminating(&ip.metadata) =>
+        {
+            plan.writes.push(delete(&key, ip.metadata.uid.clone()));
+        }
+        (None, None) if is_wanted => {
+            let note = "it has no IPv4 InternalIP: pods of peers cannot be reached from it";
+            plan.warn(Kind::Node, &node_key, "NoAddress", note);
+        }
+        _ => {}
+    }
+
+    plan
+}
+
+/// Returns whether an IP is that of a node, by namespace and name.
+pub(super) fn is_ip(world: &World, ip: &Key) -> bool {
+    let node = ip.name.strip_prefix(PREFIX).map(Key::cluster);
+
+    ip.namespace == world.namespace && node.is_some_and(|node| world.nodes.contains(&node))
+}
+
+/// Returns the addresses of all nodes on the underlay.
+pub(super) fn underlay(
+    planner: &Planner,
+) -> impl Iterator<Item = ((Kind, Key), BTreeSet<Ipv4Addr>)> + use<> {
+    let nodes = planner.world.nodes.iter();
+    let sources: Vec<_> = nodes
+        .map(|(key, node)| {
+            let addresses = BTreeSet::from_iter(addresses(node));
+            ((Kind::Node, key.clone()), addresses)
+        })
+        .collect();
+    sources.into_iter()
+}
+
+/// Returns the addresses on the underlay that a node says it has.
+fn addresses(node: &Node) -> Vec<Ipv4Addr> {
+    if !is_real(node) {
+        return Vec::new();
+    }
+    let addresses = node.status.as_ref().and_then(|it| it.addresses.as_ref());
+    addresses
+        .into_iter()
+        .flatten()
+        .filter(|it| it.type_ == "InternalIP")
+        .filter_map(|it| control_fabric::address(&it.address).ok())
+        .collect()
+}
+
+fn create(planner: &Planner, key: &Key, address: Ipv4Addr) -> Write {
+    let mut ip = json!({
+        "apiVersion": "ipam.liqo.io/v1alpha1",
+        "kind": "IP",
+        "metadata": metadata(planner, key),
+        "spec": {"ip": address.to_string()},
+    });
+
+    if let (Some(network), Some(labels)) = (
+        &planner.world.cluster.external,
+        ip["metadata"]["labels"].as_object_mut(),
+    ) {
+        labels.extend(super::ip::network_labels(network));
+    }
+
+    Write::new(Kind::Ip, key, Action::Create(ip))
+}
+
+fn metadata(planner: &Planner, key: &Key) -> Value {
+    json!({
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": {
+            labels::MANAGED: "true",
+            labels::IP_TYPE: labels::IP_TYPE_NODE,
+        },
+        "ownerReferences": Vec::from_iter(&planner.settings.installation),
+    })
+}
+
+fn delete(key: &Key, uid: Option<String>) -> Write {
+    Write::new(Kind::Ip, key, Action::Delete(uid))
+}

@@ -1,0 +1,176 @@
+//! Everything about one peer but its Networks: gateway, keys, Connection, summary.
+
+use super::gateway::{Gateway, NOT_TENANT_NAMESPACE, Problem};
+use super::{
+    Env, Plan, Planner, connection, deployment, foreign_cluster, invalid_cluster_id, secret,
+};
+use crate::network::kind::{Key, Kind};
+use crate::network::world::is_terminating;
+use k8s_openapi::jiff::Timestamp;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+/// Decides about a peer.
+pub(super) fn plan(planner: &mut Planner, peer: &str, env: &mut Env<'_>) -> Plan {
+    let mut plan = keep_off_endpoints(planner, peer);
+    let planner = &*planner;
+    let checked = check(planner, peer);
+    plan.extend(misplaced(planner, peer, &checked, env.now));
+    let gateways = Gateway::of_peer(planner, peer);
+    if let Err(problem) = checked {
+        for gateway in &gateways {
+            plan.extend(gateway.notice(&Err(problem.clone())));
+            plan.writes.extend(gateway.refuse(problem.clone(), env.now));
+        }
+        return plan;
+    }
+
+    let mut gateways_left = gateways.iter();
+    let primary = gateways_left.next();
+    for second in gateways_left {
+        let problem = primary.map_or(Problem::NoPeer, |primary| Problem::Conflict {
+            kind: primary.kind(),
+            key: primary.key().clone(),
+        });
+        plan.extend(second.notice(&Err(problem.clone())));
+        plan.writes.extend(second.refuse(problem, env.now));
+    }
+    match primary {
+        Some(primary) => plan.extend(gateway(planner, peer, primary, env)),
+        None => plan.writes.extend(secret::publish(planner, peer, None)),
+    }
+    plan.writes
+        .extend(secret::leftovers(planner, peer, &gateways));
+    plan.writes
+        .extend(connection::leftovers(planner, peer, primary));
+    plan.writes
+        .extend(deployment::writes(planner, peer, primary));
+    plan.writes
+        .extend(foreign_cluster::writes(planner, peer, primary, env.now));
+
+    plan
+}
+
+/// Reports the objects about a peer that do not count in their namespace, and why.
+///
+/// An invalid cluster ID takes precedence over the namespace.
+fn misplaced(planner: &Planner, peer: &str, checked: &Result<(), Problem>, now: Timestamp) -> Plan {
+    let mut plan = Plan::default();
+    for (gateway, why) in Gateway::misplaced(planner, peer) {
+        let problem = checked.clone().err().unwrap_or(Problem::Misplaced(why));
+        plan.extend(gateway.notice(&Err(problem.clone())));
+        plan.writes.extend(gateway.refuse(problem, now));
+    }
+    let misplaced = planner.world.misplaced(peer, &[Kind::PublicKey]);
+    for (_, key, why) in misplaced {
+        plan.warn(Kind::PublicKey, key, NOT_TENANT_NAMESPACE, why);
+    }
+    let placed = planner.world.of_peer(peer).into_iter();
+    for (_, key) in placed.filter(|(kind, _)| *kind == Kind::PublicKey) {
+        plan.event_normal(Kind::PublicKey, key, "Used", "it is read as the peer's key");
+    }
+
+    plan
+}
+
+/// Decides about the one gateway that serves a peer.
+fn gateway(planner: &Planner, peer: &str, gateway: &Gateway<'_>, env: &mut Env<'_>) -> Plan {
+    let mut plan = Plan::default();
+    if let Err(problem) = gateway.check() {
+        plan.writes.extend(gateway.refuse(problem.clone(), env.now));
+        plan.extend(gateway.notice(&Err(problem)));
+        return plan;
+    }
+
+    let keys = secret::keys(planner, gateway, peer, env, &mut plan);
+    let endpoint = gateway.endpoint(planner);
+    let public_key = connection::public_key(planner, peer, keys.as_ref().ok());
+    let is_known = public_key.is_ok();
+    let endpoint_found = endpoint.as_ref().ok().cloned().flatten();
+    let verdict = match (&keys, endpoint) {
+        (Err(problem), _) => Err(Problem::Key(problem.clone())),
+        (Ok(_), Err(problem)) => Err(problem),
+        (Ok(_), Ok(_)) => public_key,
+    };
+    plan.extend(gateway.notice(&verdict));
+    if let Ok(keys) = &keys {
+        plan.writes
+            .extend(secret::publish(planner, peer, Some(&keys.private)));
+    }
+    let secret = keys.as_ref().ok().map(|keys| &keys.secret);
+    let status = gateway.status(planner, secret, endpoint_found.as_ref(), verdict, env.now);
+    plan.writes.extend(status);
+    gateway.announce_endpoint(endpoint_found.as_ref(), &mut plan);
+    plan.writes
+        .extend(connection::writes(planner, peer, gateway, is_known));
+
+    plan
+}
+
+/// Checks who the peer is.
+fn check(planner: &Planner, peer: &str) -> Result<(), Problem> {
+    if peer.is_empty() {
+        return Err(Problem::NoPeer);
+    }
+    if !control_fabric::is_cluster_id(peer) {
+        return Err(Problem::InvalidPeer(invalid_cluster_id(peer)));
+    }
+    if planner.world.cluster.id.as_deref() == Some(peer) {
+        return Err(Problem::OwnCluster(peer.to_owned()));
+    }
+
+    Ok(())
+}
+
+/// Keeps the CIDRs of peers off the addresses where peers are called, or tunnels would lead into themselves.
+fn keep_off_endpoints(planner: &mut Planner, peer: &str) -> Plan {
+    let mut plan = Plan::default();
+    let source = (Kind::ForeignCluster, Key::cluster(peer));
+    let addresses = endpoints(planner, peer);
+    for covered in planner.allocation.set_underlay(source, addresses) {
+        for key in super::network::covering(planner, covered) {
+            let network = planner.world.networks.get(&key);
+            if network.is_some_and(|network| !is_terminating(&network.metadata)) {
+                let note = format!(
+                    "it covers {covered}, where peer {peer} is called: delete this Network, \
+                     so that it gets another CIDR"
+                );
+                plan.warn(Kind::Network, &key, "CoversEndpoint", note);
+            }
+        }
+    }
+
+    plan
+}
+
+/// Returns the endpoints of all peers.
+pub(super) fn underlay(
+    planner: &Planner,
+) -> impl Iterator<Item = ((Kind, Key), BTreeSet<Ipv4Addr>)> + use<> {
+    let clients = planner.world.clients.iter();
+    let peers: BTreeSet<_> = clients
+        .map(|(key, _)| planner.world.peer_of(Kind::GatewayClient, key))
+        .collect();
+    let sources: Vec<_> = peers
+        .into_iter()
+        .map(|peer| {
+            let addresses = endpoints(planner, &peer);
+            ((Kind::ForeignCluster, Key::cluster(peer)), addresses)
+        })
+        .collect();
+    sources.into_iter()
+}
+
+/// Returns the addresses where a peer is called.
+fn endpoints(planner: &Planner, peer: &str) -> BTreeSet<Ipv4Addr> {
+    let gateways = Gateway::of_peer(planner, peer);
+    gateways
+        .iter()
+        .filter_map(|gateway| match gateway {
+            Gateway::Client(_, client) => client.spec.endpoint.as_ref(),
+            Gateway::Server(..) => None,
+        })
+        .flat_map(|endpoint| &endpoint.addresses)
+        .filter_map(|address| control_fabric::address(address).ok())
+        .collect()
+}

@@ -1,0 +1,264 @@
+//! The keys of gateways: one Secret for each peer, and one with all private keys for the gateway to read.
+
+use super::gateway::Gateway;
+use super::metadata::{is_ours, repaired};
+use super::{Env, Plan, Planner, label};
+use crate::network::kind::{Key, Kind};
+use crate::network::world::is_terminating;
+use crate::network::write::{Action, Write};
+use control_api::labels;
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::{Value, json};
+use x25519_dalek::{PublicKey, StaticSecret};
+
+/// Name of the Secret that the gateway reads.
+pub(crate) const GATEWAY_KEYS: &str = "liqo-gateway-keys";
+
+const PRIVATE_KEY: &str = "privateKey";
+const PUBLIC_KEY: &str = "publicKey";
+
+/// The keys of a gateway, and where they are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Keys {
+    pub(super) secret: Key,
+    pub(super) private: [u8; 32],
+    pub(super) public: [u8; 32],
+}
+
+/// What is wrong with the keys of a gateway.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum KeyProblem {
+    #[error("its keys are being made")]
+    Pending,
+    #[error(
+        "the controller manager cannot read Secrets of namespace {0} yet: it waits for its RoleBinding there"
+    )]
+    Unreadable(String),
+    #[error(
+        "there is no Secret {0}: make it with privateKey and publicKey, or leave spec.secretRef empty"
+    )]
+    Missing(Key),
+    #[error(
+        "Secret {secret} is for peer `{peer}` by its label liqo.io/remote-cluster-id: use another one"
+    )]
+    OfAnother { secret: Key, peer: String },
+    #[error("{field} of Secret {secret} {what}: {cure}")]
+    Invalid {
+        secret: Key,
+        field: &'static str,
+        what: &'static str,
+        cure: &'static str,
+    },
+}
+
+impl KeyProblem {
+    /// Returns a word for it.
+    pub(super) fn reason(&self) -> &'static str {
+        match self {
+            Self::Pending | Self::Unreadable(_) => "WaitingForKeys",
+            Self::Missing(_) => "KeysMissing",
+            Self::OfAnother { .. } => "KeysOfAnotherPeer",
+            Self::Invalid { .. } => "InvalidKeys",
+        }
+    }
+
+    /// Returns whether it needs an Event: the others end without any action of a user.
+    pub(super) fn is_told(&self) -> bool {
+        match self {
+            Self::Pending | Self::Unreadable(_) => false,
+            Self::Missing(_) | Self::OfAnother { .. } | Self::Invalid { .. } => true,
+        }
+    }
+}
+
+/// Returns the keys of a gateway; makes them if nobody gave any.
+pub(super) fn keys(
+    planner: &Planner,
+    gateway: &Gateway<'_>,
+    peer: &str,
+    env: &mut Env<'_>,
+    plan: &mut Plan,
+) -> Result<Keys, KeyProblem> {
+    let given = gateway.secret_name();
+    let name = given.map_or_else(|| gateway.derived_name(), str::to_owned);
+    let key = Key::new(gateway.key().namespace.clone(), name);
+    if !planner.world.is_readable(&key.namespace) {
+        return Err(KeyProblem::Unreadable(key.namespace));
+    }
+    let watched = planner.world.secrets.get(&key);
+    let looked_up = planner.world.looked_up.get(&key);
+    let secret = match (watched, looked_up) {
+        (Some(secret), _) | (None, Some(Some(secret))) => secret,
+        (None, None) => {
+            plan.lookups.push(key);
+            return Err(KeyProblem::Pending);
+        }
+        (None, Some(None)) if given.is_none() => {
+            plan.writes
+                .push(create(&key, gateway, peer, (env.random)()));
+            return Err(KeyProblem::Pending);
+        }
+        (None, Some(None)) => {
+            plan.retry = true;
+            return Err(KeyProblem::Missing(key));
+        }
+    };
+    if is_terminating(&secret.metadata) {
+        plan.retry = true;
+        return Err(KeyProblem::Pending);
+    }
+
+    let checked = check(&key, secret, peer, given.is_none());
+    if watched.is_none() && checked.is_err() {
+        // No watch tells when it is corrected.
+        plan.retry = true;
+    }
+    let (keys, is_complete) = checked?;
+    let was_made = given.is_none() && is_ours(&secret.metadata, gateway.meta().uid.as_deref());
+    let wanted = if was_made {
+        metadata(&key, gateway, peer)
+    } else {
+        json!({"labels": {labels::REMOTE_CLUSTER_ID: peer, labels::GATEWAY_RESOURCE: "true"}})
+    };
+    let mut patch = repaired(&secret.metadata, &wanted).unwrap_or_else(|| json!({}));
+    if !is_complete {
+        patch["data"] = json!({PUBLIC_KEY: bytes(&keys.public)});
+    }
+    if patch != json!({}) {
+        plan.writes
+            .push(Write::new(Kind::Secret, &key, Action::Merge(patch)));
+    }
+
+    Ok(keys)
+}
+
+/// Keeps the entry of a peer in the Secret that the gateway reads; `None` removes it.
+pub(super) fn publish(planner: &Planner, peer: &str, private: Option<&[u8; 32]>) -> Option<Write> {
+    let key = Key::new(planner.settings.namespace.clone(), GATEWAY_KEYS);
+    let Some(secret) = planner.world.gateway_keys.get(&key) else {
+        let entry = json!({peer: bytes(private?)});
+        let secret = json!({
+            "apiVersion": "v1",
+            "kind": "Secret",
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "labels": {labels::APP_PART_OF: "liqo"},
+            },
+            "type": "Opaque",
+            "data": entry,
+        });
+        return Some(Write::new(Kind::GatewayKeys, &key, Action::Create(secret)));
+    };
+    let held = secret.data.as_ref().and_then(|data| data.get(peer));
+    if held.map(|held| held.0.as_slice()) == private.map(<[u8; 32]>::as_slice) {
+        return None;
+    }
+    let entry = private.map_or(Value::Null, |private| bytes(private));
+    let patch = json!({"data": {peer: entry}});
+
+    Some(Write::new(Kind::GatewayKeys, &key, Action::Merge(patch)))
+}
+
+/// Removes the Secrets that were made for gateways of a peer that are gone.
+pub(super) fn leftovers(planner: &Planner, peer: &str, gateways: &[Gateway<'_>]) -> Vec<Write> {
+    let secrets = planner.world.of_peer(peer).into_iter();
+    secrets
+        .filter(|(kind, _)| *kind == Kind::Secret)
+        .filter_map(|(_, key)| {
+            let secret = planner.world.secrets.get(key)?;
+            let mut owners = secret.metadata.owner_references.iter().flatten();
+            let was_made = owners.any(|owner| {
+                matches!(owner.kind.as_str(), "GatewayServer" | "GatewayClient")
+                    && key.name == format!("gw-{}", owner.name)
+            });
+            let is_used = gateways.iter().any(|gateway| {
+                gateway.key().namespace == key.namespace && gateway.derived_name() == key.name
+            });
+            let is_left = was_made && !is_used && !is_terminating(&secret.metadata);
+            is_left.then(|| {
+                let delete = Action::Delete(secret.metadata.uid.clone());
+                Write::new(Kind::Secret, key, delete)
+            })
+        })
+        .collect()
+}
+
+/// Reads a Secret; tells whether its public key is right, too, or can be made from the private one.
+fn check(key: &Key, secret: &Secret, peer: &str, is_own: bool) -> Result<(Keys, bool), KeyProblem> {
+    let other = label(&secret.metadata, labels::REMOTE_CLUSTER_ID).filter(|other| *other != peer);
+    if let Some(other) = other {
+        let (secret, peer) = (key.clone(), other.to_owned());
+        return Err(KeyProblem::OfAnother { secret, peer });
+    }
+    let field = |field| {
+        let data = secret.data.as_ref()?;
+        data.get(field).map(|bytes| bytes.0.as_slice())
+    };
+    let invalid = |field, what| KeyProblem::Invalid {
+        secret: key.clone(),
+        field,
+        what,
+        cure: if is_own {
+            "delete the Secret to have new keys made, then give the new publicKey to the peer"
+        } else {
+            "put 32 raw bytes there, or leave spec.secretRef empty to have keys made"
+        },
+    };
+
+    let private = field(PRIVATE_KEY).ok_or_else(|| invalid(PRIVATE_KEY, "is missing"))?;
+    let private: [u8; 32] = private
+        .try_into()
+        .map_err(|_| invalid(PRIVATE_KEY, "does not hold 32 bytes"))?;
+    let public = public_key(private);
+    let found = field(PUBLIC_KEY);
+    let is_complete = found == Some(public.as_slice());
+    if !is_own && !is_complete {
+        let what = match found {
+            Some(_) => "does not belong to its privateKey",
+            None => "is missing",
+        };
+        return Err(invalid(PUBLIC_KEY, what));
+    }
+    let keys = Keys {
+        secret: key.clone(),
+        private,
+        public,
+    };
+
+    Ok((keys, is_complete))
+}
+
+fn create(key: &Key, gateway: &Gateway<'_>, peer: &str, private: [u8; 32]) -> Write {
+    let secret = json!({
+        "apiVersion": "v1",
+        "kind": "Secret",
+        "metadata": metadata(key, gateway, peer),
+        "type": "Opaque",
+        "data": {PRIVATE_KEY: bytes(&private), PUBLIC_KEY: bytes(&public_key(private))},
+    });
+
+    Write::new(Kind::Secret, key, Action::Create(secret))
+}
+
+fn metadata(key: &Key, gateway: &Gateway<'_>, peer: &str) -> Value {
+    json!({
+        "name": key.name,
+        "namespace": key.namespace,
+        "labels": {
+            labels::REMOTE_CLUSTER_ID: peer,
+            labels::GATEWAY_RESOURCE: "true",
+            labels::MANAGED: "true",
+        },
+        "ownerReferences": [gateway.owner()],
+    })
+}
+
+fn public_key(private: [u8; 32]) -> [u8; 32] {
+    PublicKey::from(&StaticSecret::from(private)).to_bytes()
+}
+
+fn bytes(bytes: &[u8]) -> Value {
+    json!(ByteString(bytes.to_vec()))
+}

@@ -1,0 +1,199 @@
+//! The Services that make the gateway reachable: one for all GatewayServers that ask for the same.
+
+use super::metadata::is_ours;
+use super::{Plan, Planner, label};
+use crate::network::item::WorkItem;
+use crate::network::kind::{Key, Kind};
+use crate::network::world::{IndexKey, World, is_terminating};
+use crate::network::write::{Action, Write, covers};
+use control_api::{GatewayServer, labels};
+use k8s_openapi::api::core::v1::Service;
+use serde_json::{Value, json};
+
+pub(crate) use request::{Refusal, Request};
+
+mod request;
+
+/// Name of the first Service; others add a hash.
+pub(crate) const NAME: &str = "liqo-gateway";
+
+/// Makes the Service that GatewayServers ask for, or removes one that none asks for any more.
+pub(super) fn plan(planner: &mut Planner, hash: &str) -> Plan {
+    let mut plan = Plan::default();
+    let Some(request) = request(&planner.world, hash) else {
+        planner.world.refused_services.remove(hash);
+        if let Some(unserved) = unserved(&planner.world) {
+            // That one may take over this Service, with its addresses and ports.
+            plan.again.push(WorkItem::Service(unserved));
+            plan.retry = of(&planner.world, hash).is_some();
+            return plan;
+        }
+        for (key, service) in of_hash(&planner.world, hash) {
+            if !is_terminating(&service.metadata) {
+                let delete = Action::Delete(service.metadata.uid.clone());
+                plan.writes.push(Write::new(Kind::Service, key, delete));
+            }
+        }
+        return plan;
+    };
+
+    let key = key_for(planner, hash);
+    let wanted = request.object(&key, &planner.settings);
+    match planner.world.services.get(&key) {
+        None => {
+            let mut wanted = wanted;
+            if let Some(port) = former_node_port(&planner.world, hash, &request) {
+                wanted["spec"]["ports"][0]["nodePort"] = json!(port);
+            }
+            plan.writes
+                .push(Write::new(Kind::Service, &key, Action::Create(wanted)));
+        }
+        Some(present) => {
+            let actual = serde_json::to_value(present).unwrap_or_default();
+            // One more term, and it selects no gateway any more.
+            let is_right = covers(&actual, &wanted)
+                && actual["spec"]["selector"] == wanted["spec"]["selector"];
+            if !is_right && !is_terminating(&present.metadata) {
+                let change = change(&actual, wanted);
+                plan.writes.push(Write::new(Kind::Service, &key, change));
+            }
+        }
+    }
+    // Two of one request can only be somebody's copies.
+    let copies = of_hash(&planner.world, hash).filter(|(other, _)| **other != key);
+    let copies: Vec<_> = copies
+        .map(|(key, copy)| {
+            Write::new(
+                Kind::Service,
+                key,
+                Action::Delete(copy.metadata.uid.clone()),
+            )
+        })
+        .collect();
+    plan.writes.extend(copies);
+
+    plan
+}
+
+/// Returns the change that makes a Service as wanted.
+///
+/// A port of another number would, applied, stand beside the present one, which belongs to the Service's
+/// creation; both have one name, which the API server refuses. A merge patch replaces the list. The node
+/// port stays, since peers call it.
+fn change(actual: &Value, mut wanted: Value) -> Action {
+    let keeps_node_port = wanted["spec"]["type"] == "NodePort";
+    let old = &actual["spec"]["ports"];
+    let new = &mut wanted["spec"]["ports"][0];
+    let is_alone = old.as_array().is_some_and(|ports| ports.len() == 1);
+    let is_same = |field| old[0][field] == new[field];
+    if is_alone && is_same("port") && is_same("protocol") {
+        return Action::Apply(wanted);
+    }
+    if keeps_node_port && new["nodePort"].is_null() && !old[0]["nodePort"].is_null() {
+        new["nodePort"] = old[0]["nodePort"].clone();
+    }
+
+    Action::Merge(wanted)
+}
+
+/// Returns the Service that a GatewayServer has, if it is there.
+pub(super) fn of<'a>(world: &'a World, hash: &str) -> Option<(&'a Key, &'a Service)> {
+    of_hash(world, hash).find(|(_, service)| !is_terminating(&service.metadata))
+}
+
+/// Returns what is asked for, if anybody still does.
+fn request(world: &World, hash: &str) -> Option<Request> {
+    let subject = IndexKey::Service(hash.to_owned());
+    let mut linked = world.linked(&subject);
+    linked.find_map(|(kind, key)| {
+        let server = world
+            .servers
+            .get(key)
+            .filter(|_| kind == Kind::GatewayServer)?;
+        counts(world, key, server).then(|| Request::of(server))?
+    })
+}
+
+/// Returns whether a GatewayServer gets a Service: one outside of its peer's tenant namespace would open
+/// ports with the manager's rights.
+fn counts(world: &World, key: &Key, server: &GatewayServer) -> bool {
+    let is_placed = world.check_place(Kind::GatewayServer, key).is_ok();
+    is_placed && !is_terminating(&server.metadata)
+}
+
+/// Returns the node port that peers were told: they keep calling it if somebody has deleted the Service.
+///
+/// One that the API server would not give again is not asked for a second time.
+fn former_node_port(world: &World, hash: &str, request: &Request) -> Option<i32> {
+    if request.type_ != "NodePort"
+        || request.node_port.is_some()
+        || world.refused_services.contains_key(hash)
+    {
+        return None;
+    }
+    let subject = IndexKey::Service(hash.to_owned());
+    let mut linked = world.linked(&subject);
+    linked.find_map(|(_, key)| {
+        let server = world.servers.get(key);
+        let server = server.filter(|server| counts(world, key, server))?;
+        server.status.as_ref()?.endpoint.as_ref()?.port
+    })
+}
+
+/// Returns a request that has no Service yet.
+fn unserved(world: &World) -> Option<String> {
+    let servers = world.servers.iter();
+    let mut requests = servers
+        .filter(|(key, server)| counts(world, key, server))
+        .filter_map(|(_, server)| Some(Request::of(server)?.hash()));
+    requests.find(|hash| of(world, hash).is_none())
+}
+
+fn of_hash<'a>(world: &'a World, hash: &str) -> impl Iterator<Item = (&'a Key, &'a Service)> {
+    let subject = IndexKey::Service(hash.to_owned());
+    let linked: Vec<_> = world
+        .linked(&subject)
+        .filter(|(kind, key)| *kind == Kind::Service && key.namespace == world.namespace)
+        .map(|(_, key)| key)
+        .collect();
+    linked
+        .into_iter()
+        .filter_map(|key| Some((key, world.services.get(key)?)))
+}
+
+/// Chooses the Service for a request: its own, one that no request has any more, which keeps its
+/// addresses and ports so, or a new one.
+fn key_for(planner: &Planner, hash: &str) -> Key {
+    let world = &planner.world;
+    if let Some((key, _)) = of(world, hash) {
+        return key.clone();
+    }
+    let services = world.services.within(&world.namespace);
+    let mut ours = services.filter_map(|(key, service)| {
+        let hash = label(&service.metadata, labels::GATEWAY_SERVICE)?;
+        (!is_terminating(&service.metadata)).then_some((key, hash))
+    });
+    if let Some((free, _)) = ours.find(|(_, hash)| request(world, hash).is_none()) {
+        return free.clone();
+    }
+    let first = Key::new(world.namespace.clone(), NAME);
+    let other = Key::new(world.namespace.clone(), format!("{NAME}-{hash}"));
+    // Somebody may have taken the label away by which it is found.
+    let installation = planner.settings.installation.as_ref();
+    let installation = installation.map(|owner| owner.uid.as_str());
+    let is_unlabelled = |key: &&Key| {
+        world.services.get(key).is_some_and(|service| {
+            label(&service.metadata, labels::GATEWAY_SERVICE).is_none()
+                && is_ours(&service.metadata, installation)
+                && !is_terminating(&service.metadata)
+        })
+    };
+    if let Some(unlabelled) = [&other, &first].into_iter().find(is_unlabelled) {
+        return unlabelled.clone();
+    }
+    if !world.services.contains(&first) {
+        return first;
+    }
+
+    other
+}

@@ -1,0 +1,153 @@
+//! What a GatewayServer asks of its Service, and the Service that answers it.
+
+use crate::network::kind::Key;
+use crate::network::plan::Settings;
+use control_api::networking::gateway_server::ServiceType;
+use control_api::{GatewayServer, labels};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Name of the port.
+const PORT_NAME: &str = "wireguard";
+
+/// The port that a server tells if it is not asked for one, as `liqoctl` does.
+const PORT_DEFAULT: u16 = 51840;
+
+/// What a GatewayServer asks of its Service.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Request {
+    pub(super) type_: &'static str,
+    port: u16,
+    pub(super) node_port: Option<u16>,
+    load_balancer_ip: Option<String>,
+    annotations: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+}
+
+/// Why a GatewayServer gets no Service.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum Refusal {
+    #[error(
+        "spec.endpoint.serviceType is ExternalName, which leads nowhere: \
+         use LoadBalancer, NodePort or ClusterIP"
+    )]
+    ExternalName,
+    #[error("spec.endpoint.{field} is {value}: use a number from 1 to 65535")]
+    Port { field: &'static str, value: i32 },
+}
+
+impl Request {
+    /// Reads what a GatewayServer asks for, if that can be.
+    pub(crate) fn of(server: &GatewayServer) -> Option<Self> {
+        Self::read(server).ok()
+    }
+
+    /// Reads what a GatewayServer asks for.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Refusal`] if that cannot be.
+    pub(crate) fn read(server: &GatewayServer) -> Result<Self, Refusal> {
+        let endpoint = server.spec.endpoint.clone().unwrap_or_default();
+        let type_ = match endpoint.service_type {
+            ServiceType::ClusterIP => "ClusterIP",
+            ServiceType::NodePort => "NodePort",
+            ServiceType::LoadBalancer => "LoadBalancer",
+            ServiceType::ExternalName => return Err(Refusal::ExternalName),
+        };
+        let port = endpoint.port.or(endpoint.ports.first().copied());
+        let node_port = endpoint.node_port.or(endpoint.node_ports.first().copied());
+        let number = |field, value: i32| {
+            let port = u16::try_from(value).ok().filter(|port| *port != 0);
+            port.ok_or(Refusal::Port { field, value })
+        };
+        // Upstream's `liqoctl` writes 0 for none.
+        let node_port = node_port.filter(|port| *port != 0 && type_ != "ClusterIP");
+        let mut labels = server.spec.service_labels.clone();
+        // What replicas and Services are found by is not for users to set.
+        for owned in [
+            labels::COMPONENT,
+            labels::GATEWAY_SERVICE,
+            labels::MANAGED,
+            labels::APP_PART_OF,
+        ] {
+            labels.remove(owned);
+        }
+
+        Ok(Self {
+            type_,
+            port: port.map_or(Ok(PORT_DEFAULT), |port| number("port", port))?,
+            node_port: node_port.map(|port| number("nodePort", port)).transpose()?,
+            load_balancer_ip: endpoint
+                .load_balancer_ip
+                .filter(|ip| !ip.is_empty() && type_ == "LoadBalancer"),
+            annotations: server.spec.service_annotations.clone(),
+            labels,
+        })
+    }
+
+    /// Returns a short text that is the same for equal requests, in every life of the manager.
+    pub(crate) fn hash(&self) -> String {
+        let text = json!([
+            self.type_,
+            self.port,
+            self.node_port,
+            self.load_balancer_ip,
+            self.annotations,
+            self.labels,
+        ]);
+        // FNV-1a: what is needed is that it stays the same, not that nobody can find a second text.
+        let hash = text
+            .to_string()
+            .bytes()
+            .fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+                (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
+            });
+
+        format!("{:010x}", hash >> 24)
+    }
+
+    /// Returns the Service.
+    pub(super) fn object(&self, key: &Key, settings: &Settings) -> Value {
+        let mut labels = self.labels.clone();
+        labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
+        labels.insert(labels::APP_PART_OF.to_owned(), "liqo".to_owned());
+        labels.insert(labels::GATEWAY_SERVICE.to_owned(), self.hash());
+        let mut port = json!({
+            "name": PORT_NAME,
+            "port": self.port,
+            "protocol": "UDP",
+            "targetPort": settings.gateway_port,
+        });
+        if let Some(node_port) = self.node_port {
+            port["nodePort"] = json!(node_port);
+        }
+        let mut spec = json!({
+            "type": self.type_,
+            "ports": [port],
+            "selector": {
+                labels::COMPONENT: labels::COMPONENT_GATEWAY,
+                labels::ACTIVE: "true",
+            },
+        });
+        if self.type_ != "ClusterIP" {
+            spec["externalTrafficPolicy"] = json!("Cluster");
+        }
+        if let Some(ip) = &self.load_balancer_ip {
+            spec["loadBalancerIP"] = json!(ip);
+        }
+
+        json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "labels": labels,
+                "annotations": self.annotations,
+                "ownerReferences": Vec::from_iter(&settings.installation),
+            },
+            "spec": spec,
+        })
+    }
+}

@@ -1,0 +1,78 @@
+//! The manager's rights in tenant namespaces: a RoleBinding in each, and in no other.
+//!
+//! The ClusterRole that is bound holds the rights on Secrets, which the manager has nowhere else but
+//! for one Secret of Liqo's namespace. It may bind that ClusterRole only, and the chart's
+//! ValidatingAdmissionPolicy `liqo-controller-manager-bindings` limits namespaces and subjects.
+
+use super::metadata::repaired;
+use super::{Plan, Planner};
+use crate::network::kind::{Key, Kind};
+use crate::network::world::is_terminating;
+use crate::network::write::{Action, Write};
+use control_api::labels;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use serde_json::{Value, json};
+
+/// Name of the ClusterRole, as the chart gives it, and of the RoleBindings.
+pub(crate) const ROLE: &str = "liqo-controller-manager-tenant";
+
+/// Name of the manager's ServiceAccount, as the chart gives it.
+const SERVICE_ACCOUNT: &str = "liqo-controller-manager";
+
+/// Gives the manager its rights in a tenant namespace, and takes them away in another one.
+pub(super) fn plan(planner: &Planner, namespace: &str) -> Plan {
+    let key = Key::new(namespace, ROLE);
+    let action = action(planner, &key);
+    let write = action.map(|action| Write::new(Kind::RoleBinding, &key, action));
+
+    Plan {
+        writes: write.into_iter().collect(),
+        ..Plan::default()
+    }
+}
+
+fn action(planner: &Planner, key: &Key) -> Option<Action> {
+    let world = &planner.world;
+    let is_tenant = world.is_tenant(&key.namespace);
+    let wanted = binding(&world.namespace, key);
+    let Some(present) = world.role_bindings.get(key) else {
+        return is_tenant.then_some(Action::Create(wanted));
+    };
+    if is_terminating(&present.metadata) {
+        return None;
+    }
+    if is_tenant && is_right(&world.namespace, present) {
+        return repaired(&present.metadata, &wanted["metadata"]).map(Action::Merge);
+    }
+
+    // The role of a binding cannot be changed: once this one is gone, it is made anew.
+    Some(Action::Delete(present.metadata.uid.clone()))
+}
+
+/// Returns whether a RoleBinding gives the role to the manager of `liqo` only.
+pub(crate) fn is_right(liqo: &str, binding: &RoleBinding) -> bool {
+    let subjects = binding.subjects.as_deref().unwrap_or_default();
+    let is_manager = matches!(subjects, [subject] if subject.kind == "ServiceAccount"
+        && subject.name == SERVICE_ACCOUNT
+        && subject.namespace.as_deref() == Some(liqo));
+
+    is_manager && binding.role_ref.kind == "ClusterRole" && binding.role_ref.name == ROLE
+}
+
+fn binding(liqo: &str, key: &Key) -> Value {
+    json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "RoleBinding",
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "labels": {labels::MANAGED: "true", labels::APP_PART_OF: "liqo"},
+        },
+        "roleRef": {
+            "apiGroup": "rbac.authorization.k8s.io",
+            "kind": "ClusterRole",
+            "name": ROLE,
+        },
+        "subjects": [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": liqo}],
+    })
+}

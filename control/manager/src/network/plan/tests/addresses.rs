@@ -1,0 +1,216 @@
+//! Networks, nodes and IPs.
+
+use super::*;
+use crate::network::write::Action;
+
+fn seen(rome: &Cluster, peer: &str) -> Value {
+    let key = Key::new(format!("liqo-tenant-{peer}"), peer);
+    rome.get(Kind::Configuration, &key)["status"]["remote"]["cidr"].clone()
+}
+
+#[test]
+fn the_networks_of_the_chart_keep_their_cidrs_and_nodes_get_addresses() {
+    let rome = rome();
+
+    for (name, cidr) in [
+        ("pod-cidr", "10.244.0.0/16"),
+        ("external-cidr", "10.70.0.0/16"),
+    ] {
+        let network = rome.get(Kind::Network, &Key::new("liqo", name));
+        assert_eq!(network["status"]["cidr"], cidr);
+    }
+    let ip = rome.get(Kind::Ip, &Key::new("liqo", "node-rome-2"));
+    assert_eq!(ip["spec"]["ip"], "172.18.1.3");
+    assert_eq!(
+        ip["status"],
+        json!({"cidr": "10.70.0.0/16", "ip": "10.70.0.2"})
+    );
+    assert_eq!(
+        ip["metadata"]["labels"],
+        json!({
+            "liqo.io/managed": "true",
+            "ipam.liqo.io/ip-type": "node",
+            "ipam.liqo.io/network-name": "external-cidr",
+            "ipam.liqo.io/network-namespace": "liqo",
+        })
+    );
+}
+
+#[test]
+fn what_a_dead_manager_left_is_removed() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    rome.remove_alone(Kind::Configuration, &key("milan"));
+    rome.remove_alone(Kind::Node, &Key::cluster("rome-2"));
+
+    rome.restart();
+    rome.settle();
+
+    assert_eq!(rome.names(Kind::Network).len(), 4);
+    assert_eq!(rome.names(Kind::Ip), ["liqo/node-rome-1"]);
+}
+
+#[test]
+fn a_node_that_changes_its_address_gets_its_ip_anew_and_a_virtual_one_gets_none() {
+    let mut rome = rome();
+
+    rome.edit(
+        Kind::Node,
+        &Key::cluster("rome-1"),
+        node("rome-1", "172.18.1.77"),
+    );
+    let mut virtual_node = node("milan", "10.244.9.9");
+    virtual_node["metadata"]["labels"] = json!({"liqo.io/type": "virtual-node"});
+    rome.make(Kind::Node, virtual_node);
+    rome.settle();
+
+    let ip = rome.get(Kind::Ip, &Key::new("liqo", "node-rome-1"));
+    assert_eq!(ip["spec"]["ip"], "172.18.1.77");
+    assert!(ip["status"]["ip"].is_string());
+    assert_eq!(rome.names(Kind::Ip).len(), 2);
+}
+
+#[test]
+fn a_deleted_ip_of_a_node_is_made_again() {
+    let mut rome = rome();
+
+    rome.delete(Kind::Ip, &Key::new("liqo", "node-rome-1"));
+    rome.settle();
+
+    let ip = rome.get(Kind::Ip, &Key::new("liqo", "node-rome-1"));
+    assert_eq!(ip["status"]["ip"], "10.70.0.1");
+}
+
+#[test]
+fn an_ip_gets_service_and_slice_and_loses_them() {
+    let mut rome = rome();
+    let template = json!({
+        "metadata": {"labels": {"app": "printer"}},
+        "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
+    });
+    let name = rome.make(
+        Kind::Ip,
+        json!({
+            "metadata": {"name": "printer", "namespace": "office"},
+            "spec": {"ip": "192.0.2.9", "serviceTemplate": template},
+        }),
+    );
+    rome.settle();
+
+    let slice = rome.get(Kind::EndpointSlice, &name);
+    assert_eq!(slice["endpoints"][0]["addresses"], json!(["192.0.2.9"]));
+    assert_eq!(
+        slice["ports"],
+        json!([{"name": "http", "port": 80, "protocol": "TCP"}])
+    );
+    assert_eq!(
+        rome.get(Kind::Service, &name)["metadata"]["labels"]["app"],
+        "printer"
+    );
+    rome.delete(Kind::Service, &name);
+    rome.settle();
+    assert!(!rome.get(Kind::Service, &name).is_null(), "it is restored");
+    rome.remove_alone(Kind::Ip, &name);
+    rome.settle();
+    assert!(rome.names(Kind::Service).is_empty() && rome.names(Kind::EndpointSlice).is_empty());
+}
+
+#[test]
+fn an_ip_of_a_network_that_comes_later_waits_for_it() {
+    let mut rome = rome();
+    let name = rome.make(
+        Kind::Ip,
+        json!({
+            "metadata": {"name": "web", "namespace": "demo"},
+            "spec": {"ip": "10.244.2.30", "networkRef": {"name": "more", "namespace": "demo"}},
+        }),
+    );
+    rome.settle();
+    let told = rome
+        .notices
+        .iter()
+        .any(|it| it.note.contains("there is no Network demo/more"));
+
+    rome.make(
+        Kind::Network,
+        json!({
+            "metadata": {"name": "more", "namespace": "demo"},
+            "spec": {"cidr": "10.60.0.0/30", "preAllocated": 2},
+        }),
+    );
+    rome.settle();
+
+    assert!(told);
+    assert_eq!(rome.get(Kind::Ip, &name)["status"]["ip"], "10.60.0.2");
+}
+
+#[test]
+fn a_status_edited_by_hand_is_put_right() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    let network = key("milan-pod-10-244-0-0-16");
+    let before = seen(&rome, "milan");
+
+    rome.edit(
+        Kind::Network,
+        &network,
+        json!({"status": {"cidr": "1.2.3.4/30"}}),
+    );
+    let nonsense = json!({"status": {"remote": {"cidr": {"pod": ["x"]}}}});
+    rome.edit(Kind::Configuration, &key("milan"), nonsense);
+    rome.settle();
+
+    assert_eq!(seen(&rome, "milan"), before);
+    assert_eq!(
+        rome.get(Kind::Network, &network)["status"]["cidr"],
+        before["pod"][0]
+    );
+}
+
+/// Two leaders in turn have given one CIDR to two Networks, and one address to two IPs. Each later leader
+/// decides alike, whatever the names: the older object keeps what it has.
+#[test]
+fn a_cidr_and_an_address_that_were_given_twice_are_decided_again_by_the_age_of_the_objects() {
+    let [mut first, mut second] = [rome(), rome()];
+    for (rome, names) in [(&mut first, ["a", "z"]), (&mut second, ["z", "a"])] {
+        for name in names {
+            let peer = format!("peer-{name}");
+            rome.make(
+                Kind::Configuration,
+                configuration(&peer, &["10.1.0.0/16"], &["10.70.0.0/16"]),
+            );
+            rome.settle();
+            let metadata = json!({"name": name, "namespace": "demo"});
+            rome.make(
+                Kind::Ip,
+                json!({"metadata": metadata, "spec": {"ip": "10.244.2.30"}}),
+            );
+            rome.settle();
+        }
+        let [older, younger] = names.map(|name| {
+            let namespace = format!("liqo-tenant-peer-{name}");
+            Key::new(namespace, format!("peer-{name}-pod-10-1-0-0-16"))
+        });
+        let [older_ip, younger_ip] = names.map(|name| Key::new("demo", name));
+        let cidr = rome.get(Kind::Network, &older)["status"].clone();
+        let address = rome.get(Kind::Ip, &older_ip)["status"].clone();
+        rome.store_silently(Kind::Network, &younger, json!({"status": cidr}));
+        rome.store_silently(Kind::Ip, &younger_ip, json!({"status": address}));
+
+        rome.restart();
+        let writes = rome.settle();
+
+        assert_eq!(rome.get(Kind::Network, &older)["status"], cidr);
+        assert_eq!(rome.get(Kind::Ip, &older_ip)["status"], address);
+        let other = &rome.get(Kind::Network, &younger)["status"]["cidr"];
+        assert!(other.is_string() && *other != cidr["cidr"], "{other}");
+        let other = &rome.get(Kind::Ip, &younger_ip)["status"]["ip"];
+        assert!(other.is_string() && *other != address["ip"], "{other}");
+        let claims = writes
+            .iter()
+            .filter(|it| matches!(it.action, Action::Status(_)));
+        let decided = claims.filter(|it| matches!(it.kind, Kind::Network | Kind::Ip));
+        assert_eq!(decided.count(), 2, "{writes:?}");
+        assert_eq!(rome.settle(), [], "it comes to rest");
+    }
+}

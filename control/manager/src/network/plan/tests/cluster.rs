@@ -1,0 +1,469 @@
+//! An API server in memory, with the loop around the planner.
+
+use super::queue::Queue;
+use crate::network::controller::registration;
+use crate::network::item::WorkItem;
+use crate::network::kind::{Key, Kind};
+use crate::network::plan::{Env, Notice, Planner, Settings};
+use crate::network::write::{Action, Write};
+use fake_apiserver::merged;
+use ipam::DEFAULT_POOLS;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::jiff::Timestamp;
+use kube::api::DynamicObject;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// More than any test needs, far less than a loop that never rests would take.
+const STEPS_MAX: usize = 20_000;
+
+/// Objects, and a manager that keeps them.
+#[derive(Clone)]
+pub(super) struct Cluster {
+    pub(super) planner: Planner,
+    pub(super) objects: BTreeMap<(Kind, Key), Value>,
+    /// All changes since the last look.
+    pub(super) writes: Vec<Write>,
+    /// The work items planned since the last look.
+    pub(super) planned: Vec<WorkItem>,
+    /// What the manager has ever made.
+    pub(super) made: BTreeSet<(Kind, Key)>,
+    /// All that people were told.
+    pub(super) notices: Vec<Notice>,
+    /// Node ports that the API server says are taken.
+    pub(super) taken_ports: Vec<u16>,
+    queue: Queue,
+    started: bool,
+    counter: u64,
+}
+
+impl Cluster {
+    pub(super) fn new() -> Self {
+        Self {
+            planner: Planner::new(settings()).unwrap(),
+            objects: BTreeMap::new(),
+            writes: Vec::new(),
+            planned: Vec::new(),
+            made: BTreeSet::new(),
+            notices: Vec::new(),
+            taken_ports: Vec::new(),
+            queue: Queue::default(),
+            started: false,
+            counter: 0,
+        }
+    }
+
+    /// Makes or replaces an object as a person does, with its status.
+    ///
+    /// The namespace of an object about a peer becomes a tenant namespace first, if it has no object.
+    pub(super) fn make(&mut self, kind: Kind, object: Value) -> Key {
+        let key = key_in(&object);
+        let peer = &object["metadata"]["labels"]["liqo.io/remote-cluster-id"];
+        let namespace = (Kind::Namespace, Key::cluster(key.namespace.clone()));
+        if key.namespace.starts_with("liqo-tenant-") && !self.objects.contains_key(&namespace) {
+            let labels =
+                json!({"liqo.io/remote-cluster-id": peer, "liqo.io/tenant-namespace": "true"});
+            let metadata = json!({"name": key.namespace, "labels": labels});
+            self.store(
+                Kind::Namespace,
+                namespace.1,
+                json!({ "metadata": metadata }),
+                true,
+            );
+        }
+        self.store(kind, key.clone(), object, true);
+        key
+    }
+
+    /// Changes an object as a person does.
+    pub(super) fn edit(&mut self, kind: Kind, key: &Key, patch: Value) {
+        let old = self.objects[&(kind, key.clone())].clone();
+        self.store(kind, key.clone(), merged(old, patch), true);
+    }
+
+    /// Changes an object without a notice to the manager, which restarts later.
+    pub(super) fn store_silently(&mut self, kind: Kind, key: &Key, patch: Value) {
+        let object = self.objects.get_mut(&(kind, key.clone())).unwrap();
+        *object = merged(object.take(), patch);
+    }
+
+    /// Removes an object, and what it owns, as the garbage collector does.
+    pub(super) fn delete(&mut self, kind: Kind, key: &Key) {
+        let Some(object) = self.remove_alone(kind, key) else {
+            return;
+        };
+        let uid = object["metadata"]["uid"].clone();
+        let owned: Vec<_> = self
+            .objects
+            .iter()
+            .filter(|(_, child)| {
+                let owners = child["metadata"]["ownerReferences"].as_array();
+                owners
+                    .into_iter()
+                    .flatten()
+                    .any(|owner| owner["uid"] == uid)
+            })
+            .map(|(name, _)| name.clone())
+            .collect();
+        for (kind, key) in owned {
+            self.delete(kind, &key);
+        }
+    }
+
+    /// Removes an object and leaves what it owns.
+    pub(super) fn remove_alone(&mut self, kind: Kind, key: &Key) -> Option<Value> {
+        let object = self.objects.remove(&(kind, key.clone()))?;
+        let tasks = self.planner.world.remove(kind, key);
+        tasks.into_iter().for_each(|task| self.queue.push(task));
+        if matches!(kind, Kind::RoleBinding | Kind::Namespace) {
+            self.forget_unbound();
+        }
+        Some(object)
+    }
+
+    /// Ends the manager and begins another one.
+    pub(super) fn restart(&mut self) {
+        self.planner = Planner::new(settings()).unwrap();
+        self.queue = Queue::default();
+        self.started = false;
+        let objects: Vec<_> = self.objects.clone().into_iter().collect();
+        for ((kind, key), object) in objects {
+            if kind != Kind::Secret {
+                self.tell(kind, object);
+            }
+            if kind == Kind::RoleBinding {
+                self.list_secrets(&key.namespace);
+            }
+        }
+    }
+
+    /// Lists the Secrets of a namespace for the manager, as its watch does once it has the right.
+    fn list_secrets(&mut self, namespace: &str) {
+        let secrets: Vec<_> = self
+            .objects
+            .iter()
+            .filter(|((kind, key), object)| {
+                *kind == Kind::Secret && key.namespace == namespace && is_watched(*kind, object)
+            })
+            .map(|(_, secret)| secret.clone())
+            .collect();
+        for secret in secrets {
+            self.tell(Kind::Secret, secret);
+        }
+        let tasks = self.planner.world.secrets_listed(namespace);
+        tasks.into_iter().for_each(|task| self.queue.push(task));
+    }
+
+    /// Returns whether the manager has the right to read Secrets of a namespace.
+    fn is_bound(&self, namespace: &str) -> bool {
+        self.planner.world.bound_namespaces().contains(namespace)
+    }
+
+    /// Lets the manager work until it has nothing to do, and returns what it wrote.
+    pub(super) fn settle(&mut self) -> Vec<Write> {
+        if !self.started {
+            self.started = true;
+            let tasks = self.planner.start();
+            tasks.into_iter().for_each(|task| self.queue.push(task));
+        }
+        let mut retried = BTreeMap::<WorkItem, u32>::new();
+        let mut now = Instant::now();
+        for _ in 0..STEPS_MAX {
+            now += Duration::from_millis(1);
+            let Some(task) = self.queue.pop(now) else {
+                let Some(at) = self.queue.next_at(now) else {
+                    return std::mem::take(&mut self.writes);
+                };
+                now = at;
+                continue;
+            };
+            if !self.work(&task) {
+                let times = retried.entry(task.clone()).or_default();
+                *times += 1;
+                if *times < 5 {
+                    self.queue.failed(task, now);
+                }
+            }
+        }
+        panic!("no rest: {:#?}", &self.writes[self.writes.len() - 10..]);
+    }
+
+    /// Ends the watches of Secrets that the manager has no right to any more.
+    fn forget_unbound(&mut self) {
+        let namespaces: BTreeSet<_> = self
+            .objects
+            .keys()
+            .map(|(_, key)| key.namespace.clone())
+            .collect();
+        for namespace in namespaces {
+            if self.planner.world.is_readable(&namespace) && !self.is_bound(&namespace) {
+                let tasks = self.planner.world.forget_secrets(&namespace);
+                tasks.into_iter().for_each(|task| self.queue.push(task));
+            }
+        }
+    }
+
+    pub(super) fn get(&self, kind: Kind, key: &Key) -> &Value {
+        static NONE: Value = Value::Null;
+        self.objects.get(&(kind, key.clone())).unwrap_or(&NONE)
+    }
+
+    pub(super) fn names(&self, kind: Kind) -> Vec<String> {
+        let names = self.objects.keys().filter(|(found, _)| *found == kind);
+        names.map(|(_, key)| key.to_string()).collect()
+    }
+
+    fn work(&mut self, task: &WorkItem) -> bool {
+        self.planned.push(task.clone());
+        let plan = loop {
+            let mut counter = self.counter;
+            let mut random = || {
+                counter += 1;
+                let mut bytes = [7; 32];
+                bytes[..8].copy_from_slice(&counter.to_le_bytes());
+                bytes
+            };
+            let mut env = Env {
+                now: Timestamp::from_second(i64::try_from(self.counter).unwrap()).unwrap(),
+                random: &mut random,
+            };
+            let plan = self.planner.plan(task, &mut env);
+            self.counter = counter;
+            if plan.lookups.is_empty() {
+                break plan;
+            }
+            for key in plan.lookups {
+                assert!(
+                    self.is_bound(&key.namespace),
+                    "no right to read Secret {key}"
+                );
+                let secret = self.objects.get(&(Kind::Secret, key.clone()));
+                let secret = secret.map(|it| serde_json::from_value::<Secret>(it.clone()));
+                let Ok(secret) = secret.transpose() else {
+                    self.planner.world.looked_up.clear();
+                    return false;
+                };
+                self.planner.world.looked_up.insert(key, secret);
+            }
+        };
+        self.planner.world.looked_up.clear();
+        let mut is_done = !plan.retry;
+        for write in plan.writes {
+            self.writes.push(write.clone());
+            is_done &= self.write(task, write);
+        }
+        self.notices.extend(plan.notices);
+        plan.again
+            .into_iter()
+            .for_each(|task| self.queue.push(task));
+        is_done
+    }
+
+    /// Executes a write as an API server does. Returns whether it succeeded.
+    fn write(&mut self, task: &WorkItem, write: Write) -> bool {
+        assert_right(&write);
+        let name = (write.kind, write.key.clone());
+        if write.kind == Kind::Secret {
+            assert!(
+                self.is_bound(&write.key.namespace),
+                "no right to write {write:?}"
+            );
+        }
+        let present = self.objects.get(&name).cloned();
+        if present.is_none() && matches!(write.action, Action::Create(_) | Action::Apply(_)) {
+            self.made.insert(name.clone());
+        }
+        if self.is_refused(task, &write) {
+            return false;
+        }
+        match (write.action, present) {
+            (Action::Create(mut object), None) => {
+                if let Some(fields) = object.as_object_mut() {
+                    fields.remove("status");
+                }
+                self.store(write.kind, write.key, object, false);
+            }
+            (Action::Create(_), Some(present)) => {
+                self.tell(write.kind, present);
+                return false;
+            }
+            (Action::Apply(object), present) => {
+                let object = applied(write.kind, present.unwrap_or_default(), object);
+                self.store(write.kind, write.key, object, false);
+            }
+            (
+                Action::Merge(patch) | Action::Status(patch) | Action::PruneStatus(patch),
+                Some(present),
+            ) => {
+                self.store(write.kind, write.key, merged(present, patch), false);
+            }
+            (Action::Merge(_) | Action::Status(_) | Action::PruneStatus(_), None) => {}
+            (Action::Delete(uid), Some(present)) => {
+                if uid.is_none_or(|uid| present["metadata"]["uid"] == uid) {
+                    self.delete(write.kind, &write.key);
+                }
+            }
+            (Action::Delete(_), None) => {}
+        }
+        true
+    }
+
+    /// Returns whether the API server refuses a Service, because its node port is used, and reports the
+    /// refusal to the planner.
+    fn is_refused(&mut self, task: &WorkItem, write: &Write) -> bool {
+        let (WorkItem::Service(hash), Kind::Service) = (task, write.kind) else {
+            return false;
+        };
+        let (Action::Create(object) | Action::Apply(object) | Action::Merge(object)) =
+            &write.action
+        else {
+            return false;
+        };
+        let port = &object["spec"]["ports"][0]["nodePort"];
+        if !self.taken_ports.iter().any(|taken| port == taken) {
+            return false;
+        }
+        let message = "provided port is already allocated".to_owned();
+        let refused = &mut self.planner.world.refused_services;
+        refused.insert(hash.clone(), message);
+        let subject = crate::network::world::IndexKey::Service(hash.clone());
+        let peers: Vec<_> = self.planner.world.peers_linked(&subject).collect();
+        peers.into_iter().for_each(|task| self.queue.push(task));
+        true
+    }
+
+    /// Keeps an object as an API server does, and tells the manager what its watches would.
+    fn store(&mut self, kind: Kind, key: Key, mut object: Value, by_person: bool) {
+        self.counter += 1;
+        let resource = kind.resource();
+        object["apiVersion"] = json!(resource.api_version());
+        object["kind"] = json!(resource.kind);
+        let old = self.objects.get(&(kind, key.clone()));
+        let metadata = &mut object["metadata"];
+        metadata["resourceVersion"] = json!(self.counter.to_string());
+        let old_meta = |field: &str| old.map(|old| old["metadata"][field].clone());
+        let created = Timestamp::from_second(i64::try_from(self.counter).unwrap()).unwrap();
+        metadata["uid"] = old_meta("uid").unwrap_or(json!(format!("uid-{}", self.counter)));
+        metadata["creationTimestamp"] = old_meta("creationTimestamp").unwrap_or(json!(created));
+        let generation = old.map_or(0, |old| old["metadata"]["generation"].as_i64().unwrap_or(0));
+        let is_new = old.is_none_or(|old| old["spec"] != object["spec"]);
+        object["metadata"]["generation"] = json!(generation + i64::from(is_new));
+        if kind == Kind::Service {
+            complete_service(&mut object, self.counter);
+        }
+        self.objects.insert((kind, key.clone()), object.clone());
+        let is_seen = kind != Kind::Secret || self.planner.world.is_readable(&key.namespace);
+        if is_seen && (is_watched(kind, &object) || !by_person) {
+            self.tell(kind, object);
+            if matches!(kind, Kind::RoleBinding | Kind::Namespace) {
+                self.forget_unbound();
+            }
+            if kind == Kind::RoleBinding && self.is_bound(&key.namespace) {
+                self.list_secrets(&key.namespace);
+            }
+        } else if self.started {
+            let tasks = self.planner.world.remove(kind, &key);
+            tasks.into_iter().for_each(|task| self.queue.push(task));
+        }
+    }
+
+    fn tell(&mut self, kind: Kind, object: Value) {
+        let registration = registration(kind, &self.planner.settings);
+        let Ok(entry) = registration.decode(&object.to_string()) else {
+            return;
+        };
+        let tasks = (self.planner.world).put(kind, &entry.key, entry.shared());
+        if self.started {
+            tasks.into_iter().for_each(|task| self.queue.push(task));
+        }
+    }
+}
+
+/// Checks that the manager's registrations ask for the right to a write.
+fn assert_right(write: &Write) {
+    let is_declared = match write.action {
+        Action::Create(_) => write.kind.verbs().contains(&"create"),
+        Action::Apply(_) => ["create", "patch"]
+            .iter()
+            .all(|verb| write.kind.verbs().contains(verb)),
+        Action::Merge(_) => write.kind.verbs().contains(&"patch"),
+        Action::Status(_) | Action::PruneStatus(_) => {
+            write.kind.subresources().contains(&("status", "patch"))
+        }
+        Action::Delete(_) => write.kind.verbs().contains(&"delete"),
+    };
+    assert!(is_declared, "no registration declares {write:?}");
+}
+
+/// Returns an object after a server-side apply by the only field manager.
+fn applied(kind: Kind, mut base: Value, object: Value) -> Value {
+    // Server-side apply removes what its manager had set before.
+    base["metadata"]["annotations"] = json!({});
+    // A selector is applied as a whole.
+    base["spec"]["selector"].take();
+    let ports = base["spec"]["ports"].clone();
+    let mut object = merged(base, object);
+    let is_other = |port: &Value| port["port"] != object["spec"]["ports"][0]["port"];
+    if kind == Kind::Service && ports.as_array().iter().any(|it| it.iter().any(is_other)) {
+        // The other ports stay, under the same name.
+        panic!("spec.ports[1].name: Duplicate value: {ports}");
+    }
+    // Server-side apply keeps what others have set of a port of the same number.
+    if object["spec"]["ports"][0]["port"] == ports[0]["port"] && kind == Kind::Service {
+        object["spec"]["ports"][0] = merged(ports[0].clone(), object["spec"]["ports"][0].clone());
+    }
+
+    object
+}
+
+/// Returns the settings of an installation in the namespace `liqo`.
+pub(crate) fn settings() -> Settings {
+    Settings {
+        namespace: "liqo".to_owned(),
+        tenant_namespaces: vec!["named".to_owned()],
+        pools: DEFAULT_POOLS.to_vec(),
+        gateway_port: 51840,
+        deployment_image: None,
+        installation: Some(OwnerReference {
+            api_version: "apps/v1".to_owned(),
+            kind: "Deployment".to_owned(),
+            name: "liqo-controller-manager".to_owned(),
+            uid: "uid-installation".to_owned(),
+            ..OwnerReference::default()
+        }),
+    }
+}
+
+/// Returns whether the watch of a kind tells of an object.
+fn is_watched(kind: Kind, object: &Value) -> bool {
+    let selector = kind.selector().unwrap_or_default();
+    let terms = selector.split(',').filter(|term| !term.is_empty());
+    terms
+        .filter_map(|term| term.split_once('='))
+        .all(|(name, value)| object["metadata"]["labels"][name] == value)
+}
+
+fn key_in(object: &Value) -> Key {
+    let object: DynamicObject =
+        serde_json::from_value(json!({"metadata": object["metadata"]})).unwrap();
+    control_runtime::key_of(&object.metadata)
+}
+
+fn complete_service(service: &mut Value, counter: u64) {
+    let spec = &mut service["spec"];
+    if !spec.is_object() {
+        return;
+    }
+    if spec["clusterIPs"].is_null() {
+        spec["clusterIPs"] = json!([format!("10.96.0.{}", counter % 250)]);
+    }
+    let type_ = spec["type"].as_str().unwrap_or("ClusterIP").to_owned();
+    let ports = spec["ports"].as_array_mut().into_iter().flatten();
+    for port in ports.filter(|port| port.is_object()) {
+        if type_ != "ClusterIP" && port["nodePort"].is_null() {
+            port["nodePort"] = json!(30000 + counter % 2000);
+        }
+    }
+}

@@ -1,0 +1,110 @@
+//! What people are told: each change once.
+
+use super::*;
+
+/// Returns what was told since the last look.
+fn told(rome: &mut Cluster) -> Vec<String> {
+    rome.settle();
+    let notices = std::mem::take(&mut rome.notices);
+    let line = |it: crate::network::plan::Notice| {
+        let mark = if it.is_warning { "!" } else { "" };
+        format!("{mark}{} {}: {}", it.kind, it.reason, it.note)
+    };
+    notices.into_iter().map(line).collect()
+}
+
+fn with_tunnel() -> Cluster {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    rome.make(Kind::GatewayClient, client("milan"));
+    rome.make(Kind::PublicKey, public_key("milan", 8));
+    rome
+}
+
+fn set(rome: &mut Cluster, value: &str) {
+    let status = json!({"status": {"value": value, "latency": {"value": "1ms"}}});
+    rome.edit(Kind::Connection, &key("gw-milan"), status);
+}
+
+#[test]
+fn a_tunnel_that_comes_and_goes_is_told_each_time_in_the_same_words() {
+    let mut rome = with_tunnel();
+    told(&mut rome);
+    let up = "Connection TunnelUp: the tunnel to milan is up";
+
+    set(&mut rome, "Connected");
+    assert_eq!(told(&mut rome), [up]);
+    rome.edit(
+        Kind::Connection,
+        &key("gw-milan"),
+        json!({"status": {"latency": {"value": "2ms"}}}),
+    );
+    assert_eq!(told(&mut rome), [""; 0], "a latency is no change");
+    set(&mut rome, "Error");
+    let down = told(&mut rome);
+    assert!(
+        matches!(&*down, [one] if one.starts_with("!Connection TunnelDown: the tunnel to milan is down")),
+        "{down:?}"
+    );
+    set(&mut rome, "Connected");
+    assert_eq!(told(&mut rome), [up]);
+}
+
+#[test]
+fn a_manager_that_begins_again_tells_nothing_that_was_so_before() {
+    let mut rome = with_tunnel();
+    rome.make(
+        Kind::GatewayServer,
+        server("milan", &json!({"serviceType": "NodePort"})),
+    );
+    rome.settle();
+    set(&mut rome, "Connected");
+    told(&mut rome);
+
+    rome.restart();
+    let news = told(&mut rome);
+
+    let is_repeated =
+        |it: &&String| it.contains("Tunnel") || it.contains("Remapped") || it.contains("Assigned");
+    assert_eq!(news.iter().find(is_repeated), None);
+}
+
+#[test]
+fn remapped_cidrs_and_end_points_are_told_when_they_are_decided_and_when_they_change() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    let seen = told(&mut rome);
+    assert_eq!(
+        seen.iter()
+            .filter(|it| it.contains("Remapped"))
+            .collect::<Vec<_>>(),
+        [
+            "Configuration Remapped: the peer's pod CIDRs are seen here: 10.244.0.0/16 as 10.0.0.0/16",
+            "Configuration Remapped: the peer's external CIDRs are seen here: 10.70.0.0/16 as 10.1.0.0/16",
+        ]
+    );
+
+    rome.make(
+        Kind::GatewayServer,
+        server(
+            "milan",
+            &json!({"serviceType": "NodePort", "nodePort": 30007}),
+        ),
+    );
+    let assigned = "GatewayServer EndpointAssigned: peers reach it at 172.18.1.2, 172.18.1.3, UDP port 30007 \
+                    (Service liqo/liqo-gateway)";
+    let news = told(&mut rome);
+    assert_eq!(
+        news.iter().filter(|it| *it == assigned).count(),
+        1,
+        "{news:?}"
+    );
+
+    rome.make(Kind::Node, node("rome-3", "172.18.1.4"));
+    let news = told(&mut rome);
+    let changed = news.iter().find(|it| it.contains("EndpointAssigned"));
+    assert!(
+        changed.is_some_and(|it| it.contains("172.18.1.4")),
+        "{news:?}"
+    );
+}

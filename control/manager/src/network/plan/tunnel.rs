@@ -1,0 +1,62 @@
+//! Tells people when the tunnel to a peer comes up or goes down.
+
+use super::{Plan, Planner};
+use crate::network::kind::{Key, Kind};
+use control_api::networking::connection::{CONNECTED, ERROR};
+
+/// The state of a tunnel, as far as people care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Tunnel {
+    /// It has not been up yet.
+    New,
+    Up,
+    Down,
+}
+
+/// Tells of a change since the last look; what was so before the manager began is no news.
+///
+/// The words are the same each time, so that Events of a tunnel that comes and goes are counted, not
+/// multiplied.
+pub(super) fn plan(planner: &mut Planner, peer: &str) -> Plan {
+    let mut plan = Plan::default();
+    let Some((key, state)) = observe(planner, peer) else {
+        planner.tunnels.remove(peer);
+        return plan;
+    };
+    let before = planner.tunnels.insert(peer.to_owned(), state);
+    match (before, state) {
+        (Some(Tunnel::New | Tunnel::Down), Tunnel::Up) => {
+            let note = format!("the tunnel to {peer} is up");
+            plan.announce(Kind::Connection, &key, false, "TunnelUp", note);
+        }
+        (Some(Tunnel::Up), Tunnel::Down | Tunnel::New) => {
+            let note = format!(
+                "the tunnel to {peer} is down, and packets to it are refused: see `liqoctl info peer {peer}`"
+            );
+            plan.announce(Kind::Connection, &key, true, "TunnelDown", note);
+        }
+        (None, _)
+        | (Some(Tunnel::New | Tunnel::Down), Tunnel::New | Tunnel::Down)
+        | (Some(Tunnel::Up), Tunnel::Up) => {}
+    }
+
+    plan
+}
+
+fn observe(planner: &Planner, peer: &str) -> Option<(Key, Tunnel)> {
+    let placed = planner.world.of_peer(peer);
+    placed.into_iter().find_map(|(kind, key)| {
+        let connection = planner
+            .world
+            .connections
+            .get(key)
+            .filter(|_| kind == Kind::Connection)?;
+        let status = connection.status.as_ref();
+        let state = match status.and_then(|status| status.value.as_deref()) {
+            Some(CONNECTED) => Tunnel::Up,
+            Some(ERROR) => Tunnel::Down,
+            _ => Tunnel::New,
+        };
+        Some((key.clone(), state))
+    })
+}

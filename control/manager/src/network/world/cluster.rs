@@ -1,0 +1,285 @@
+//! What concerns everything: the cluster's own id, CIDRs, nodes and gateway.
+
+use super::World;
+use crate::network::item::WorkItem;
+use crate::network::kind::{Key, Kind};
+use control_api::networking::configuration::ClusterCidrs;
+use control_api::networking::endpoint::InternalEndpoint;
+use control_api::networking::gateway_server::ServiceType;
+use control_api::{Network, labels};
+use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+
+/// Facts about the cluster, derived from its objects.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Cluster {
+    /// This cluster's id, if it is known.
+    pub(crate) id: Option<String>,
+    /// What peers are told of this cluster, once all of it is decided.
+    pub(crate) cidrs: Option<ClusterCidrs>,
+    /// The Network of the external CIDR.
+    pub(crate) external: Option<Key>,
+    /// The nodes that run pods.
+    pub(crate) nodes: Nodes,
+    /// The CIDRs of the cluster itself, and what each is.
+    pub(crate) internal: BTreeSet<(Ipv4Net, &'static str)>,
+    /// Where the nodes reach a gateway that is ready.
+    pub(crate) gateway: Option<InternalEndpoint>,
+    /// How many replicas of the gateway are ready, and how many there are.
+    pub(crate) replicas: (usize, usize),
+}
+
+/// The addresses of the nodes that run pods. A change of a node costs O(log n).
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct Nodes {
+    /// The address of each ready node at which peers reach it.
+    external: BTreeMap<Key, String>,
+    /// The number of nodes that have an address.
+    internal: BTreeMap<Ipv4Addr, usize>,
+}
+
+impl Nodes {
+    /// Returns the addresses of the ready nodes at which peers reach them, by the names of the nodes.
+    pub(crate) fn external(&self) -> Vec<String> {
+        self.external.values().cloned().collect()
+    }
+
+    /// Replaces a node. Returns the addresses that are now those of a node, or no longer, and whether the
+    /// address for peers has changed.
+    fn replace(
+        &mut self,
+        key: &Key,
+        old: Option<&Node>,
+        new: Option<&Node>,
+    ) -> (BTreeSet<Ipv4Addr>, bool) {
+        let (before, after) = (internal_addresses(old), internal_addresses(new));
+        for address in &after {
+            *self.internal.entry(*address).or_default() += 1;
+        }
+        for address in &before {
+            if let Some(count) = self.internal.get_mut(address) {
+                *count -= 1;
+                if *count == 0 {
+                    self.internal.remove(address);
+                }
+            }
+        }
+        let external = new.filter(|node| is_real(node) && is_ready(node));
+        let external = external.and_then(address);
+        let former = match external.clone() {
+            Some(external) => self.external.insert(key.clone(), external),
+            None => self.external.remove(key),
+        };
+        let changed = before.symmetric_difference(&after).copied().collect();
+
+        (changed, former != external)
+    }
+}
+
+/// Returns all addresses of a node that runs pods.
+fn internal_addresses(node: Option<&Node>) -> BTreeSet<Ipv4Addr> {
+    let status = node
+        .filter(|node| is_real(node))
+        .and_then(|it| it.status.as_ref());
+    let addresses = status.and_then(|it| it.addresses.as_ref());
+    let addresses = addresses.into_iter().flatten();
+    addresses.filter_map(|it| it.address.parse().ok()).collect()
+}
+
+/// In the order in which one is chosen, as upstream does.
+const ADDRESS_TYPES: [&str; 5] = [
+    "ExternalDNS",
+    "ExternalIP",
+    "InternalDNS",
+    "InternalIP",
+    "Hostname",
+];
+
+impl Cluster {
+    /// Returns whether a change of an object can change the facts besides those of nodes.
+    pub(super) fn depends_on(world: &World, kind: Kind, key: &Key) -> bool {
+        match kind {
+            Kind::Pod | Kind::ConfigMap => true,
+            Kind::Network => key.namespace == world.namespace,
+            _ => false,
+        }
+    }
+
+    /// Derives the facts from the objects of Liqo's namespace, and takes over those of `nodes`.
+    pub(super) fn of(world: &World, nodes: Nodes) -> Self {
+        let pods = world.pods.within(&world.namespace);
+        let pods: Vec<_> = pods
+            .map(|(_, pod)| pod)
+            .filter(|pod| !is_terminating(&pod.metadata))
+            .collect();
+        let ready: Vec<_> = pods.iter().filter_map(|pod| endpoint(pod)).collect();
+
+        Self {
+            id: cluster_id(world),
+            cidrs: cidrs(world),
+            external: network_of_type(world, labels::NETWORK_TYPE_EXTERNAL).next(),
+            nodes,
+            internal: internal(world),
+            replicas: (ready.len(), pods.len()),
+            gateway: ready.into_iter().next(),
+        }
+    }
+}
+
+impl World {
+    /// Returns what an address is, if it is one of the cluster itself or stands for one of a peer.
+    pub(crate) fn internal(&self, address: Ipv4Addr) -> Option<(Ipv4Net, &'static str)> {
+        let own = self.cluster.internal.iter().copied();
+        let of_peers = self.networks.iter().filter(|(key, network)| {
+            let labels = network.metadata.labels.as_ref();
+            let is_of_peer =
+                labels.is_some_and(|labels| labels.contains_key(labels::CONFIGURATION_CIDR_TYPE));
+            is_of_peer && self.is_tenant(&key.namespace)
+        });
+        let of_peers = of_peers
+            .filter_map(|(_, network)| Some((decided(network)?, "inside a CIDR of a peer")));
+
+        if self.cluster.nodes.internal.contains_key(&address) {
+            return Some((address.into(), "the address of a node"));
+        }
+        own.chain(of_peers)
+            .find(|(cidr, _)| cidr.contains(&address))
+    }
+
+    /// Takes a change of a node, and returns the work items that it causes.
+    pub(super) fn tasks_of_node(
+        &mut self,
+        key: &Key,
+        old: Option<&Node>,
+        new: Option<&Node>,
+    ) -> BTreeSet<WorkItem> {
+        let (addresses, is_external) = self.cluster.nodes.replace(key, old, new);
+        let cidrs = addresses.into_iter().map(Ipv4Net::from);
+        let mut tasks: BTreeSet<_> = cidrs
+            .flat_map(|cidr| self.tasks_of_templates_in(cidr))
+            .collect();
+        if is_external {
+            let servers = self.servers.iter().filter(|(_, server)| {
+                let endpoint = server.spec.endpoint.as_ref();
+                endpoint.is_some_and(|it| it.service_type == ServiceType::NodePort)
+            });
+            let peers = servers.map(|(key, _)| self.peer_of(Kind::GatewayServer, key));
+            tasks.extend(peers.map(WorkItem::Peer));
+        }
+
+        tasks
+    }
+
+    /// Returns the work that a change of the facts makes.
+    pub(super) fn tasks_of_cluster(&self, old: &Cluster) -> BTreeSet<WorkItem> {
+        let new = &self.cluster;
+        let mut tasks = BTreeSet::new();
+        if old.id != new.id || old.cidrs != new.cidrs {
+            let all = self.configurations.iter();
+            tasks.extend(all.map(|(key, _)| WorkItem::Configuration(key.clone())));
+        }
+        for (cidr, _) in old.internal.symmetric_difference(&new.internal) {
+            tasks.extend(self.tasks_of_templates_in(*cidr));
+        }
+        if old.external != new.external {
+            tasks.extend(self.ips.iter().map(|(key, _)| WorkItem::Ip(key.clone())));
+        }
+        if (&old.id, &old.gateway, old.replicas) != (&new.id, &new.gateway, new.replicas) {
+            tasks.extend(self.peer_tasks());
+        }
+
+        tasks
+    }
+}
+
+/// Returns whether a node is one that runs pods, and does not stand for a peer.
+pub(crate) fn is_real(node: &Node) -> bool {
+    let labels = node.metadata.labels.as_ref();
+    let node_type = labels.and_then(|labels| labels.get(labels::NODE_TYPE));
+    node_type.is_none_or(|node_type| node_type != labels::NODE_TYPE_VIRTUAL)
+}
+
+/// Returns whether an object is on its way out.
+pub(crate) fn is_terminating(meta: &ObjectMeta) -> bool {
+    meta.deletion_timestamp.is_some()
+}
+
+fn cluster_id(world: &World) -> Option<String> {
+    let mut maps = world.config_maps.within(&world.namespace);
+    let (_, map) = maps.next()?;
+    map.data.as_ref()?.get("CLUSTER_ID").cloned()
+}
+
+/// Returns the Networks of Liqo's namespace that are of a type.
+fn network_of_type<'a>(world: &'a World, wanted: &'a str) -> impl Iterator<Item = Key> + 'a {
+    let networks = world.networks.within(&world.namespace);
+    networks
+        .filter(move |(_, network)| {
+            let labels = network.metadata.labels.as_ref();
+            let found = labels.and_then(|labels| labels.get(labels::NETWORK_TYPE));
+            found.is_some_and(|found| found == wanted) && !is_terminating(&network.metadata)
+        })
+        .map(|(key, _)| key.clone())
+}
+
+fn internal(world: &World) -> BTreeSet<(Ipv4Net, &'static str)> {
+    let types = [
+        (labels::NETWORK_TYPE_POD, "inside the pod CIDR"),
+        (labels::NETWORK_TYPE_SERVICE, "inside the Service CIDR"),
+        (labels::NETWORK_TYPE_EXTERNAL, "inside the external CIDR"),
+        (labels::NETWORK_TYPE_INTERNAL, "inside the internal CIDR"),
+    ];
+    let networks = types.into_iter().flat_map(|(type_, what)| {
+        let networks = network_of_type(world, type_);
+        networks.filter_map(move |key| Some((decided(world.networks.get(&key)?)?, what)))
+    });
+    networks.collect()
+}
+
+/// Returns the allocated CIDR of a Network, or the requested one before allocation.
+pub(super) fn decided(network: &Network) -> Option<Ipv4Net> {
+    let status = network.status.as_ref();
+    let status = status.and_then(|status| status.cidr.as_deref());
+    status.unwrap_or(&network.spec.cidr).parse().ok()
+}
+
+fn cidrs(world: &World) -> Option<ClusterCidrs> {
+    let of_type = |network_type| {
+        network_of_type(world, network_type)
+            .map(|key| world.networks.get(&key)?.status.as_ref()?.cidr.clone())
+            .collect::<Option<Vec<_>>>()
+    };
+    let pod = of_type(labels::NETWORK_TYPE_POD)?;
+    let external = of_type(labels::NETWORK_TYPE_EXTERNAL)?;
+
+    (!pod.is_empty() && !external.is_empty()).then_some(ClusterCidrs { pod, external })
+}
+
+fn is_ready(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+    conditions.any(|it| it.type_ == "Ready" && it.status == "True")
+}
+
+fn address(node: &Node) -> Option<String> {
+    let addresses = node.status.as_ref()?.addresses.as_ref()?;
+    ADDRESS_TYPES.iter().find_map(|wanted| {
+        let found = addresses.iter().find(|it| it.type_ == *wanted)?;
+        (!found.address.is_empty()).then(|| found.address.clone())
+    })
+}
+
+fn endpoint(pod: &Pod) -> Option<InternalEndpoint> {
+    let status = pod.status.as_ref()?;
+    let mut conditions = status.conditions.iter().flatten();
+    let is_ready = conditions.any(|it| it.type_ == "Ready" && it.status == "True");
+    let ip = status.pod_ip.clone()?;
+
+    is_ready.then(|| InternalEndpoint {
+        ip: Some(ip),
+        node: pod.spec.as_ref().and_then(|spec| spec.node_name.clone()),
+    })
+}

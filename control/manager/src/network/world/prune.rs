@@ -1,0 +1,135 @@
+//! What is kept of each kind.
+
+use super::store::Stored;
+use control_api::{
+    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network,
+    PublicKey, labels,
+};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{
+    ConfigMap, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus, Secret, Service,
+};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::rbac::v1::RoleBinding;
+use std::collections::BTreeMap;
+
+impl Stored for Network {}
+impl Stored for IP {}
+impl Stored for Configuration {}
+impl Stored for GatewayServer {}
+impl Stored for GatewayClient {}
+impl Stored for ForeignCluster {}
+impl Stored for ConfigMap {}
+impl Stored for EndpointSlice {}
+impl Stored for RoleBinding {}
+
+impl Stored for PublicKey {
+    fn prune(&mut self) {
+        self.spec.truncate();
+    }
+}
+
+impl Stored for Connection {
+    /// The latency is measured anew every few seconds.
+    fn prune(&mut self) {
+        if let Some(status) = &mut self.status {
+            status.latency = None;
+        }
+    }
+}
+
+impl Stored for Node {
+    /// Keeps the addresses and whether it is ready: not its images, heartbeats and annotations.
+    fn prune(&mut self) {
+        self.metadata.annotations = None;
+        self.metadata.labels = self.metadata.labels.take().map(|labels| {
+            let keep = |key: &str| key == labels::NODE_TYPE;
+            BTreeMap::from_iter(labels.into_iter().filter(|(key, _)| keep(key)))
+        });
+        self.spec = None;
+        self.status = self.status.take().map(|status| NodeStatus {
+            addresses: status.addresses,
+            conditions: status.conditions.map(|conditions| {
+                let ready = conditions.into_iter().filter(|it| it.type_ == "Ready");
+                let plain = ready.map(|mut condition| {
+                    condition.last_heartbeat_time = None;
+                    condition.last_transition_time = None;
+                    condition.message = None;
+                    condition.reason = None;
+                    condition
+                });
+                plain.collect()
+            }),
+            ..NodeStatus::default()
+        });
+    }
+}
+
+impl Stored for Pod {
+    /// Keeps where it runs and whether it is ready.
+    fn prune(&mut self) {
+        self.metadata.annotations = None;
+        self.metadata.owner_references = None;
+        self.spec = self.spec.take().map(|spec| PodSpec {
+            node_name: spec.node_name,
+            ..PodSpec::default()
+        });
+        self.status = self.status.take().map(|status| PodStatus {
+            phase: status.phase,
+            pod_ip: status.pod_ip,
+            conditions: status.conditions.map(|conditions| {
+                let ready = conditions.into_iter().filter(|it| it.type_ == "Ready");
+                let plain = ready.map(|mut condition| {
+                    condition.last_probe_time = None;
+                    condition.last_transition_time = None;
+                    condition.message = None;
+                    condition
+                });
+                plain.collect()
+            }),
+            ..PodStatus::default()
+        });
+    }
+}
+
+impl Stored for Namespace {
+    /// Keeps the labels that decide what its objects may do.
+    fn prune(&mut self) {
+        self.metadata.annotations = None;
+        self.metadata.labels = self.metadata.labels.take().map(|labels| {
+            let is_kept = |key: &str| {
+                [
+                    labels::REMOTE_CLUSTER_ID,
+                    labels::TENANT_NAMESPACE,
+                    labels::ALLOW_INTERNAL_ADDRESSES,
+                ]
+                .contains(&key)
+            };
+            BTreeMap::from_iter(labels.into_iter().filter(|(key, _)| is_kept(key)))
+        });
+        self.spec = None;
+        self.status = None;
+    }
+}
+
+impl Stored for Secret {
+    fn prune(&mut self) {
+        self.metadata.annotations = None;
+    }
+}
+
+impl Stored for Service {
+    fn prune(&mut self) {
+        if let Some(status) = &mut self.status {
+            status.conditions = None;
+        }
+    }
+}
+
+impl Stored for Deployment {
+    /// Keeps the spec, which is small: the manager made it.
+    fn prune(&mut self) {
+        self.status = None;
+        self.metadata.annotations = None;
+    }
+}

@@ -1,0 +1,151 @@
+//! The tenant namespaces: where the objects of peers count, and where the manager has its rights.
+
+use super::link::{IndexKey, is_of_peer};
+use super::{World, is_terminating};
+use crate::network::item::WorkItem;
+use crate::network::kind::{Key, Kind};
+use crate::network::plan::tenant;
+use control_api::tenant_namespace::{Misplaced, Seniority, choose, peer_of, seniority};
+use std::collections::BTreeSet;
+
+/// Returns whether a peering is made of objects of a kind, which people write.
+pub(super) fn is_of_peering(kind: Kind) -> bool {
+    matches!(
+        kind,
+        Kind::Configuration | Kind::GatewayServer | Kind::GatewayClient | Kind::PublicKey
+    )
+}
+
+/// Misplaced objects of one kind that are reported for one peer. Each change of one of them examines all, so a
+/// user who creates many must not make the manager's work grow with the square of their number.
+const MISPLACED_MAX: usize = 32;
+
+impl World {
+    /// Returns the one namespace whose objects count for a peer.
+    pub(crate) fn tenant_namespace(&self, peer: &str) -> Option<&str> {
+        let subject = IndexKey::Peer(peer.to_owned());
+        let linked: Vec<_> = self.linked(&subject).collect();
+        let namespaces = linked.iter().filter(|(kind, _)| *kind == Kind::Namespace);
+        let labelled = namespaces.filter_map(|(_, key)| Some(&self.namespaces.get(key)?.metadata));
+        let holds = |name: &str| {
+            let mut objects = linked.iter().filter(|(kind, _)| is_of_peering(*kind));
+            objects.any(|(_, key)| key.namespace == name)
+        };
+
+        choose(labelled, &self.named_tenants, holds)
+    }
+
+    /// Returns the objects of a peer in its tenant namespace.
+    pub(crate) fn of_peer(&self, peer: &str) -> Vec<(Kind, &Key)> {
+        let tenant = self.tenant_namespace(peer);
+        let subject = IndexKey::Peer(peer.to_owned());
+        let placed = self
+            .linked(&subject)
+            .filter(|(_, key)| Some(key.namespace.as_str()) == tenant);
+        placed.collect()
+    }
+
+    /// Returns the objects of some kinds about a peer that users have created elsewhere, with the reason why they
+    /// do not count; at most [`MISPLACED_MAX`] of each kind.
+    pub(crate) fn misplaced(&self, peer: &str, kinds: &[Kind]) -> Vec<(Kind, &Key, Misplaced)> {
+        let tenant = self.tenant_namespace(peer);
+        let subject = IndexKey::Peer(peer.to_owned());
+        let of_kind = |kind: Kind| {
+            let linked = self.linked(&subject).filter(move |(it, _)| *it == kind);
+            let misplaced = linked.filter(move |(_, key)| Some(key.namespace.as_str()) != tenant);
+            misplaced.take(MISPLACED_MAX)
+        };
+        kinds
+            .iter()
+            .flat_map(|kind| of_kind(*kind))
+            .filter_map(|(kind, key)| {
+                let misplaced = Misplaced::check(&key.namespace, peer, tenant).err()?;
+                Some((kind, key, misplaced))
+            })
+            .collect()
+    }
+
+    /// Checks that an object about a peer is in the peer's tenant namespace.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it does not count.
+    pub(crate) fn check_place(&self, kind: Kind, key: &Key) -> Result<(), Misplaced> {
+        let peer = self.peer_of(kind, key);
+        Misplaced::check(&key.namespace, &peer, self.tenant_namespace(&peer))
+    }
+
+    /// Returns the seniority of the peer of an object in its tenant namespace.
+    pub(crate) fn seniority(&self, kind: Kind, key: &Key) -> Seniority {
+        let peer = self.peer_of(kind, key);
+        let namespace = self.namespaces.meta(&Key::cluster(&key.namespace));
+        let labelled = namespace.filter(|namespace| peer_of(namespace) == Some(peer.as_str()));
+
+        seniority(labelled)
+    }
+
+    /// Returns whether a namespace may hold objects of peers.
+    pub(crate) fn is_tenant(&self, namespace: &str) -> bool {
+        let found = self.namespaces.get(&Key::cluster(namespace));
+        found.is_some_and(|found| {
+            let is_named = self.named_tenants.iter().any(|named| named == namespace);
+            (is_named || peer_of(&found.metadata).is_some()) && !is_terminating(&found.metadata)
+        })
+    }
+
+    /// Returns the namespaces whose Secrets the manager has the right to read.
+    pub(crate) fn bound_namespaces(&self) -> BTreeSet<String> {
+        let bindings = self.role_bindings.iter();
+        let bound = bindings.filter(|(key, binding)| {
+            self.is_tenant(&key.namespace) && tenant::is_right(&self.namespace, binding)
+        });
+        bound.map(|(key, _)| key.namespace.clone()).collect()
+    }
+
+    /// Returns whether the Secrets of a namespace are known.
+    pub(crate) fn is_readable(&self, namespace: &str) -> bool {
+        self.readable.contains(namespace)
+    }
+
+    /// Removes the Secrets of a namespace that are no longer watched.
+    pub(crate) fn forget_secrets(&mut self, namespace: &str) -> BTreeSet<WorkItem> {
+        let secrets = self.secrets.within(namespace);
+        let keys: Vec<_> = secrets.map(|(key, _)| key.clone()).collect();
+        let mut tasks = self.tasks_of_gateways(namespace);
+        for key in keys {
+            tasks.extend(self.remove(Kind::Secret, &key));
+        }
+        self.readable.remove(namespace);
+
+        tasks
+    }
+
+    /// Returns the work about the peers that have a gateway in a namespace.
+    pub(super) fn tasks_of_gateways(&self, namespace: &str) -> BTreeSet<WorkItem> {
+        let servers = self.servers.within(namespace);
+        let servers = servers.map(|(key, _)| self.peer_of(Kind::GatewayServer, key));
+        let clients = self.clients.within(namespace);
+        let clients = clients.map(|(key, _)| self.peer_of(Kind::GatewayClient, key));
+
+        servers.chain(clients).map(WorkItem::Peer).collect()
+    }
+
+    /// Returns the work about a peer that a change of one of its objects makes.
+    pub(super) fn tasks_of_peer(&self, peer: &str, kind: Kind, key: &Key) -> Vec<WorkItem> {
+        let mut tasks = vec![WorkItem::Peer(peer.to_owned())];
+        // These decide which namespace is the peer's.
+        let is_named = || self.named_tenants.contains(&key.namespace);
+        let is_decisive = kind == Kind::Namespace || is_of_peering(kind) && is_named();
+        if is_decisive {
+            let subject = IndexKey::Peer(peer.to_owned());
+            for (kind, key) in self.linked(&subject).filter(|(kind, _)| is_of_peer(*kind)) {
+                if kind == Kind::Configuration {
+                    tasks.push(WorkItem::Configuration(key.clone()));
+                }
+                tasks.extend(self.service_of(kind, key).map(WorkItem::Service));
+            }
+        }
+
+        tasks
+    }
+}
