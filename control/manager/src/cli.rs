@@ -2,8 +2,8 @@
 
 use crate::installation;
 use crate::metrics::Metrics;
-use crate::network::{NetworkController, Planner, Settings};
-use crate::state::State;
+use crate::network::{NetworkController, Settings, State};
+use crate::state;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use control_runtime::{self as runtime, LeaseSettings, Replicas, Runtime, Timing, transport};
@@ -78,7 +78,7 @@ impl Cli {
     ///
     /// Returns what keeps it from starting.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
-        let mut planner = Planner::new(self.settings()?)
+        let mut network = State::new(self.settings()?)
             .context("--pools is wrong: use pools that do not overlap")?;
         let config = Config::infer()
             .await
@@ -87,15 +87,15 @@ impl Cli {
         let mut registry = Registry::with_prefix("liqo_controller_manager");
         let metrics = Metrics::new(&mut registry);
         let runtime_metrics = runtime::Metrics::new(&mut registry);
-        let state = Arc::new(State::default());
+        let state = Arc::new(state::State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
         let managed = async move {
-            let namespace = planner.settings.namespace.clone();
+            let namespace = network.settings.namespace.clone();
             let installation = installation::owner(&client, &namespace).await;
-            planner.settings.installation = installation;
+            network.settings.installation = installation;
             let mut runtime = Runtime::new(client, runtime_settings, runtime_metrics);
-            runtime.add(NetworkController::new(planner, metrics), &replicas)?;
+            runtime.add(NetworkController::new(network, metrics), &replicas)?;
             state.set(runtime.status());
             runtime.run(stop()).await;
             anyhow::Ok(())

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! kind        the kinds of objects that it follows
-//! world       the objects, and the work items that a change causes
+//! local       the objects in the cache, their indexes, and the work items that a change causes
 //! item        the work items
 //! plan        the writes of a work item, one file per concern
 //! write       writes, as values
@@ -10,12 +10,13 @@
 //! ```
 
 pub(crate) use controller::NetworkController;
-pub(crate) use plan::{Planner, Settings};
+pub(crate) use plan::{Settings, State};
 
 mod condition;
 mod controller;
 mod item;
 mod kind;
+mod local;
 mod plan;
-mod world;
+
 mod write;

@@ -23,6 +23,7 @@ pub(crate) use change::Changed;
 pub use limits::CacheLimits;
 pub use reader::CacheReader;
 pub use store::Objects;
+pub use watched::FixtureChange;
 
 use limits::Usage;
 use store::Store;

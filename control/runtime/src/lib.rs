@@ -23,7 +23,7 @@ mod status;
 mod watch;
 mod worker;
 
-pub use cache::{Cache, CacheLimits, CacheReader, Change, Objects};
+pub use cache::{Cache, CacheLimits, CacheReader, Change, FixtureChange, Objects};
 pub use carried::Carried;
 pub use control_client::election::{LeaseSettings, Timing};
 pub use control_client::kubeconfig::{KubeconfigError, RemoteConfig};

@@ -2,8 +2,8 @@
 
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
-use crate::network::plan::{Notice, Planner};
-use crate::network::world::IndexKey;
+use crate::network::local::IndexKey;
+use crate::network::plan::{Notice, State};
 use crate::network::write::{Action, Write};
 use control_runtime::{
     self as runtime, Cache, Change, Cluster, Controller, Entry, Env, Outcome, Plan, Queue, Ref,
@@ -18,7 +18,7 @@ mod registrations;
 
 #[cfg(test)]
 pub(crate) use registrations::registration;
-use registrations::registrations;
+pub(crate) use registrations::registrations;
 
 /// Field manager of all writes. Earlier releases used it for the operation `Update`, too.
 pub(crate) const FIELD_MANAGER: &str = "liqo-controller-manager";
@@ -44,9 +44,7 @@ const LISTS_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Plans addresses, Services, keys and status.
 pub(crate) struct NetworkController {
-    planner: Planner,
-    /// Namespaces whose Secrets are watched.
-    watched: BTreeSet<String>,
+    state: State,
     /// Secrets that the last plan of a task asked for.
     lookups: BTreeMap<WorkItem, Vec<Key>>,
     /// Objects of other users that have the name of one that a task creates. No watch reports them.
@@ -59,10 +57,9 @@ pub(crate) struct NetworkController {
 }
 
 impl NetworkController {
-    pub(crate) fn new(planner: Planner, metrics: crate::metrics::Metrics) -> Self {
+    pub(crate) fn new(state: State, metrics: crate::metrics::Metrics) -> Self {
         Self {
-            planner,
-            watched: BTreeSet::new(),
+            state,
             lookups: BTreeMap::new(),
             foreign: BTreeMap::new(),
             unlisted: BTreeSet::new(),
@@ -75,29 +72,29 @@ impl NetworkController {
         Kind::of(
             &object.resource,
             &object.key,
-            &self.planner.settings.namespace,
+            &self.state.settings.namespace,
         )
     }
 
     /// Adds and removes the watches of Secrets, so that they follow the rights of the manager.
-    fn plan_watches(&mut self, now: Timestamp) -> Plan<WorkItem> {
-        let bound = self.planner.world.bound_namespaces();
+    fn plan_watches(&mut self, cache: &Cache, now: Timestamp) -> Plan<WorkItem> {
+        let bound = self.state.local(cache).bound_namespaces();
+        let watched = std::mem::replace(&mut self.state.derived.watched, bound.clone());
         let mut plan = Plan::default();
         if self.waits_until.is_none() {
             self.unlisted.clone_from(&bound);
             self.waits_until = Some(now + LISTS_WAIT_MAX);
         }
-        for namespace in bound.difference(&self.watched) {
+        for namespace in bound.difference(&watched) {
             plan.watches.push(WatchChange::Add(secrets(namespace)));
         }
-        for namespace in self.watched.difference(&bound) {
+        for namespace in watched.difference(&bound) {
             self.unlisted.remove(namespace);
             plan.watches.push(WatchChange::Remove(secrets(namespace)));
-            let tasks = self.planner.world.forget_secrets(namespace);
-            let tasks = tasks.into_iter().map(|task| (Duration::ZERO, task));
-            plan.requeue.extend(tasks);
+            let items = self.state.local(cache).items_of_gateways(namespace);
+            let items = items.into_iter().map(|item| (Duration::ZERO, item));
+            plan.requeue.extend(items);
         }
-        self.watched = bound;
 
         plan
     }
@@ -135,7 +132,7 @@ impl NetworkController {
     fn look_up(&mut self, task: &WorkItem, keys: &[Key]) -> Vec<Ref> {
         for key in self.lookups.remove(task).unwrap_or_default() {
             if !keys.contains(&key) {
-                self.planner.world.looked_up.remove(&key);
+                self.state.derived.looked_up.remove(&key);
             }
         }
         if !keys.is_empty() {
@@ -146,23 +143,30 @@ impl NetworkController {
             .collect()
     }
 
-    /// Takes an object of another user into the world, so that the task can report it.
-    fn add_foreign(&mut self, task: &WorkItem, kind: Kind, entry: &Entry) -> Vec<WorkItem> {
-        let objects = self.foreign.entry(task.clone()).or_default();
-        objects.insert((kind, entry.key.clone()));
-        let mut tasks = self.planner.world.put(kind, &entry.key, entry.shared());
-        tasks.insert(task.clone());
+    /// Takes an object of another user, so that the item can report it.
+    fn add_foreign(&mut self, item: &WorkItem, kind: Kind, entry: &Entry) -> Vec<WorkItem> {
+        let id = (kind, entry.key.clone());
+        let objects = self.foreign.entry(item.clone()).or_default();
+        objects.insert(id.clone());
+        self.state.derived.foreign.insert(id, entry.clone());
 
-        Vec::from_iter(tasks)
+        vec![item.clone()]
     }
 
-    /// Notes that an object is no longer one of another user: it is gone, or a watch reports it.
-    fn remove_foreign(&mut self, kind: Kind, key: &Key) {
+    /// Notes that an object is no longer one of another user: it is gone, or a watch reports it. Returns
+    /// the items that have met it.
+    fn remove_foreign(&mut self, kind: Kind, key: &Key) -> Vec<WorkItem> {
         let id = (kind, key.clone());
-        self.foreign.retain(|_, objects| {
-            objects.remove(&id);
+        self.state.derived.foreign.remove(&id);
+        let mut items = Vec::new();
+        self.foreign.retain(|item, objects| {
+            if objects.remove(&id) {
+                items.push(item.clone());
+            }
             !objects.is_empty()
         });
+
+        items
     }
 
     /// Takes what was read.
@@ -175,8 +179,7 @@ impl NetworkController {
         let secret = match outcome {
             Outcome::Stored(_) if is_foreign => return Vec::new(),
             Outcome::Gone if is_foreign => {
-                self.remove_foreign(kind, &object.key);
-                return Vec::from_iter(self.planner.world.remove(kind, &object.key));
+                return self.remove_foreign(kind, &object.key);
             }
             Outcome::Stored(entry) => entry.get::<Secret>().cloned(),
             Outcome::Gone => None,
@@ -188,7 +191,7 @@ impl NetworkController {
             | Outcome::Failed(_)
             | Outcome::NotLeader => return Vec::new(),
         };
-        let looked_up = &mut self.planner.world.looked_up;
+        let looked_up = &mut self.state.derived.looked_up;
         looked_up.insert(object.key.clone(), secret);
 
         vec![task.clone()]
@@ -202,8 +205,13 @@ impl NetworkController {
     }
 
     /// Remembers why the API server refuses a Service of the gateway, for the peers that requested it.
-    fn refuse_service(&mut self, hash: &str, refusal: Option<String>) -> Vec<WorkItem> {
-        let refused = &mut self.planner.world.refused_services;
+    fn refuse_service(
+        &mut self,
+        hash: &str,
+        refusal: Option<String>,
+        cache: &Cache,
+    ) -> Vec<WorkItem> {
+        let refused = &mut self.state.derived.refused_services;
         let old = refused.get(hash).cloned();
         match &refusal {
             Some(message) => refused.insert(hash.to_owned(), message.clone()),
@@ -212,8 +220,8 @@ impl NetworkController {
         if old == refusal {
             return Vec::new();
         }
-        let subject = IndexKey::Service(hash.to_owned());
-        self.planner.world.peers_linked(&subject).collect()
+        let peers = self.state.local(cache);
+        peers.peers_indexed(&IndexKey::service(hash)).collect()
     }
 }
 
@@ -223,53 +231,44 @@ impl Controller for NetworkController {
     const FIELD_MANAGER: &'static str = FIELD_MANAGER;
 
     fn resources(&self) -> Vec<Registration> {
-        registrations(&self.planner.settings)
+        registrations(&self.state.settings)
     }
 
-    fn observe(&mut self, change: &Change<'_>, _: &Cache) -> Vec<WorkItem> {
+    fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<WorkItem> {
         let Some(kind) = self.kind_of(change.object) else {
             return Vec::new();
         };
-        let key = &change.object.key;
-        self.remove_foreign(kind, key);
-        let world = &mut self.planner.world;
-        let mut tasks = match change.entry() {
-            Some(entry) => world.put(kind, key, entry.shared()),
-            None => world.remove(kind, key),
-        };
-        if matches!(kind, Kind::Namespace | Kind::RoleBinding) {
-            tasks.insert(WorkItem::SecretWatches);
-        }
+        let mut items = self.state.observe(kind, change, cache);
+        items.extend(self.remove_foreign(kind, &change.object.key));
 
-        Vec::from_iter(tasks)
+        Vec::from_iter(items)
     }
 
-    fn started(&mut self, _: &Cache) -> Vec<WorkItem> {
-        // No watch reports their deletion. The tasks meet them again if they still exist.
-        for (kind, key) in std::mem::take(&mut self.foreign).into_values().flatten() {
-            self.planner.world.remove(kind, &key);
-        }
-        // First: the tasks of peers wait for these watches.
-        let mut tasks = vec![WorkItem::SecretWatches];
-        tasks.extend(self.planner.start());
-        tasks
+    fn started(&mut self, cache: &Cache) -> Vec<WorkItem> {
+        // No watch reports their deletion. The items meet them again if they still exist.
+        self.foreign.clear();
+        self.state.derived.foreign.clear();
+        self.state.start(cache);
+        // The items of peers wait for these watches.
+        vec![WorkItem::SecretWatches]
     }
 
-    fn listed(&mut self, id: &WatchId, _: &Cache) -> Vec<WorkItem> {
+    fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
         let of_tenant = id
             .namespace
             .as_ref()
             .filter(|_| id.resource == Resource::of::<Secret>());
-        let Some(namespace) = of_tenant.filter(|it| self.watched.contains(*it)) else {
+        let watched = &self.state.derived.watched;
+        let Some(namespace) = of_tenant.filter(|it| watched.contains(*it)) else {
             return Vec::new();
         };
         self.unlisted.remove(namespace);
-        Vec::from_iter(self.planner.world.secrets_listed(namespace))
+        Vec::from_iter(self.state.local(cache).items_of_gateways(namespace))
     }
 
-    fn plan(&mut self, task: &WorkItem, _: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
+    fn plan(&mut self, task: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
         if *task == WorkItem::SecretWatches {
-            return self.plan_watches(env.now);
+            return self.plan_watches(cache, env.now);
         }
         if self.waits(task, env.now) {
             return Plan {
@@ -277,8 +276,8 @@ impl Controller for NetworkController {
                 ..Plan::default()
             };
         }
-        let plan = self.planner.plan(task, env);
-        let (networks, addresses) = self.planner.counts();
+        let plan = self.state.plan(task, cache, env);
+        let (networks, addresses) = self.state.counts();
         self.metrics.allocated(networks, addresses);
 
         self.convert(task, plan)
@@ -296,16 +295,16 @@ impl Controller for NetworkController {
             (Request::Read(_), outcome, _) => self.read(task, object, outcome),
             (Request::Write(_), Outcome::AlreadyExists(Some(entry)), Some(kind)) => {
                 if cache.contains(object) {
-                    // The cache had not seen it yet. The world has observed it by now.
+                    // The cache had not seen it yet, but has observed it by now.
                     return vec![task.clone()];
                 }
                 self.add_foreign(task, kind, entry)
             }
             (Request::Write(_), outcome, Some(Kind::Service)) => match (task, outcome) {
                 (WorkItem::Service(hash), Outcome::Refused(status)) => {
-                    self.refuse_service(hash, refusal(status))
+                    self.refuse_service(hash, refusal(status), cache)
                 }
-                (WorkItem::Service(hash), _) => self.refuse_service(hash, None),
+                (WorkItem::Service(hash), _) => self.refuse_service(hash, None, cache),
                 _ => Vec::new(),
             },
             _ => Vec::new(),
@@ -340,7 +339,7 @@ fn reference(kind: Kind, key: Key) -> Ref {
 }
 
 /// Returns the watch of the gateways' Secrets in a namespace.
-fn secrets(namespace: &str) -> WatchId {
+pub(crate) fn secrets(namespace: &str) -> WatchId {
     WatchId {
         cluster: Cluster::Local,
         resource: Resource::of::<Secret>(),

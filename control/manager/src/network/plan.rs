@@ -9,15 +9,16 @@
 
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
-use crate::network::world::World;
+use crate::network::local::{Cluster, Derived, Local};
 use crate::network::write::Write;
 use control_fabric::addresses::{Allocation, Conflicts};
 pub(crate) use control_runtime::Env;
+use control_runtime::{Cache, Change};
 use ipam::NetworkError;
 use ipnet::Ipv4Net;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) mod configuration;
 pub(crate) mod connection;
@@ -59,16 +60,25 @@ pub(crate) struct Settings {
     pub(crate) installation: Option<OwnerReference>,
 }
 
-/// Decides.
+/// State of the network controller besides the objects in the cache.
 #[derive(Clone, Debug)]
-pub(crate) struct Planner {
+pub(crate) struct State {
     pub(crate) settings: Settings,
-    pub(crate) world: World,
     pub(crate) allocation: Allocation<Key, (Kind, Key)>,
-    /// What people were told last of each object.
+    pub(crate) derived: Derived,
+    /// The last warning about each object.
     last_events: BTreeMap<(Kind, Key), String>,
-    /// The tunnel of each peer, by cluster id, as it was at the last look.
+    /// The tunnel of each peer when it was last planned, by cluster ID.
     tunnels: BTreeMap<String, tunnel::Tunnel>,
+}
+
+/// Plans one work item.
+pub(crate) struct Planner<'a> {
+    pub(crate) settings: &'a Settings,
+    pub(crate) local: Local<'a>,
+    pub(crate) allocation: &'a mut Allocation<Key, (Kind, Key)>,
+    last_events: &'a mut BTreeMap<(Kind, Key), String>,
+    tunnels: &'a mut BTreeMap<String, tunnel::Tunnel>,
 }
 
 /// What to do for a task.
@@ -99,39 +109,111 @@ pub(crate) struct Notice {
     pub(crate) note: String,
 }
 
-impl Planner {
-    /// Creates a planner that knows no object yet.
+impl State {
+    /// Creates the state before any object is known.
     ///
     /// # Errors
     ///
     /// Returns [`NetworkError::PoolsOverlap`] if the pools overlap.
     pub(crate) fn new(settings: Settings) -> Result<Self, NetworkError> {
-        let mut world = World::new(settings.namespace.clone());
-        world.named_tenants.clone_from(&settings.tenant_namespaces);
-
         Ok(Self {
-            world,
             allocation: Allocation::new(&settings.pools, Conflicts::Report)?,
             settings,
+            derived: Derived::default(),
             last_events: BTreeMap::new(),
             tunnels: BTreeMap::new(),
         })
     }
 
-    /// Derives the allocations from the statuses of the objects, and returns all tasks.
+    /// Returns the view of the cache.
+    pub(crate) fn local<'a>(&'a self, cache: &'a Cache) -> Local<'a> {
+        let Settings {
+            namespace,
+            tenant_namespaces,
+            ..
+        } = &self.settings;
+        Local::new(cache, namespace, tenant_namespaces, &self.derived)
+    }
+
+    /// Returns the planner of one work item.
+    pub(crate) fn planner<'a>(&'a mut self, cache: &'a Cache) -> Planner<'a> {
+        let Settings {
+            namespace,
+            tenant_namespaces,
+            ..
+        } = &self.settings;
+        Planner {
+            settings: &self.settings,
+            local: Local::new(cache, namespace, tenant_namespaces, &self.derived),
+            allocation: &mut self.allocation,
+            last_events: &mut self.last_events,
+            tunnels: &mut self.tunnels,
+        }
+    }
+
+    /// Derives the allocations from the statuses of the objects.
     ///
     /// Allocations that this replica made as a standby were not written, so they do not count.
-    pub(crate) fn start(&mut self) -> Vec<WorkItem> {
+    pub(crate) fn start(&mut self, cache: &Cache) {
         if let Ok(allocation) = Allocation::new(&self.settings.pools, Conflicts::Report) {
             self.allocation = allocation;
         }
         self.last_events.clear();
-        network::adopt_all(self);
-        self.world.all_tasks().into_iter().collect()
+        network::adopt_all(&mut self.planner(cache));
     }
 
+    /// Takes a change of an object that is in the cache already, and returns the work items that it causes.
+    pub(crate) fn observe(
+        &mut self,
+        kind: Kind,
+        change: &Change<'_>,
+        cache: &Cache,
+    ) -> BTreeSet<WorkItem> {
+        let key = &change.object.key;
+        if kind == Kind::Secret {
+            self.derived.looked_up.remove(key);
+        }
+        let mut items = self.local(cache).items_of_change(kind, change);
+        if kind == Kind::Node {
+            let nodes = &mut self.derived.cluster.nodes;
+            // After a change of the leader, all objects are observed again.
+            let change = nodes.replace(key, change.after());
+            items.extend(self.local(cache).items_of_node(&change));
+        } else if Cluster::depends_on(&self.settings.namespace, kind, key) {
+            let nodes = std::mem::take(&mut self.derived.cluster.nodes);
+            let cluster = Cluster::of(&self.local(cache), nodes);
+            let old = std::mem::replace(&mut self.derived.cluster, cluster);
+            items.extend(self.local(cache).items_of_cluster(&old));
+        }
+
+        items
+    }
+
+    /// Plans a work item.
+    pub(crate) fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan {
+        if let WorkItem::Service(hash) = item
+            && !service::is_requested(&self.local(cache), hash)
+        {
+            self.derived.refused_services.remove(hash);
+        }
+        self.planner(cache).plan(item, env)
+    }
+
+    /// Returns how many Networks hold a CIDR, and how many IPs an address.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        self.allocation.counts()
+    }
+
+    /// Returns how many warnings are remembered.
+    #[cfg(test)]
+    fn remembered(&self) -> usize {
+        self.last_events.len()
+    }
+}
+
+impl Planner<'_> {
     /// Decides what to do for a task.
-    pub(crate) fn plan(&mut self, task: &WorkItem, env: &mut Env<'_>) -> Plan {
+    fn plan(&mut self, task: &WorkItem, env: &mut Env<'_>) -> Plan {
         let mut plan = match task {
             WorkItem::Tenant(namespace) => tenant::plan(self, namespace),
             WorkItem::Network(key) => network::plan(self, key),
@@ -169,9 +251,9 @@ impl Planner {
         }
         if notice.is_warning {
             if self.last_events.len() >= LAST_EVENTS_MAX {
-                let world = &self.world;
+                let local = &self.local;
                 self.last_events
-                    .retain(|(kind, key), _| world.uid(*kind, key).is_some());
+                    .retain(|(kind, key), _| local.meta(*kind, key).is_some());
             }
             self.last_events.insert(about, notice.note.clone());
         } else {
@@ -179,17 +261,6 @@ impl Planner {
         }
 
         true
-    }
-
-    /// Returns how many Networks hold a CIDR, and how many IPs an address.
-    pub(crate) fn counts(&self) -> (usize, usize) {
-        self.allocation.counts()
-    }
-
-    /// Returns how many warnings are remembered.
-    #[cfg(test)]
-    fn remembered(&self) -> usize {
-        self.last_events.len()
     }
 
     /// Forgets what was told of an object that is gone.

@@ -3,6 +3,10 @@
 //! An object is kept as long as a watch reports it. Watches of one resource may overlap, for example by
 //! their label selectors, so the end of a list removes only objects that no other watch reports.
 
+mod fixture;
+
+pub use fixture::FixtureChange;
+
 use super::store::{Store, WatchNumber};
 use super::{Cache, CacheLimits, Changed};
 use crate::entry::Entry;

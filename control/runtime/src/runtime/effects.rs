@@ -3,11 +3,11 @@
 use super::elections::is_of_leader;
 use super::{Response, Runtime, write};
 use crate::cache::CacheLimits;
-use crate::controller::{ClusterChange, Event, Outcome, WatchChange};
+use crate::controller::{ClusterChange, Event, Outcome, Request, WatchChange};
 use crate::execute::Context;
 use crate::worker::{Effects, Ready};
 use control_client::kubeconfig::RemoteConfig;
-use control_client::object::{Cluster, Ref};
+use control_client::object::Cluster;
 use std::time::Instant;
 
 impl Runtime {
@@ -141,7 +141,9 @@ impl Runtime {
                 .flat_map(|it| it.fields.iter().copied())
                 .collect(),
             adopted: adopted
-                .filter(|manager| (updaters.iter()).any(|it| it.0 == **manager && it.1 == subresource))
+                .filter(|manager| {
+                    (updaters.iter()).any(|it| it.0 == **manager && it.1 == subresource)
+                })
                 .collect(),
         })
     }

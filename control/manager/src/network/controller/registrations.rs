@@ -2,8 +2,8 @@
 
 use super::FIELD_MANAGER;
 use crate::network::kind::{KINDS, Kind};
+use crate::network::local::{Stored, keep, with_indexes};
 use crate::network::plan::Settings;
-use crate::network::world::{Stored, keep};
 use control_api::{
     Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
 };
@@ -68,7 +68,7 @@ pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
 
 fn typed(kind: Kind, scope: Scope) -> Registration {
     fn of<K: Stored>(scope: Scope) -> Registration {
-        Registration::of(scope, keep::<K>)
+        with_indexes::<K>(Registration::of(scope, keep::<K>))
     }
     match kind {
         Kind::Network => of::<Network>(scope),

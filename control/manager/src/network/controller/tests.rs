@@ -1,7 +1,7 @@
 //! The manager in the runtime, against an API server that goes away and comes back.
 
 use super::*;
-use crate::network::plan::{Planner, Settings};
+use crate::network::plan::{Settings, State};
 use control_runtime::{LeaseSettings, Replicas, Runtime, RuntimeStatus, Timing};
 use fake_apiserver::ApiServer;
 use ipam::DEFAULT_POOLS;
@@ -206,7 +206,7 @@ fn run(test: impl Future<Output = ()>) {
 
 /// Starts a manager of the cluster that `server` serves.
 fn start(server: &ApiServer, identity: &str) -> (RuntimeStatus, JoinHandle<()>) {
-    let planner = Planner::new(Settings {
+    let state = State::new(Settings {
         namespace: "liqo".to_owned(),
         tenant_namespaces: Vec::new(),
         pools: DEFAULT_POOLS.to_vec(),
@@ -221,7 +221,7 @@ fn start(server: &ApiServer, identity: &str) -> (RuntimeStatus, JoinHandle<()>) 
     };
     let mut registry = Registry::default();
     let metrics = crate::metrics::Metrics::new(&mut registry);
-    let controller = NetworkController::new(planner.unwrap(), metrics);
+    let controller = NetworkController::new(state.unwrap(), metrics);
     let metrics = runtime::Metrics::new(&mut registry);
     let mut runtime = Runtime::new(client(server), settings, metrics);
     let replicas = Replicas::WarmStandby(LeaseSettings {

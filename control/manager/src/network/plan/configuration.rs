@@ -4,7 +4,7 @@ use super::gateway::NOT_TENANT_NAMESPACE;
 use super::{Plan, Planner};
 use crate::network::condition::Verdict;
 use crate::network::kind::{Key, Kind};
-use crate::network::world::is_terminating;
+use crate::network::local::is_terminating;
 use crate::network::write::{Action, Write};
 use check::check;
 use control_api::networking::configuration::{
@@ -35,9 +35,9 @@ struct Side {
 }
 
 /// Decides about a Configuration; removes what one that is gone has left.
-pub(super) fn plan(planner: &Planner, key: &Key, now: Timestamp) -> Plan {
+pub(super) fn plan(planner: &Planner<'_>, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
-    let present = planner.world.configurations.get(key);
+    let present = planner.local.configurations.get(key);
     let Some(configuration) = present.filter(|it| !is_terminating(&it.metadata)) else {
         plan.writes = leftovers(planner, key, None);
         return plan;
@@ -68,7 +68,7 @@ pub(super) fn plan(planner: &Planner, key: &Key, now: Timestamp) -> Plan {
         plan.extend(networks(planner, key, configuration, side, &mut refusal));
     }
     let is_complete =
-        planner.world.cluster.cidrs.is_some() && sides.iter().all(|it| it.seen.is_some());
+        planner.local.cluster().cidrs.is_some() && sides.iter().all(|it| it.seen.is_some());
     let verdict = match refusal {
         _ if is_complete => verdict(
             true,
@@ -93,8 +93,8 @@ pub(super) fn plan(planner: &Planner, key: &Key, now: Timestamp) -> Plan {
     plan
 }
 
-fn publish_local(planner: &Planner, key: &Key, configuration: &Configuration) -> Option<Write> {
-    let cidrs = planner.world.cluster.cidrs.as_ref()?;
+fn publish_local(planner: &Planner<'_>, key: &Key, configuration: &Configuration) -> Option<Write> {
+    let cidrs = planner.local.cluster().cidrs.as_ref()?;
     let published = configuration.spec.local.as_ref().map(|local| &local.cidr);
     let patch = json!({"spec": {"local": {"cidr": cidrs}}});
 

@@ -4,7 +4,7 @@ use super::gateway::{Gateway, Problem};
 use super::secret::Keys;
 use super::{Planner, owner};
 use crate::network::kind::{Key, Kind};
-use crate::network::world::{IndexKey, is_terminating};
+use crate::network::local::{IndexKey, is_terminating};
 use crate::network::write::{Action, Write, covers};
 use control_api::networking::connection::CONNECTING;
 use control_api::{PublicKey, labels};
@@ -12,11 +12,11 @@ use serde_json::json;
 
 /// Checks the peer's public key.
 pub(super) fn public_key(
-    planner: &Planner,
+    planner: &Planner<'_>,
     peer: &str,
     keys: Option<&Keys>,
 ) -> Result<(), Problem> {
-    let of_peer = keys_of(planner, &IndexKey::Peer(peer.to_owned()));
+    let of_peer = keys_of(planner, &IndexKey::peer(peer));
     let mut of_peer = of_peer.into_iter();
     let Some((key, public_key)) = of_peer.next() else {
         return Err(Problem::NoPublicKey);
@@ -36,16 +36,16 @@ pub(super) fn public_key(
         return Err(Problem::OwnPublicKey(key.clone()));
     }
     let rank = |key: &Key, it: &PublicKey| {
-        let seniority = planner.world.seniority(Kind::PublicKey, key);
+        let seniority = planner.local.seniority(Kind::PublicKey, key);
         (
             seniority,
             it.metadata.creation_timestamp.clone(),
             key.clone(),
         )
     };
-    let others = keys_of(planner, &IndexKey::PublicKey(own));
+    let others = keys_of(planner, &IndexKey::public_key(&own));
     let elder = others.into_iter().find(|(other_key, other)| {
-        planner.world.peer_of(Kind::PublicKey, other_key) != peer
+        planner.local.peer_of(Kind::PublicKey, other_key) != peer
             && rank(other_key, other) < rank(key, public_key)
     });
     match elder {
@@ -59,13 +59,13 @@ pub(super) fn public_key(
 
 /// Makes the Connection of a gateway whose peer's key is known; it stays while the gateway does.
 pub(super) fn writes(
-    planner: &Planner,
+    planner: &Planner<'_>,
     peer: &str,
     gateway: &Gateway<'_>,
     is_known: bool,
 ) -> Vec<Write> {
     let key = key_of(gateway);
-    let present = planner.world.connections.get(&key);
+    let present = planner.local.connections.get(&key);
     if present.is_none() && !is_known {
         return Vec::new();
     }
@@ -118,17 +118,17 @@ pub(super) fn writes(
 
 /// Removes the Connections of a peer that are not those of its gateway.
 pub(super) fn leftovers(
-    planner: &Planner,
+    planner: &Planner<'_>,
     peer: &str,
     gateway: Option<&Gateway<'_>>,
 ) -> Vec<Write> {
     let wanted = gateway.map(key_of);
-    let subject = IndexKey::Peer(peer.to_owned());
-    let linked = planner.world.linked(&subject);
+    let subject = IndexKey::peer(peer);
+    let linked = planner.local.indexed(&subject);
     linked
         .filter(|(kind, key)| *kind == Kind::Connection && Some(*key) != wanted.as_ref())
         .filter_map(|(_, key)| {
-            let connection = planner.world.connections.get(key)?;
+            let connection = planner.local.connections.get(key)?;
             let kind = connection
                 .spec
                 .gateway_ref
@@ -147,13 +147,13 @@ fn key_of(gateway: &Gateway<'_>) -> Key {
 }
 
 /// Returns the PublicKeys of a subject that lie in the tenant namespaces of their peers.
-fn keys_of<'a>(planner: &'a Planner, subject: &IndexKey) -> Vec<(&'a Key, &'a PublicKey)> {
-    let linked = planner.world.linked(subject);
+fn keys_of<'a>(planner: &'a Planner<'_>, subject: &IndexKey) -> Vec<(&'a Key, &'a PublicKey)> {
+    let linked = planner.local.indexed(subject);
     linked
         .filter(|(kind, _)| *kind == Kind::PublicKey)
-        .filter_map(|(_, key)| Some((key, planner.world.public_keys.get(key)?)))
+        .filter_map(|(_, key)| Some((key, planner.local.public_keys.get(key)?)))
         .filter(|(key, public_key)| {
-            let is_placed = planner.world.check_place(Kind::PublicKey, key).is_ok();
+            let is_placed = planner.local.check_place(Kind::PublicKey, key).is_ok();
             is_placed && !is_terminating(&public_key.metadata)
         })
         .collect()

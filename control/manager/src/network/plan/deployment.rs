@@ -3,7 +3,7 @@
 use super::Planner;
 use super::gateway::Gateway;
 use crate::network::kind::{Key, Kind};
-use crate::network::world::is_terminating;
+use crate::network::local::is_terminating;
 use crate::network::write::{Action, Write, covers};
 use control_api::labels;
 use serde_json::{Value, json};
@@ -11,7 +11,11 @@ use serde_json::{Value, json};
 /// Makes the Deployment of a gateway, if Deployments are wanted, and removes those of others.
 ///
 /// It has a pod while a replica of the shared gateway is ready.
-pub(super) fn writes(planner: &Planner, peer: &str, gateway: Option<&Gateway<'_>>) -> Vec<Write> {
+pub(super) fn writes(
+    planner: &Planner<'_>,
+    peer: &str,
+    gateway: Option<&Gateway<'_>>,
+) -> Vec<Write> {
     let image = planner.settings.deployment_image.as_deref();
     let wanted = gateway
         .zip(image)
@@ -21,14 +25,14 @@ pub(super) fn writes(planner: &Planner, peer: &str, gateway: Option<&Gateway<'_>
         let object = object(planner, &key, gateway, peer, image);
         (key, object)
     });
-    let placed = planner.world.of_peer(peer);
+    let placed = planner.local.of_peer(peer);
     let mut writes: Vec<_> = placed
         .into_iter()
         .filter(|(kind, key)| {
             *kind == Kind::Deployment && wanted.as_ref().is_none_or(|(wanted, _)| wanted != *key)
         })
         .filter_map(|(_, key)| {
-            let meta = &planner.world.deployments.get(key)?.metadata;
+            let meta = &planner.local.deployment(key)?.metadata;
             let delete = Action::Delete(meta.uid.clone());
             (!is_terminating(meta)).then(|| Write::new(Kind::Deployment, key, delete))
         })
@@ -36,7 +40,7 @@ pub(super) fn writes(planner: &Planner, peer: &str, gateway: Option<&Gateway<'_>
     let Some((key, object)) = wanted else {
         return writes;
     };
-    match planner.world.deployments.get(&key) {
+    match planner.local.deployment(&key) {
         None => writes.push(Write::new(Kind::Deployment, &key, Action::Create(object))),
         Some(present) => {
             let actual = serde_json::to_value(present).unwrap_or_default();
@@ -49,8 +53,14 @@ pub(super) fn writes(planner: &Planner, peer: &str, gateway: Option<&Gateway<'_>
     writes
 }
 
-fn object(planner: &Planner, key: &Key, gateway: &Gateway<'_>, peer: &str, image: &str) -> Value {
-    let (ready, _) = planner.world.cluster.replicas;
+fn object(
+    planner: &Planner<'_>,
+    key: &Key,
+    gateway: &Gateway<'_>,
+    peer: &str,
+    image: &str,
+) -> Value {
+    let (ready, _) = planner.local.cluster().replicas;
     let selector = json!({
         labels::APP_NAME: gateway.key().name,
         labels::COMPONENT: labels::COMPONENT_GATEWAY,

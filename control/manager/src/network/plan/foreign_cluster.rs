@@ -3,7 +3,7 @@
 use super::Planner;
 use super::gateway::Gateway;
 use crate::network::kind::{Key, Kind};
-use crate::network::world::is_terminating;
+use crate::network::local::is_terminating;
 use crate::network::write::{Action, Write};
 use control_api::core::foreign_cluster::{
     ForeignClusterCondition, ForeignClusterConditionStatus as Status,
@@ -33,13 +33,13 @@ struct Parts<'a> {
 
 /// Makes the summary of a peer and keeps it right; removes it once nothing is left of the peer.
 pub(super) fn writes(
-    planner: &Planner,
+    planner: &Planner<'_>,
     peer: &str,
     gateway: Option<&Gateway<'_>>,
     now: Timestamp,
 ) -> Vec<Write> {
     let key = Key::cluster(peer);
-    let present = planner.world.foreign_clusters.get(&key);
+    let present = planner.local.foreign_clusters.get(&key);
     let parts = parts(planner, peer, gateway);
     if !parts.is_any() {
         let left = present.filter(|present| !is_terminating(&present.metadata));
@@ -72,23 +72,23 @@ pub(super) fn writes(
     relabel.into_iter().chain(status).collect()
 }
 
-fn parts<'a>(planner: &Planner, peer: &str, gateway: Option<&'a Gateway<'a>>) -> Parts<'a> {
+fn parts<'a>(planner: &Planner<'_>, peer: &str, gateway: Option<&'a Gateway<'a>>) -> Parts<'a> {
     let mut parts = Parts {
         has_configuration: false,
         gateway,
         connection: None,
         fault: None,
-        namespace: planner.world.tenant_namespace(peer).map(str::to_owned),
-        replicas: planner.world.cluster.replicas,
+        namespace: planner.local.tenant_namespace(peer).map(str::to_owned),
+        replicas: planner.local.cluster().replicas,
     };
-    for (kind, key) in planner.world.of_peer(peer) {
+    for (kind, key) in planner.local.of_peer(peer) {
         if kind == Kind::Configuration {
-            let configuration = planner.world.configurations.get(key);
+            let configuration = planner.local.configurations.get(key);
             if configuration.is_some_and(|it| !is_terminating(&it.metadata)) {
                 parts.has_configuration = true;
             }
         } else if kind == Kind::Connection {
-            let connection = planner.world.connections.get(key);
+            let connection = planner.local.connections.get(key);
             if let Some(connection) = connection.filter(|it| !is_terminating(&it.metadata)) {
                 let status = connection.status.clone().unwrap_or_default();
                 parts.connection = Some(status.value.unwrap_or_default());

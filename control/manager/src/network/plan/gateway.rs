@@ -2,7 +2,7 @@
 
 use super::{Planner, owner, service};
 use crate::network::kind::{Key, Kind};
-use crate::network::world::is_terminating;
+use crate::network::local::is_terminating;
 use control_api::networking::endpoint::Protocol;
 use control_api::tenant_namespace::Misplaced;
 use control_api::{GatewayClient, GatewayServer};
@@ -24,8 +24,8 @@ pub(super) enum Gateway<'a> {
 
 impl<'a> Gateway<'a> {
     /// Returns the gateways in the tenant namespace of a peer, the eldest first.
-    pub(super) fn of_peer(planner: &'a Planner, peer: &str) -> Vec<Self> {
-        let placed = planner.world.of_peer(peer).into_iter();
+    pub(super) fn of_peer(planner: &'a Planner<'_>, peer: &str) -> Vec<Self> {
+        let placed = planner.local.of_peer(peer).into_iter();
         let mut gateways: Vec<_> = placed
             .filter_map(|(kind, key)| Self::read(planner, kind, key))
             .collect();
@@ -42,9 +42,9 @@ impl<'a> Gateway<'a> {
     }
 
     /// Returns the gateways of a peer in other namespaces, which serve nothing, and why.
-    pub(super) fn misplaced(planner: &'a Planner, peer: &str) -> Vec<(Self, Misplaced)> {
+    pub(super) fn misplaced(planner: &'a Planner<'_>, peer: &str) -> Vec<(Self, Misplaced)> {
         let kinds = [Kind::GatewayServer, Kind::GatewayClient];
-        let misplaced = planner.world.misplaced(peer, &kinds);
+        let misplaced = planner.local.misplaced(peer, &kinds);
         misplaced
             .into_iter()
             .filter_map(|(kind, key, why)| Some((Self::read(planner, kind, key)?, why)))
@@ -52,11 +52,11 @@ impl<'a> Gateway<'a> {
     }
 
     /// Returns the gateway of a key, unless the object is of another kind or being deleted.
-    fn read(planner: &'a Planner, kind: Kind, key: &'a Key) -> Option<Self> {
+    fn read(planner: &'a Planner<'_>, kind: Kind, key: &'a Key) -> Option<Self> {
         let gateway = if kind == Kind::GatewayServer {
-            Self::Server(key, planner.world.servers.get(key)?)
+            Self::Server(key, planner.local.servers.get(key)?)
         } else if kind == Kind::GatewayClient {
-            Self::Client(key, planner.world.clients.get(key)?)
+            Self::Client(key, planner.local.clients.get(key)?)
         } else {
             return None;
         };

@@ -3,7 +3,7 @@
 use super::{Plan, Planner, ip_service, label};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
-use crate::network::world::{World, is_terminating};
+use crate::network::local::{Local, is_terminating};
 use crate::network::write::{Action, Write};
 use control_api::{IP, IPStatus, labels};
 use ipam::AddressError;
@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use std::net::Ipv4Addr;
 
 /// Decides the address of an IP, or takes it back if the IP is gone.
-pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
+pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
     let mut plan = Plan::default();
-    let Some(ip) = planner.world.ips.get(key).cloned() else {
+    let Some(ip) = planner.local.ips.get(key).cloned() else {
         let waiting = planner.allocation.release_address(key);
         plan.again = waiting.into_iter().map(WorkItem::Ip).collect();
         plan.writes = ip_service::leftovers(planner, key);
@@ -39,7 +39,7 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
         plan.writes.extend(withdrawal(key, &ip));
         return plan;
     }
-    let Some(network) = network_of(&planner.world, &ip) else {
+    let Some(network) = network_of(&planner.local, &ip) else {
         // The status stays: once there is such a Network again, all IPs keep their addresses.
         let note = "there is no Network of type external-cidr in Liqo's namespace: \
                     make it, or name another one in spec.networkRef";
@@ -68,8 +68,8 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
 }
 
 /// Corrects the status of an IP that is being deleted, which a finalizer may delay for long.
-fn leaving(planner: &mut Planner, key: &Key, ip: &IP) -> Plan {
-    let Some(network) = network_of(&planner.world, ip) else {
+fn leaving(planner: &mut Planner<'_>, key: &Key, ip: &IP) -> Plan {
+    let Some(network) = network_of(&planner.local, ip) else {
         return Plan::default();
     };
     let write = match planner.allocation.address(key, &network, old(ip)) {
@@ -88,7 +88,7 @@ fn leaving(planner: &mut Planner, key: &Key, ip: &IP) -> Plan {
 
 /// Writes the address of an IP into its status.
 fn allocated(
-    planner: &Planner,
+    planner: &Planner<'_>,
     key: &Key,
     ip: &IP,
     network: &Key,
@@ -105,15 +105,15 @@ fn allocated(
 
 /// Reports why an IP has no address, and removes one from its status.
 fn without_address(
-    planner: &Planner,
+    planner: &Planner<'_>,
     key: &Key,
     ip: &IP,
     network: &Key,
     error: Option<AddressError>,
 ) -> Plan {
     let mut plan = Plan::default();
-    let world = &planner.world;
-    match (error, world.networks.get(network)) {
+    let local = &planner.local;
+    match (error, local.networks.get(network)) {
         (Some(error), _) => {
             let note =
                 format!("{error}: delete unused IPs, or name another Network in spec.networkRef");
@@ -125,7 +125,7 @@ fn without_address(
         }
         (None, Some(object)) => {
             let is_refused = planner.allocation.refusal(network).is_some();
-            if !is_refused || super::network::is_trusted(world, network, object) {
+            if !is_refused || super::network::is_trusted(local, network, object) {
                 return plan; // The Network is about to get its CIDR, and has its addresses then.
             }
         }
@@ -142,7 +142,7 @@ fn withdrawal(key: &Key, ip: &IP) -> Option<Write> {
 
 /// Plans the Service of an IP, with an Event if it is refused.
 fn service(
-    planner: &Planner,
+    planner: &Planner<'_>,
     key: &Key,
     ip: &IP,
     refused: Option<ip_service::Refusal>,
@@ -170,7 +170,7 @@ fn service(
 }
 
 /// Returns the Network that gives an IP its address.
-pub(super) fn network_of(world: &World, ip: &IP) -> Option<Key> {
+pub(super) fn network_of(local: &Local<'_>, ip: &IP) -> Option<Key> {
     let reference = ip.spec.network_ref.as_ref();
     let named = reference.and_then(|reference| {
         let name = reference.name.as_ref().filter(|name| !name.is_empty())?;
@@ -180,7 +180,7 @@ pub(super) fn network_of(world: &World, ip: &IP) -> Option<Key> {
         Some(Key::new(namespace.clone(), name.clone()))
     });
 
-    named.or_else(|| world.cluster.external.clone())
+    named.or_else(|| local.cluster().external.clone())
 }
 
 /// Returns the address that an IP's status says, if it is one.

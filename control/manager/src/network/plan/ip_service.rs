@@ -3,7 +3,7 @@
 use super::metadata::is_ours;
 use super::{Plan, Planner, owner};
 use crate::network::kind::{Key, Kind};
-use crate::network::world::{IndexKey, is_terminating};
+use crate::network::local::{IndexKey, is_terminating};
 use crate::network::write::{Action, Write, covers};
 use control_api::ipam::ip::ServiceTemplate;
 use control_api::{IP, labels};
@@ -32,14 +32,14 @@ pub(super) struct NameTaken;
 ///
 /// Returns [`NameTaken`] if there is a Service of its name that is not its own: an EndpointSlice
 /// would add the address to the end points of that one.
-pub(super) fn plan(planner: &Planner, key: &Key, ip: &IP) -> Result<Plan, NameTaken> {
+pub(super) fn plan(planner: &Planner<'_>, key: &Key, ip: &IP) -> Result<Plan, NameTaken> {
     let mut plan = Plan::default();
     let Some(template) = &ip.spec.service_template else {
         plan.writes = leftovers(planner, key);
         return Ok(plan);
     };
     let wanted_service = service(key, ip, template);
-    let present = planner.world.services.get(key);
+    let present = planner.local.service(key);
     let Some(service) = present else {
         let create = Action::Create(wanted_service);
         plan.writes.push(Write::new(Kind::Service, key, create));
@@ -79,7 +79,7 @@ pub(super) fn plan(planner: &Planner, key: &Key, ip: &IP) -> Result<Plan, NameTa
         "endpoints": [{"addresses": [ip.spec.ip], "conditions": {"ready": true}}],
         "ports": slice_ports(template),
     });
-    let slices = planner.world.slices.get(key);
+    let slices = planner.local.slice(key);
     let writes = [
         wanted(Kind::Service, key, present, ip, wanted_service),
         without_selector(key, service),
@@ -92,15 +92,15 @@ pub(super) fn plan(planner: &Planner, key: &Key, ip: &IP) -> Result<Plan, NameTa
 }
 
 /// Removes what was made for an IP.
-pub(super) fn leftovers(planner: &Planner, key: &Key) -> Vec<Write> {
-    let subject = IndexKey::Owner(Kind::Ip, key.clone());
-    let linked = planner.world.linked(&subject);
+pub(super) fn leftovers(planner: &Planner<'_>, key: &Key) -> Vec<Write> {
+    let subject = IndexKey::owner(Kind::Ip, key);
+    let linked = planner.local.indexed(&subject);
     linked
         .filter_map(|(kind, child)| {
             let meta = if kind == Kind::Service {
-                &planner.world.services.get(child)?.metadata
+                &planner.local.service(child)?.metadata
             } else if kind == Kind::EndpointSlice {
-                &planner.world.slices.get(child)?.metadata
+                &planner.local.slice(child)?.metadata
             } else {
                 return None;
             };

@@ -3,7 +3,7 @@
 use super::{Plan, Planner, age, label};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
-use crate::network::world::{self, IndexKey, World};
+use crate::network::local::{self, IndexKey, Local};
 use crate::network::write::Write;
 use control_api::{Network, NetworkStatus, labels};
 use control_fabric::addresses::{Priority, Request, claim};
@@ -13,9 +13,9 @@ use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
 /// Decides the CIDR of a Network, or takes it back if the Network is gone.
-pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
+pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
     let mut plan = Plan::default();
-    let Some(network) = planner.world.networks.get(key) else {
+    let Some(network) = planner.local.networks.get(key) else {
         let waiting = planner.allocation.release_network(key);
         plan.again = waiting.into_iter().map(WorkItem::Network).collect();
         plan.again
@@ -83,10 +83,10 @@ pub(super) fn plan(planner: &mut Planner, key: &Key) -> Plan {
 }
 
 /// Returns whether a Network is Liqo's or a peer's: users of other namespaces do not decide about it.
-pub(super) fn is_trusted(world: &World, key: &Key, network: &Network) -> bool {
+pub(super) fn is_trusted(local: &Local<'_>, key: &Key, network: &Network) -> bool {
     let is_of_peer = label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE).is_some();
 
-    key.namespace == world.namespace || is_of_peer && world.is_tenant(&key.namespace)
+    key.namespace == local.namespace || is_of_peer && local.is_tenant(&key.namespace)
 }
 
 /// Returns the CIDR of a Network.
@@ -96,14 +96,14 @@ pub(super) fn is_trusted(world: &World, key: &Key, network: &Network) -> bool {
 /// Returns why it gets none. A user's Network overlaps none of Liqo's, not even if both are shared: IPs would get
 /// addresses of pods.
 fn allocate(
-    planner: &mut Planner,
+    planner: &mut Planner<'_>,
     key: &Key,
     network: &Network,
     claim: Claim,
     old: Option<Ipv4Net>,
 ) -> Result<Ipv4Net, NetworkError> {
     if let Claim::Shared(cidr) = claim
-        && !is_trusted(&planner.world, key, network)
+        && !is_trusted(&planner.local, key, network)
         && overlaps_liqo(planner, cidr)
     {
         let error = NetworkError::Taken { cidr };
@@ -114,8 +114,8 @@ fn allocate(
     planner.allocation.network(key, claim, old)
 }
 
-fn overlaps_liqo(planner: &Planner, cidr: Ipv4Net) -> bool {
-    let networks = planner.world.networks.within(&planner.world.namespace);
+fn overlaps_liqo(planner: &Planner<'_>, cidr: Ipv4Net) -> bool {
+    let networks = planner.local.networks.within(planner.local.namespace);
     let mut held = networks.filter_map(|(key, _)| planner.allocation.held(key));
 
     held.any(|held| overlaps(held, cidr))
@@ -124,7 +124,7 @@ fn overlaps_liqo(planner: &Planner, cidr: Ipv4Net) -> bool {
 /// Takes back the CIDRs of users' Networks that overlap the one that a Network of Liqo's namespace must have, and
 /// returns the work that this makes.
 fn displace_users(
-    planner: &mut Planner,
+    planner: &mut Planner<'_>,
     key: &Key,
     claim: Claim,
     old: Option<Ipv4Net>,
@@ -133,15 +133,15 @@ fn displace_users(
         Claim::Shared(cidr) | Claim::Exclusive(cidr) => Some(cidr),
         Claim::Remappable(_) => old,
     };
-    let Some(wanted) = wanted.filter(|_| key.namespace == planner.world.namespace) else {
+    let Some(wanted) = wanted.filter(|_| key.namespace == planner.local.namespace) else {
         return Vec::new();
     };
-    let networks = planner.world.networks.iter();
+    let networks = planner.local.networks.iter();
     let displaced: Vec<_> = networks
         .filter(|(other, network)| {
             let held = planner.allocation.held(other);
             held.is_some_and(|held| overlaps(held, wanted))
-                && !is_trusted(&planner.world, other, network)
+                && !is_trusted(&planner.local, other, network)
         })
         .map(|(other, _)| other.clone())
         .collect();
@@ -158,24 +158,24 @@ fn displace_users(
 
 /// Removes the CIDR from the status of a user's Network that has none: the status may be forged, and the gateways
 /// read it.
-fn withdrawal(planner: &Planner, key: &Key, network: &Network) -> Option<Write> {
+fn withdrawal(planner: &Planner<'_>, key: &Key, network: &Network) -> Option<Write> {
     let old = network.status.as_ref();
     let none = NetworkStatus::default();
     let write = Write::status(Kind::Network, key, old, &none);
 
-    write.filter(|_| !is_trusted(&planner.world, key, network))
+    write.filter(|_| !is_trusted(&planner.local, key, network))
 }
 
 /// Takes over the CIDRs of all statuses, and decides the others, in an order that does not depend on the
 /// order of events.
-pub(super) fn adopt_all(planner: &mut Planner) {
+pub(super) fn adopt_all(planner: &mut Planner<'_>) {
     let mut requests: Vec<_> = planner
-        .world
+        .local
         .networks
         .iter()
         .filter_map(|(key, network)| {
             let (claim, old) = wanted(network).ok()?;
-            let is_trusted = is_trusted(&planner.world, key, network);
+            let is_trusted = is_trusted(&planner.local, key, network);
             let priority = match label(&network.metadata, labels::NETWORK_TYPE) {
                 _ if !is_trusted => Priority::User,
                 Some(labels::NETWORK_TYPE_EXTERNAL) => Priority::External,
@@ -215,18 +215,18 @@ fn wanted(network: &Network) -> Result<(Claim, Option<Ipv4Net>), CidrError> {
 }
 
 /// Makes the pool of a Network's addresses, and returns the IPs that may get one now.
-fn fill_pool(planner: &mut Planner, key: &Key, network: &Network, cidr: Ipv4Net) -> Vec<Key> {
+fn fill_pool(planner: &mut Planner<'_>, key: &Key, network: &Network, cidr: Ipv4Net) -> Vec<Key> {
     let pre_allocated = network.spec.pre_allocated.unwrap_or_default();
     let pre_allocated = u32::try_from(pre_allocated).unwrap_or_default();
-    let world = &planner.world;
+    let local = &planner.local;
     let held = || {
-        let mut held: Vec<_> = world
+        let mut held: Vec<_> = local
             .ips
             .iter()
-            .filter(|(_, ip)| super::ip::network_of(world, ip).as_ref() == Some(key))
+            .filter(|(_, ip)| super::ip::network_of(local, ip).as_ref() == Some(key))
             .filter_map(|(ip_key, ip)| {
                 Some((
-                    !super::node::is_ip(world, ip_key),
+                    !super::node::is_ip(local, ip_key),
                     age(&ip.metadata),
                     ip_key.clone(),
                     super::ip::old(ip)?,
@@ -247,12 +247,12 @@ fn fill_pool(planner: &mut Planner, key: &Key, network: &Network, cidr: Ipv4Net)
     }
 }
 
-fn ips_of(planner: &Planner, key: &Key) -> Vec<Key> {
-    let world = &planner.world;
-    world
+fn ips_of(planner: &Planner<'_>, key: &Key) -> Vec<Key> {
+    let local = &planner.local;
+    local
         .ips
         .iter()
-        .filter(|(_, ip)| super::ip::network_of(world, ip).as_ref() == Some(key))
+        .filter(|(_, ip)| super::ip::network_of(local, ip).as_ref() == Some(key))
         .map(|(key, _)| key.clone())
         .collect()
 }
@@ -278,7 +278,7 @@ fn explain(network: &Network, old: Option<Ipv4Net>, error: &NetworkError) -> Str
 }
 
 /// Returns why a Network has no CIDR, and the cure.
-pub(super) fn refusal(planner: &Planner, key: &Key, network: &Network) -> Option<String> {
+pub(super) fn refusal(planner: &Planner<'_>, key: &Key, network: &Network) -> Option<String> {
     let error = planner.allocation.refusal(key)?;
     let old = wanted(network).ok().and_then(|(_, old)| old);
 
@@ -286,8 +286,8 @@ pub(super) fn refusal(planner: &Planner, key: &Key, network: &Network) -> Option
 }
 
 /// Returns the Networks whose CIDR contains an address.
-pub(super) fn covering(planner: &Planner, address: Ipv4Addr) -> Vec<Key> {
-    let networks = planner.world.networks.iter();
+pub(super) fn covering(planner: &Planner<'_>, address: Ipv4Addr) -> Vec<Key> {
+    let networks = planner.local.networks.iter();
     networks
         .filter(|(key, _)| {
             let held = planner.allocation.held(key);
@@ -299,22 +299,22 @@ pub(super) fn covering(planner: &Planner, address: Ipv4Addr) -> Vec<Key> {
 
 /// Returns the Networks that belong to a Configuration.
 pub(super) fn of_configuration<'a>(
-    planner: &'a Planner,
+    planner: &'a Planner<'_>,
     configuration: &Key,
 ) -> impl Iterator<Item = (&'a Key, &'a Network)> {
-    let subject = IndexKey::Owner(Kind::Configuration, configuration.clone());
+    let subject = IndexKey::owner(Kind::Configuration, configuration);
     let linked: Vec<_> = planner
-        .world
-        .linked(&subject)
+        .local
+        .indexed(&subject)
         .filter(|(kind, _)| *kind == Kind::Network)
         .map(|(_, key)| key)
         .collect();
     linked
         .into_iter()
-        .filter_map(|key| Some((key, planner.world.networks.get(key)?)))
+        .filter_map(|key| Some((key, planner.local.networks.get(key)?)))
 }
 
 /// Returns whether a Network goes or has gone.
 pub(super) fn is_terminating(network: &Network) -> bool {
-    world::is_terminating(&network.metadata)
+    local::is_terminating(&network.metadata)
 }

@@ -3,7 +3,7 @@
 use super::metadata::{is_ours, repaired};
 use super::{Plan, Planner, label, network};
 use crate::network::kind::{Key, Kind};
-use crate::network::world::{World, is_real, is_terminating};
+use crate::network::local::{Local, is_real, is_terminating};
 use crate::network::write::{Action, Write};
 use control_api::labels;
 use k8s_openapi::api::core::v1::Node;
@@ -18,10 +18,10 @@ pub(crate) const PREFIX: &str = "node-";
 const NAME_LEN_MAX: usize = 253;
 
 /// Makes the IP of a node, makes it anew when the node's address changes, removes it with the node.
-pub(super) fn plan(planner: &mut Planner, name: &str) -> Plan {
+pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
     let mut plan = Plan::default();
     let node_key = Key::cluster(name);
-    let node = planner.world.nodes.get(&node_key);
+    let node = planner.local.nodes.get(&node_key);
     let addresses = node.map(addresses).unwrap_or_default();
     let is_wanted = node.is_some_and(is_real);
     let address = addresses.first().copied().filter(|_| is_wanted);
@@ -49,7 +49,7 @@ pub(super) fn plan(planner: &mut Planner, name: &str) -> Plan {
         plan.warn(Kind::Node, &node_key, "NameTooLong", note);
         return plan;
     }
-    let ip = planner.world.ips.get(&key);
+    let ip = planner.local.ips.get(&key);
     let installation = planner.settings.installation.as_ref();
     let installation = installation.map(|owner| owner.uid.as_str());
     let is_ours = ip.is_some_and(|ip| {
@@ -90,17 +90,17 @@ pub(super) fn plan(planner: &mut Planner, name: &str) -> Plan {
 }
 
 /// Returns whether an IP is that of a node, by namespace and name.
-pub(super) fn is_ip(world: &World, ip: &Key) -> bool {
+pub(super) fn is_ip(local: &Local<'_>, ip: &Key) -> bool {
     let node = ip.name.strip_prefix(PREFIX).map(Key::cluster);
 
-    ip.namespace == world.namespace && node.is_some_and(|node| world.nodes.contains(&node))
+    ip.namespace == local.namespace && node.is_some_and(|node| local.nodes.get(&node).is_some())
 }
 
 /// Returns the addresses of all nodes on the underlay.
 pub(super) fn underlay(
-    planner: &Planner,
+    planner: &Planner<'_>,
 ) -> impl Iterator<Item = ((Kind, Key), BTreeSet<Ipv4Addr>)> + use<> {
-    let nodes = planner.world.nodes.iter();
+    let nodes = planner.local.nodes.iter();
     let sources: Vec<_> = nodes
         .map(|(key, node)| {
             let addresses = BTreeSet::from_iter(addresses(node));
@@ -124,7 +124,7 @@ fn addresses(node: &Node) -> Vec<Ipv4Addr> {
         .collect()
 }
 
-fn create(planner: &Planner, key: &Key, address: Ipv4Addr) -> Write {
+fn create(planner: &Planner<'_>, key: &Key, address: Ipv4Addr) -> Write {
     let mut ip = json!({
         "apiVersion": "ipam.liqo.io/v1alpha1",
         "kind": "IP",
@@ -133,7 +133,7 @@ fn create(planner: &Planner, key: &Key, address: Ipv4Addr) -> Write {
     });
 
     if let (Some(network), Some(labels)) = (
-        &planner.world.cluster.external,
+        &planner.local.cluster().external,
         ip["metadata"]["labels"].as_object_mut(),
     ) {
         labels.extend(super::ip::network_labels(network));
@@ -142,7 +142,7 @@ fn create(planner: &Planner, key: &Key, address: Ipv4Addr) -> Write {
     Write::new(Kind::Ip, key, Action::Create(ip))
 }
 
-fn metadata(planner: &Planner, key: &Key) -> Value {
+fn metadata(planner: &Planner<'_>, key: &Key) -> Value {
     json!({
         "name": key.name,
         "namespace": key.namespace,

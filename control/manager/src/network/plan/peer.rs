@@ -5,13 +5,13 @@ use super::{
     Env, Plan, Planner, connection, deployment, foreign_cluster, invalid_cluster_id, secret,
 };
 use crate::network::kind::{Key, Kind};
-use crate::network::world::is_terminating;
+use crate::network::local::is_terminating;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 /// Decides about a peer.
-pub(super) fn plan(planner: &mut Planner, peer: &str, env: &mut Env<'_>) -> Plan {
+pub(super) fn plan(planner: &mut Planner<'_>, peer: &str, env: &mut Env<'_>) -> Plan {
     let mut plan = keep_off_endpoints(planner, peer);
     let planner = &*planner;
     let checked = check(planner, peer);
@@ -54,18 +54,23 @@ pub(super) fn plan(planner: &mut Planner, peer: &str, env: &mut Env<'_>) -> Plan
 /// Reports the objects about a peer that do not count in their namespace, and why.
 ///
 /// An invalid cluster ID takes precedence over the namespace.
-fn misplaced(planner: &Planner, peer: &str, checked: &Result<(), Problem>, now: Timestamp) -> Plan {
+fn misplaced(
+    planner: &Planner<'_>,
+    peer: &str,
+    checked: &Result<(), Problem>,
+    now: Timestamp,
+) -> Plan {
     let mut plan = Plan::default();
     for (gateway, why) in Gateway::misplaced(planner, peer) {
         let problem = checked.clone().err().unwrap_or(Problem::Misplaced(why));
         plan.extend(gateway.notice(&Err(problem.clone())));
         plan.writes.extend(gateway.refuse(problem, now));
     }
-    let misplaced = planner.world.misplaced(peer, &[Kind::PublicKey]);
+    let misplaced = planner.local.misplaced(peer, &[Kind::PublicKey]);
     for (_, key, why) in misplaced {
         plan.warn(Kind::PublicKey, key, NOT_TENANT_NAMESPACE, why);
     }
-    let placed = planner.world.of_peer(peer).into_iter();
+    let placed = planner.local.of_peer(peer).into_iter();
     for (_, key) in placed.filter(|(kind, _)| *kind == Kind::PublicKey) {
         plan.event_normal(Kind::PublicKey, key, "Used", "it is read as the peer's key");
     }
@@ -74,7 +79,7 @@ fn misplaced(planner: &Planner, peer: &str, checked: &Result<(), Problem>, now: 
 }
 
 /// Decides about the one gateway that serves a peer.
-fn gateway(planner: &Planner, peer: &str, gateway: &Gateway<'_>, env: &mut Env<'_>) -> Plan {
+fn gateway(planner: &Planner<'_>, peer: &str, gateway: &Gateway<'_>, env: &mut Env<'_>) -> Plan {
     let mut plan = Plan::default();
     if let Err(problem) = gateway.check() {
         plan.writes.extend(gateway.refuse(problem.clone(), env.now));
@@ -108,14 +113,14 @@ fn gateway(planner: &Planner, peer: &str, gateway: &Gateway<'_>, env: &mut Env<'
 }
 
 /// Checks who the peer is.
-fn check(planner: &Planner, peer: &str) -> Result<(), Problem> {
+fn check(planner: &Planner<'_>, peer: &str) -> Result<(), Problem> {
     if peer.is_empty() {
         return Err(Problem::NoPeer);
     }
     if !control_fabric::is_cluster_id(peer) {
         return Err(Problem::InvalidPeer(invalid_cluster_id(peer)));
     }
-    if planner.world.cluster.id.as_deref() == Some(peer) {
+    if planner.local.cluster().id.as_deref() == Some(peer) {
         return Err(Problem::OwnCluster(peer.to_owned()));
     }
 
@@ -123,13 +128,13 @@ fn check(planner: &Planner, peer: &str) -> Result<(), Problem> {
 }
 
 /// Keeps the CIDRs of peers off the addresses where peers are called, or tunnels would lead into themselves.
-fn keep_off_endpoints(planner: &mut Planner, peer: &str) -> Plan {
+fn keep_off_endpoints(planner: &mut Planner<'_>, peer: &str) -> Plan {
     let mut plan = Plan::default();
     let source = (Kind::ForeignCluster, Key::cluster(peer));
     let addresses = endpoints(planner, peer);
     for covered in planner.allocation.set_underlay(source, addresses) {
         for key in super::network::covering(planner, covered) {
-            let network = planner.world.networks.get(&key);
+            let network = planner.local.networks.get(&key);
             if network.is_some_and(|network| !is_terminating(&network.metadata)) {
                 let note = format!(
                     "it covers {covered}, where peer {peer} is called: delete this Network, \
@@ -145,11 +150,11 @@ fn keep_off_endpoints(planner: &mut Planner, peer: &str) -> Plan {
 
 /// Returns the endpoints of all peers.
 pub(super) fn underlay(
-    planner: &Planner,
+    planner: &Planner<'_>,
 ) -> impl Iterator<Item = ((Kind, Key), BTreeSet<Ipv4Addr>)> + use<> {
-    let clients = planner.world.clients.iter();
+    let clients = planner.local.clients.iter();
     let peers: BTreeSet<_> = clients
-        .map(|(key, _)| planner.world.peer_of(Kind::GatewayClient, key))
+        .map(|(key, _)| planner.local.peer_of(Kind::GatewayClient, key))
         .collect();
     let sources: Vec<_> = peers
         .into_iter()
@@ -162,7 +167,7 @@ pub(super) fn underlay(
 }
 
 /// Returns the addresses where a peer is called.
-fn endpoints(planner: &Planner, peer: &str) -> BTreeSet<Ipv4Addr> {
+fn endpoints(planner: &Planner<'_>, peer: &str) -> BTreeSet<Ipv4Addr> {
     let gateways = Gateway::of_peer(planner, peer);
     gateways
         .iter()

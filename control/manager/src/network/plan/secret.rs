@@ -4,7 +4,7 @@ use super::gateway::Gateway;
 use super::metadata::{is_ours, repaired};
 use super::{Env, Plan, Planner, label};
 use crate::network::kind::{Key, Kind};
-use crate::network::world::is_terminating;
+use crate::network::local::is_terminating;
 use crate::network::write::{Action, Write};
 use control_api::labels;
 use k8s_openapi::ByteString;
@@ -74,7 +74,7 @@ impl KeyProblem {
 
 /// Returns the keys of a gateway; makes them if nobody gave any.
 pub(super) fn keys(
-    planner: &Planner,
+    planner: &Planner<'_>,
     gateway: &Gateway<'_>,
     peer: &str,
     env: &mut Env<'_>,
@@ -83,11 +83,11 @@ pub(super) fn keys(
     let given = gateway.secret_name();
     let name = given.map_or_else(|| gateway.derived_name(), str::to_owned);
     let key = Key::new(gateway.key().namespace.clone(), name);
-    if !planner.world.is_readable(&key.namespace) {
+    if !planner.local.is_readable(&key.namespace) {
         return Err(KeyProblem::Unreadable(key.namespace));
     }
-    let watched = planner.world.secrets.get(&key);
-    let looked_up = planner.world.looked_up.get(&key);
+    let watched = planner.local.secret(&key);
+    let looked_up = planner.local.derived.looked_up.get(&key);
     let secret = match (watched, looked_up) {
         (Some(secret), _) | (None, Some(Some(secret))) => secret,
         (None, None) => {
@@ -134,9 +134,13 @@ pub(super) fn keys(
 }
 
 /// Keeps the entry of a peer in the Secret that the gateway reads; `None` removes it.
-pub(super) fn publish(planner: &Planner, peer: &str, private: Option<&[u8; 32]>) -> Option<Write> {
+pub(super) fn publish(
+    planner: &Planner<'_>,
+    peer: &str,
+    private: Option<&[u8; 32]>,
+) -> Option<Write> {
     let key = Key::new(planner.settings.namespace.clone(), GATEWAY_KEYS);
-    let Some(secret) = planner.world.gateway_keys.get(&key) else {
+    let Some(secret) = planner.local.secrets.get(&key) else {
         let entry = json!({peer: bytes(private?)});
         let secret = json!({
             "apiVersion": "v1",
@@ -162,12 +166,12 @@ pub(super) fn publish(planner: &Planner, peer: &str, private: Option<&[u8; 32]>)
 }
 
 /// Removes the Secrets that were made for gateways of a peer that are gone.
-pub(super) fn leftovers(planner: &Planner, peer: &str, gateways: &[Gateway<'_>]) -> Vec<Write> {
-    let secrets = planner.world.of_peer(peer).into_iter();
+pub(super) fn leftovers(planner: &Planner<'_>, peer: &str, gateways: &[Gateway<'_>]) -> Vec<Write> {
+    let secrets = planner.local.of_peer(peer).into_iter();
     secrets
         .filter(|(kind, _)| *kind == Kind::Secret)
         .filter_map(|(_, key)| {
-            let secret = planner.world.secrets.get(key)?;
+            let secret = planner.local.secret(key)?;
             let mut owners = secret.metadata.owner_references.iter().flatten();
             let was_made = owners.any(|owner| {
                 matches!(owner.kind.as_str(), "GatewayServer" | "GatewayClient")

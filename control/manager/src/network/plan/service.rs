@@ -4,7 +4,7 @@ use super::metadata::is_ours;
 use super::{Plan, Planner, label};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
-use crate::network::world::{IndexKey, World, is_terminating};
+use crate::network::local::{IndexKey, Local, is_terminating};
 use crate::network::write::{Action, Write, covers};
 use control_api::{GatewayServer, labels};
 use k8s_openapi::api::core::v1::Service;
@@ -18,17 +18,16 @@ mod request;
 pub(crate) const NAME: &str = "liqo-gateway";
 
 /// Makes the Service that GatewayServers ask for, or removes one that none asks for any more.
-pub(super) fn plan(planner: &mut Planner, hash: &str) -> Plan {
+pub(super) fn plan(planner: &mut Planner<'_>, hash: &str) -> Plan {
     let mut plan = Plan::default();
-    let Some(request) = request(&planner.world, hash) else {
-        planner.world.refused_services.remove(hash);
-        if let Some(unserved) = unserved(&planner.world) {
+    let Some(request) = request(&planner.local, hash) else {
+        if let Some(unserved) = unserved(&planner.local) {
             // That one may take over this Service, with its addresses and ports.
             plan.again.push(WorkItem::Service(unserved));
-            plan.retry = of(&planner.world, hash).is_some();
+            plan.retry = of(&planner.local, hash).is_some();
             return plan;
         }
-        for (key, service) in of_hash(&planner.world, hash) {
+        for (key, service) in of_hash(&planner.local, hash) {
             if !is_terminating(&service.metadata) {
                 let delete = Action::Delete(service.metadata.uid.clone());
                 plan.writes.push(Write::new(Kind::Service, key, delete));
@@ -38,11 +37,11 @@ pub(super) fn plan(planner: &mut Planner, hash: &str) -> Plan {
     };
 
     let key = key_for(planner, hash);
-    let wanted = request.object(&key, &planner.settings);
-    match planner.world.services.get(&key) {
+    let wanted = request.object(&key, planner.settings);
+    match planner.local.service(&key) {
         None => {
             let mut wanted = wanted;
-            if let Some(port) = former_node_port(&planner.world, hash, &request) {
+            if let Some(port) = former_node_port(&planner.local, hash, &request) {
                 wanted["spec"]["ports"][0]["nodePort"] = json!(port);
             }
             plan.writes
@@ -60,7 +59,7 @@ pub(super) fn plan(planner: &mut Planner, hash: &str) -> Plan {
         }
     }
     // Two of one request can only be somebody's copies.
-    let copies = of_hash(&planner.world, hash).filter(|(other, _)| **other != key);
+    let copies = of_hash(&planner.local, hash).filter(|(other, _)| **other != key);
     let copies: Vec<_> = copies
         .map(|(key, copy)| {
             Write::new(
@@ -97,92 +96,97 @@ fn change(actual: &Value, mut wanted: Value) -> Action {
 }
 
 /// Returns the Service that a GatewayServer has, if it is there.
-pub(super) fn of<'a>(world: &'a World, hash: &str) -> Option<(&'a Key, &'a Service)> {
-    of_hash(world, hash).find(|(_, service)| !is_terminating(&service.metadata))
+pub(super) fn of<'a>(local: &Local<'a>, hash: &str) -> Option<(&'a Key, &'a Service)> {
+    of_hash(local, hash).find(|(_, service)| !is_terminating(&service.metadata))
+}
+
+/// Returns whether a GatewayServer requests a Service.
+pub(super) fn is_requested(local: &Local<'_>, hash: &str) -> bool {
+    request(local, hash).is_some()
 }
 
 /// Returns what is asked for, if anybody still does.
-fn request(world: &World, hash: &str) -> Option<Request> {
-    let subject = IndexKey::Service(hash.to_owned());
-    let mut linked = world.linked(&subject);
+fn request(local: &Local<'_>, hash: &str) -> Option<Request> {
+    let subject = IndexKey::service(hash);
+    let mut linked = local.indexed(&subject);
     linked.find_map(|(kind, key)| {
-        let server = world
+        let server = local
             .servers
             .get(key)
             .filter(|_| kind == Kind::GatewayServer)?;
-        counts(world, key, server).then(|| Request::of(server))?
+        counts(local, key, server).then(|| Request::of(server))?
     })
 }
 
 /// Returns whether a GatewayServer gets a Service: one outside of its peer's tenant namespace would open
 /// ports with the manager's rights.
-fn counts(world: &World, key: &Key, server: &GatewayServer) -> bool {
-    let is_placed = world.check_place(Kind::GatewayServer, key).is_ok();
+fn counts(local: &Local<'_>, key: &Key, server: &GatewayServer) -> bool {
+    let is_placed = local.check_place(Kind::GatewayServer, key).is_ok();
     is_placed && !is_terminating(&server.metadata)
 }
 
 /// Returns the node port that peers were told: they keep calling it if somebody has deleted the Service.
 ///
 /// One that the API server would not give again is not asked for a second time.
-fn former_node_port(world: &World, hash: &str, request: &Request) -> Option<i32> {
+fn former_node_port(local: &Local<'_>, hash: &str, request: &Request) -> Option<i32> {
     if request.type_ != "NodePort"
         || request.node_port.is_some()
-        || world.refused_services.contains_key(hash)
+        || local.derived.refused_services.contains_key(hash)
     {
         return None;
     }
-    let subject = IndexKey::Service(hash.to_owned());
-    let mut linked = world.linked(&subject);
+    let subject = IndexKey::service(hash);
+    let mut linked = local.indexed(&subject);
     linked.find_map(|(_, key)| {
-        let server = world.servers.get(key);
-        let server = server.filter(|server| counts(world, key, server))?;
+        let server = local.servers.get(key);
+        let server = server.filter(|server| counts(local, key, server))?;
         server.status.as_ref()?.endpoint.as_ref()?.port
     })
 }
 
 /// Returns a request that has no Service yet.
-fn unserved(world: &World) -> Option<String> {
-    let servers = world.servers.iter();
+fn unserved(local: &Local<'_>) -> Option<String> {
+    let servers = local.servers.iter();
     let mut requests = servers
-        .filter(|(key, server)| counts(world, key, server))
+        .filter(|(key, server)| counts(local, key, server))
         .filter_map(|(_, server)| Some(Request::of(server)?.hash()));
-    requests.find(|hash| of(world, hash).is_none())
+    requests.find(|hash| of(local, hash).is_none())
 }
 
-fn of_hash<'a>(world: &'a World, hash: &str) -> impl Iterator<Item = (&'a Key, &'a Service)> {
-    let subject = IndexKey::Service(hash.to_owned());
-    let linked: Vec<_> = world
-        .linked(&subject)
-        .filter(|(kind, key)| *kind == Kind::Service && key.namespace == world.namespace)
+fn of_hash<'a>(local: &Local<'a>, hash: &str) -> impl Iterator<Item = (&'a Key, &'a Service)> {
+    let subject = IndexKey::service(hash);
+    let linked: Vec<_> = local
+        .indexed(&subject)
+        .filter(|(kind, key)| *kind == Kind::Service && key.namespace == local.namespace)
         .map(|(_, key)| key)
         .collect();
     linked
         .into_iter()
-        .filter_map(|key| Some((key, world.services.get(key)?)))
+        .filter_map(|key| Some((key, local.service(key)?)))
 }
 
 /// Chooses the Service for a request: its own, one that no request has any more, which keeps its
 /// addresses and ports so, or a new one.
-fn key_for(planner: &Planner, hash: &str) -> Key {
-    let world = &planner.world;
-    if let Some((key, _)) = of(world, hash) {
+fn key_for(planner: &Planner<'_>, hash: &str) -> Key {
+    let local = &planner.local;
+    if let Some((key, _)) = of(local, hash) {
         return key.clone();
     }
-    let services = world.services.within(&world.namespace);
+    let services = local.services.within(local.namespace);
     let mut ours = services.filter_map(|(key, service)| {
         let hash = label(&service.metadata, labels::GATEWAY_SERVICE)?;
         (!is_terminating(&service.metadata)).then_some((key, hash))
     });
-    if let Some((free, _)) = ours.find(|(_, hash)| request(world, hash).is_none()) {
+    if let Some((free, _)) = ours.find(|(_, hash)| request(local, hash).is_none()) {
         return free.clone();
     }
-    let first = Key::new(world.namespace.clone(), NAME);
-    let other = Key::new(world.namespace.clone(), format!("{NAME}-{hash}"));
+    let first = Key::new(local.namespace, NAME);
+    let other = Key::new(local.namespace, format!("{NAME}-{hash}"));
     // Somebody may have taken the label away by which it is found.
     let installation = planner.settings.installation.as_ref();
     let installation = installation.map(|owner| owner.uid.as_str());
     let is_unlabelled = |key: &&Key| {
-        world.services.get(key).is_some_and(|service| {
+        local.service(key).is_some_and(|service| {
             label(&service.metadata, labels::GATEWAY_SERVICE).is_none()
                 && is_ours(&service.metadata, installation)
                 && !is_terminating(&service.metadata)
@@ -191,7 +195,7 @@ fn key_for(planner: &Planner, hash: &str) -> Key {
     if let Some(unlabelled) = [&other, &first].into_iter().find(is_unlabelled) {
         return unlabelled.clone();
     }
-    if !world.services.contains(&first) {
+    if local.service(&first).is_none() {
         return first;
     }
 

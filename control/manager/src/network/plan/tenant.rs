@@ -7,7 +7,7 @@
 use super::metadata::repaired;
 use super::{Plan, Planner};
 use crate::network::kind::{Key, Kind};
-use crate::network::world::is_terminating;
+use crate::network::local::is_terminating;
 use crate::network::write::{Action, Write};
 use control_api::labels;
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -20,7 +20,7 @@ pub(crate) const ROLE: &str = "liqo-controller-manager-tenant";
 const SERVICE_ACCOUNT: &str = "liqo-controller-manager";
 
 /// Gives the manager its rights in a tenant namespace, and takes them away in another one.
-pub(super) fn plan(planner: &Planner, namespace: &str) -> Plan {
+pub(super) fn plan(planner: &Planner<'_>, namespace: &str) -> Plan {
     let key = Key::new(namespace, ROLE);
     let action = action(planner, &key);
     let write = action.map(|action| Write::new(Kind::RoleBinding, &key, action));
@@ -31,17 +31,17 @@ pub(super) fn plan(planner: &Planner, namespace: &str) -> Plan {
     }
 }
 
-fn action(planner: &Planner, key: &Key) -> Option<Action> {
-    let world = &planner.world;
-    let is_tenant = world.is_tenant(&key.namespace);
-    let wanted = binding(&world.namespace, key);
-    let Some(present) = world.role_bindings.get(key) else {
+fn action(planner: &Planner<'_>, key: &Key) -> Option<Action> {
+    let local = &planner.local;
+    let is_tenant = local.is_tenant(&key.namespace);
+    let wanted = binding(local.namespace, key);
+    let Some(present) = local.role_bindings.get(key) else {
         return is_tenant.then_some(Action::Create(wanted));
     };
     if is_terminating(&present.metadata) {
         return None;
     }
-    if is_tenant && is_right(&world.namespace, present) {
+    if is_tenant && is_right(local.namespace, present) {
         return repaired(&present.metadata, &wanted["metadata"]).map(Action::Merge);
     }
 

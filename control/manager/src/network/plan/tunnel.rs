@@ -17,7 +17,7 @@ pub(super) enum Tunnel {
 ///
 /// The words are the same each time, so that Events of a tunnel that comes and goes are counted, not
 /// multiplied.
-pub(super) fn plan(planner: &mut Planner, peer: &str) -> Plan {
+pub(super) fn plan(planner: &mut Planner<'_>, peer: &str) -> Plan {
     let mut plan = Plan::default();
     let Some((key, state)) = observe(planner, peer) else {
         planner.tunnels.remove(peer);
@@ -43,11 +43,11 @@ pub(super) fn plan(planner: &mut Planner, peer: &str) -> Plan {
     plan
 }
 
-fn observe(planner: &Planner, peer: &str) -> Option<(Key, Tunnel)> {
-    let placed = planner.world.of_peer(peer);
+fn observe(planner: &Planner<'_>, peer: &str) -> Option<(Key, Tunnel)> {
+    let placed = planner.local.of_peer(peer);
     placed.into_iter().find_map(|(kind, key)| {
         let connection = planner
-            .world
+            .local
             .connections
             .get(key)
             .filter(|_| kind == Kind::Connection)?;

@@ -2,9 +2,9 @@
 
 use super::Side;
 use crate::network::kind::{Key, Kind};
+use crate::network::local::is_terminating;
 use crate::network::plan::gateway::NOT_TENANT_NAMESPACE;
 use crate::network::plan::{Planner, invalid_cluster_id, label};
-use crate::network::world::is_terminating;
 use control_api::{Configuration, labels};
 use ipnet::Ipv4Net;
 
@@ -16,7 +16,7 @@ const NAME_LEN_MAX: usize = 253;
 
 /// Reads what a Configuration asks for.
 pub(super) fn check(
-    planner: &Planner,
+    planner: &Planner<'_>,
     key: &Key,
     configuration: &Configuration,
 ) -> Result<[Side; 2], (&'static str, String)> {
@@ -29,14 +29,14 @@ pub(super) fn check(
     if !control_fabric::is_cluster_id(peer) {
         return Err(("InvalidClusterID", invalid_cluster_id(peer)));
     }
-    if planner.world.cluster.id.as_deref() == Some(peer) {
+    if planner.local.cluster().id.as_deref() == Some(peer) {
         let message = format!(
             "`{peer}` is this cluster's own id: peers need different ones, \
              so install one of the two again with another id"
         );
         return Err(("OwnClusterID", message));
     }
-    if let Err(misplaced) = planner.world.check_place(Kind::Configuration, key) {
+    if let Err(misplaced) = planner.local.check_place(Kind::Configuration, key) {
         return Err((NOT_TENANT_NAMESPACE, misplaced.to_string()));
     }
     if let Some(other) = elder(planner, key, configuration, peer) {
@@ -96,7 +96,7 @@ fn read(word: &str, texts: &[String]) -> Result<Vec<Ipv4Net>, String> {
 
 /// Returns another Configuration in the peer's tenant namespace that was there first.
 fn elder<'a>(
-    planner: &'a Planner,
+    planner: &'a Planner<'_>,
     key: &Key,
     configuration: &Configuration,
     peer: &str,
@@ -106,10 +106,10 @@ fn elder<'a>(
         (created.map(|time| time.0), key.clone())
     };
     let own = age(key, configuration);
-    let placed = planner.world.of_peer(peer).into_iter();
+    let placed = planner.local.of_peer(peer).into_iter();
     let mut others = placed.filter(|(kind, _)| *kind == Kind::Configuration);
     let elder = others.find(|(_, other)| {
-        let it = planner.world.configurations.get(other);
+        let it = planner.local.configurations.get(other);
         it.is_some_and(|it| !is_terminating(&it.metadata) && age(other, it) < own)
     });
 

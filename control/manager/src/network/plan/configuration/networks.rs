@@ -2,9 +2,9 @@
 
 use super::Side;
 use crate::network::kind::{Key, Kind};
+use crate::network::local::{IndexKey, is_terminating};
 use crate::network::plan::metadata::{is_ours, repaired};
 use crate::network::plan::{Plan, Planner, is_owned_by, label, network, owner};
-use crate::network::world::{IndexKey, is_terminating};
 use crate::network::write::{Action, Write};
 use control_api::{Configuration, labels};
 use ipnet::Ipv4Net;
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 
 /// Makes the Networks of one kind, removes those that are not wanted any more, reads how they are seen.
 pub(super) fn networks(
-    planner: &Planner,
+    planner: &Planner<'_>,
     key: &Key,
     configuration: &Configuration,
     side: &mut Side,
@@ -41,7 +41,7 @@ pub(super) fn networks(
     let mut seen = Vec::new();
     for (name, cidr) in names.into_iter().zip(&side.cidrs) {
         let network_key = Key::new(key.namespace.clone(), name);
-        let Some(network) = planner.world.networks.get(&network_key) else {
+        let Some(network) = planner.local.networks.get(&network_key) else {
             plan.writes
                 .push(create(&network_key, configuration, side.word, *cidr));
             is_pending = true;
@@ -84,15 +84,15 @@ pub(super) fn networks(
 }
 
 /// Removes what belongs to a Configuration of this name, but not to the one of this uid.
-pub(super) fn leftovers(planner: &Planner, key: &Key, uid: Option<&str>) -> Vec<Write> {
-    let subject = IndexKey::Owner(Kind::Configuration, key.clone());
-    let linked = planner.world.linked(&subject);
+pub(super) fn leftovers(planner: &Planner<'_>, key: &Key, uid: Option<&str>) -> Vec<Write> {
+    let subject = IndexKey::owner(Kind::Configuration, key);
+    let linked = planner.local.indexed(&subject);
     linked
         .filter_map(|(kind, child)| {
             let meta = if kind == Kind::Network {
-                &planner.world.networks.get(child)?.metadata
+                &planner.local.networks.get(child)?.metadata
             } else if kind == Kind::Ip {
-                &planner.world.ips.get(child)?.metadata
+                &planner.local.ips.get(child)?.metadata
             } else {
                 return None;
             };

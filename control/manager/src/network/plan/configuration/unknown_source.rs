@@ -3,9 +3,9 @@
 use super::Side;
 use super::networks::delete;
 use crate::network::kind::{Key, Kind};
+use crate::network::local::is_terminating;
 use crate::network::plan::metadata::{is_ours, repaired};
 use crate::network::plan::{Planner, label, owner};
-use crate::network::world::is_terminating;
 use crate::network::write::{Action, Write};
 use control_api::{Configuration, IP, labels};
 use ipnet::Ipv4Net;
@@ -16,7 +16,7 @@ const UNKNOWN_SOURCE: &str = "unknown-source";
 
 /// Makes the IP that stands for those of the peer's senders that have no address of their own.
 pub(super) fn unknown_source(
-    planner: &Planner,
+    planner: &Planner<'_>,
     key: &Key,
     configuration: &Configuration,
     sides: &[Side; 2],
@@ -37,7 +37,7 @@ pub(super) fn unknown_source(
         },
         "ownerReferences": [owner(configuration)],
     });
-    match planner.world.ips.get(&ip_key) {
+    match planner.local.ips.get(&ip_key) {
         None => {
             let ip = json!({
                 "apiVersion": "ipam.liqo.io/v1alpha1",

@@ -19,19 +19,19 @@ impl Gateway<'_> {
     /// Decides where peers reach the gateway of a server.
     pub(in crate::network::plan) fn endpoint(
         &self,
-        planner: &Planner,
+        planner: &Planner<'_>,
     ) -> Result<Option<(Key, Endpoint)>, Problem> {
         let Self::Server(_, server) = self else {
             return Ok(None);
         };
         let hash = service::Request::read(server)?.hash();
-        let Some((key, service)) = service::of(&planner.world, &hash) else {
-            let refused = planner.world.refused_services.get(&hash);
+        let Some((key, service)) = service::of(&planner.local, &hash) else {
+            let refused = planner.local.derived.refused_services.get(&hash);
             return Err(refused.map_or(Problem::ServicePending, |message| {
                 Problem::ServiceRefused(message.clone())
             }));
         };
-        let endpoint = endpoint(key, service, &planner.world.cluster.nodes.external())?;
+        let endpoint = endpoint(key, service, &planner.local.cluster().nodes.external())?;
 
         Ok(Some((key.clone(), endpoint)))
     }
@@ -39,7 +39,7 @@ impl Gateway<'_> {
     /// Writes the status.
     pub(in crate::network::plan) fn status(
         &self,
-        planner: &Planner,
+        planner: &Planner<'_>,
         secret: Option<&Key>,
         endpoint: Option<&(Key, Endpoint)>,
         verdict: Result<(), Problem>,
@@ -50,7 +50,7 @@ impl Gateway<'_> {
             namespace: Some(key.namespace.clone()),
             ..ObjectReference::default()
         });
-        let internal_endpoint = planner.world.cluster.gateway.clone();
+        let internal_endpoint = planner.local.cluster().gateway.clone();
         match self {
             Self::Server(key, server) => {
                 let mut status = server.status.clone().unwrap_or_default();

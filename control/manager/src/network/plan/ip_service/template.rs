@@ -58,7 +58,7 @@ pub(in crate::network::plan) enum Refusal {
 ///
 /// Returns [`Refusal`] if there may be no Service of this template, or none for this address.
 pub(in crate::network::plan) fn check(
-    planner: &Planner,
+    planner: &Planner<'_>,
     key: &Key,
     ip: &IP,
 ) -> Result<(), Refusal> {
@@ -69,11 +69,11 @@ pub(in crate::network::plan) fn check(
     let Ok(address) = control_fabric::address(&ip.spec.ip) else {
         return Ok(()); // It is refused with or without a template.
     };
-    let namespace = planner.world.namespaces.get(&Key::cluster(&key.namespace));
+    let namespace = planner.local.namespaces.get(&Key::cluster(&key.namespace));
     let is_allowed = namespace.is_some_and(|namespace| {
         label(&namespace.metadata, labels::ALLOW_INTERNAL_ADDRESSES) == Some("true")
     });
-    match planner.world.internal(address).filter(|_| !is_allowed) {
+    match planner.local.internal(address).filter(|_| !is_allowed) {
         Some((cidr, what)) => Err(Refusal::Internal {
             address,
             what,

@@ -112,3 +112,17 @@ fn a_configuration_plans_its_networks_and_its_peer() {
     );
     assert_eq!(items.len(), 4, "{items:?}");
 }
+
+#[test]
+fn a_key_that_two_peers_publish_plans_both() {
+    let mut rome = with_peers();
+    let key = Key::new("liqo-tenant-peer-02", "peer-02");
+
+    let mut items = planned(&mut rome, &["peer-02", "peer-09", "service "], |rome| {
+        rome.edit(Kind::PublicKey, &key, public_key("peer-02", 9));
+    });
+
+    // The GatewayServer of one peer reports the conflict. All GatewayServers request one Service.
+    assert!(items.pop().is_some_and(|item| item.starts_with("service ")));
+    assert_eq!(items, ["peer peer-02", "peer peer-09"]);
+}

@@ -1,11 +1,13 @@
 //! An API server in memory, with the loop around the planner.
 
 use super::queue::Queue;
-use crate::network::controller::registration;
+use crate::network::controller::{registration, registrations, secrets};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
-use crate::network::plan::{Env, Notice, Planner, Settings};
+use crate::network::local::IndexKey;
+use crate::network::plan::{Env, Notice, Settings, State};
 use crate::network::write::{Action, Write};
+use control_runtime::{Cache, FixtureChange, Ref};
 use fake_apiserver::merged;
 use ipam::DEFAULT_POOLS;
 use k8s_openapi::api::core::v1::Secret;
@@ -20,9 +22,9 @@ use std::time::{Duration, Instant};
 const STEPS_MAX: usize = 20_000;
 
 /// Objects, and a manager that keeps them.
-#[derive(Clone)]
 pub(super) struct Cluster {
-    pub(super) planner: Planner,
+    pub(super) state: State,
+    cache: Cache,
     pub(super) objects: BTreeMap<(Kind, Key), Value>,
     /// All changes since the last look.
     pub(super) writes: Vec<Write>,
@@ -39,10 +41,39 @@ pub(super) struct Cluster {
     counter: u64,
 }
 
+impl Clone for Cluster {
+    fn clone(&self) -> Self {
+        let mut cache = cache();
+        for namespace in &self.state.derived.watched {
+            cache.fixture_watch(&secrets(namespace));
+        }
+        for change in self.cache.fixture_replay() {
+            let change = change.as_change();
+            let kind = Kind::of(&change.object.resource, &change.object.key, "liqo").unwrap();
+            let registration = registration(kind, &self.state.settings);
+            cache.fixture_put(&registration, change.entry().unwrap().clone());
+        }
+        Self {
+            state: self.state.clone(),
+            cache,
+            objects: self.objects.clone(),
+            writes: self.writes.clone(),
+            planned: self.planned.clone(),
+            made: self.made.clone(),
+            notices: self.notices.clone(),
+            taken_ports: self.taken_ports.clone(),
+            queue: self.queue.clone(),
+            started: self.started,
+            counter: self.counter,
+        }
+    }
+}
+
 impl Cluster {
     pub(super) fn new() -> Self {
         Self {
-            planner: Planner::new(settings()).unwrap(),
+            state: State::new(settings()).unwrap(),
+            cache: cache(),
             objects: BTreeMap::new(),
             writes: Vec::new(),
             planned: Vec::new(),
@@ -115,8 +146,7 @@ impl Cluster {
     /// Removes an object and leaves what it owns.
     pub(super) fn remove_alone(&mut self, kind: Kind, key: &Key) -> Option<Value> {
         let object = self.objects.remove(&(kind, key.clone()))?;
-        let tasks = self.planner.world.remove(kind, key);
-        tasks.into_iter().for_each(|task| self.queue.push(task));
+        self.forget(kind, key);
         if matches!(kind, Kind::RoleBinding | Kind::Namespace) {
             self.forget_unbound();
         }
@@ -125,7 +155,8 @@ impl Cluster {
 
     /// Ends the manager and begins another one.
     pub(super) fn restart(&mut self) {
-        self.planner = Planner::new(settings()).unwrap();
+        self.state = State::new(settings()).unwrap();
+        self.cache = cache();
         self.queue = Queue::default();
         self.started = false;
         let objects: Vec<_> = self.objects.clone().into_iter().collect();
@@ -141,7 +172,7 @@ impl Cluster {
 
     /// Lists the Secrets of a namespace for the manager, as its watch does once it has the right.
     fn list_secrets(&mut self, namespace: &str) {
-        let secrets: Vec<_> = self
+        let listed: Vec<_> = self
             .objects
             .iter()
             .filter(|((kind, key), object)| {
@@ -149,24 +180,34 @@ impl Cluster {
             })
             .map(|(_, secret)| secret.clone())
             .collect();
-        for secret in secrets {
+        self.state.derived.watched.insert(namespace.to_owned());
+        self.cache.fixture_watch(&secrets(namespace));
+        for secret in listed {
             self.tell(Kind::Secret, secret);
         }
-        let tasks = self.planner.world.secrets_listed(namespace);
-        tasks.into_iter().for_each(|task| self.queue.push(task));
+        let items = self.state.local(&self.cache).items_of_gateways(namespace);
+        items.into_iter().for_each(|item| self.queue.push(item));
     }
 
     /// Returns whether the manager has the right to read Secrets of a namespace.
     fn is_bound(&self, namespace: &str) -> bool {
-        self.planner.world.bound_namespaces().contains(namespace)
+        let local = self.state.local(&self.cache);
+        local.bound_namespaces().contains(namespace)
     }
 
     /// Lets the manager work until it has nothing to do, and returns what it wrote.
     pub(super) fn settle(&mut self) -> Vec<Write> {
         if !self.started {
             self.started = true;
-            let tasks = self.planner.start();
-            tasks.into_iter().for_each(|task| self.queue.push(task));
+            let mut items = BTreeSet::new();
+            for change in self.cache.fixture_replay() {
+                let change = change.as_change();
+                let object = change.object;
+                let kind = Kind::of(&object.resource, &object.key, "liqo").unwrap();
+                items.extend(self.state.observe(kind, &change, &self.cache));
+            }
+            self.state.start(&self.cache);
+            items.into_iter().for_each(|item| self.queue.push(item));
         }
         let mut retried = BTreeMap::<WorkItem, u32>::new();
         let mut now = Instant::now();
@@ -198,9 +239,13 @@ impl Cluster {
             .map(|(_, key)| key.namespace.clone())
             .collect();
         for namespace in namespaces {
-            if self.planner.world.is_readable(&namespace) && !self.is_bound(&namespace) {
-                let tasks = self.planner.world.forget_secrets(&namespace);
-                tasks.into_iter().for_each(|task| self.queue.push(task));
+            if self.is_readable(&namespace) && !self.is_bound(&namespace) {
+                self.state.derived.watched.remove(&namespace);
+                let items = self.state.local(&self.cache).items_of_gateways(&namespace);
+                items.into_iter().for_each(|item| self.queue.push(item));
+                for change in self.cache.fixture_unwatch(&secrets(&namespace)) {
+                    self.observe(Kind::Secret, Some(change));
+                }
             }
         }
     }
@@ -229,7 +274,7 @@ impl Cluster {
                 now: Timestamp::from_second(i64::try_from(self.counter).unwrap()).unwrap(),
                 random: &mut random,
             };
-            let plan = self.planner.plan(task, &mut env);
+            let plan = self.state.plan(task, &self.cache, &mut env);
             self.counter = counter;
             if plan.lookups.is_empty() {
                 break plan;
@@ -242,13 +287,13 @@ impl Cluster {
                 let secret = self.objects.get(&(Kind::Secret, key.clone()));
                 let secret = secret.map(|it| serde_json::from_value::<Secret>(it.clone()));
                 let Ok(secret) = secret.transpose() else {
-                    self.planner.world.looked_up.clear();
+                    self.state.derived.looked_up.clear();
                     return false;
                 };
-                self.planner.world.looked_up.insert(key, secret);
+                self.state.derived.looked_up.insert(key, secret);
             }
         };
-        self.planner.world.looked_up.clear();
+        self.state.derived.looked_up.clear();
         let mut is_done = !plan.retry;
         for write in plan.writes {
             self.writes.push(write.clone());
@@ -286,7 +331,13 @@ impl Cluster {
                 self.store(write.kind, write.key, object, false);
             }
             (Action::Create(_), Some(present)) => {
-                self.tell(write.kind, present);
+                if is_watched(write.kind, &present) {
+                    self.tell(write.kind, present);
+                } else {
+                    let registration = registration(write.kind, &self.state.settings);
+                    let entry = registration.decode(&present.to_string()).unwrap();
+                    self.state.derived.foreign.insert(name, entry);
+                }
                 return false;
             }
             (Action::Apply(object), present) => {
@@ -326,11 +377,11 @@ impl Cluster {
             return false;
         }
         let message = "provided port is already allocated".to_owned();
-        let refused = &mut self.planner.world.refused_services;
+        let refused = &mut self.state.derived.refused_services;
         refused.insert(hash.clone(), message);
-        let subject = crate::network::world::IndexKey::Service(hash.clone());
-        let peers: Vec<_> = self.planner.world.peers_linked(&subject).collect();
-        peers.into_iter().for_each(|task| self.queue.push(task));
+        let index_key = IndexKey::service(hash);
+        let peers = self.state.local(&self.cache).peers_indexed(&index_key);
+        peers.for_each(|item| self.queue.push(item));
         true
     }
 
@@ -354,7 +405,7 @@ impl Cluster {
             complete_service(&mut object, self.counter);
         }
         self.objects.insert((kind, key.clone()), object.clone());
-        let is_seen = kind != Kind::Secret || self.planner.world.is_readable(&key.namespace);
+        let is_seen = kind != Kind::Secret || self.is_readable(&key.namespace);
         if is_seen && (is_watched(kind, &object) || !by_person) {
             self.tell(kind, object);
             if matches!(kind, Kind::RoleBinding | Kind::Namespace) {
@@ -364,21 +415,51 @@ impl Cluster {
                 self.list_secrets(&key.namespace);
             }
         } else if self.started {
-            let tasks = self.planner.world.remove(kind, &key);
-            tasks.into_iter().for_each(|task| self.queue.push(task));
+            self.forget(kind, &key);
         }
     }
 
+    /// Removes an object from the cache, as a watch reports it.
+    fn forget(&mut self, kind: Kind, key: &Key) {
+        self.state.derived.foreign.remove(&(kind, key.clone()));
+        let change = self.cache.fixture_remove(&Ref {
+            cluster: control_runtime::Cluster::Local,
+            resource: kind.resource(),
+            key: key.clone(),
+        });
+        self.observe(kind, change);
+    }
+
+    fn observe(&mut self, kind: Kind, change: Option<FixtureChange>) {
+        let Some(change) = change else {
+            return;
+        };
+        let items = self.state.observe(kind, &change.as_change(), &self.cache);
+        if self.started {
+            items.into_iter().for_each(|item| self.queue.push(item));
+        }
+    }
+
+    fn is_readable(&self, namespace: &str) -> bool {
+        self.state.local(&self.cache).is_readable(namespace)
+    }
+
     fn tell(&mut self, kind: Kind, object: Value) {
-        let registration = registration(kind, &self.planner.settings);
+        let registration = registration(kind, &self.state.settings);
         let Ok(entry) = registration.decode(&object.to_string()) else {
             return;
         };
-        let tasks = (self.planner.world).put(kind, &entry.key, entry.shared());
-        if self.started {
-            tasks.into_iter().for_each(|task| self.queue.push(task));
-        }
+        let id = (kind, entry.key.clone());
+        self.state.derived.foreign.remove(&id);
+        let change = self.cache.fixture_put(&registration, entry);
+        self.observe(kind, change);
     }
+}
+
+fn cache() -> Cache {
+    let mut settings = settings();
+    settings.deployment_image = Some("pause".to_owned());
+    Cache::fixture(&registrations(&settings)).unwrap()
 }
 
 /// Checks that the manager's registrations ask for the right to a write.

@@ -129,7 +129,13 @@ fn addresses(text: &str, is_of_user: impl Fn(&Object) -> bool) -> BTreeMap<Strin
                 Object::Network(network) => json!(network.status),
                 Object::IP(ip) => json!(ip.status),
                 Object::Configuration(it) => json!(it.status.as_ref().map(|status| &status.remote)),
-                _ => return None,
+                Object::ConfigMap(_)
+                | Object::Node(_)
+                | Object::EndpointSlice(_)
+                | Object::GatewayServer(_)
+                | Object::GatewayClient(_)
+                | Object::PublicKey(_)
+                | Object::Connection(_) => return None,
             };
             let labels = object.metadata().labels.as_ref();
             let is_of_peer =

@@ -233,7 +233,7 @@ fn what_happens_to_one_peer_concerns_no_other() {
 #[test]
 fn deployments_come_when_asked_for_and_follow_the_gateway() {
     let mut rome = rome();
-    rome.planner.settings.deployment_image = Some("pause".to_owned());
+    rome.state.settings.deployment_image = Some("pause".to_owned());
     with_served_milan(&mut rome);
     let name = key("gw-milan");
     let replicas = rome.get(Kind::Deployment, &name)["spec"]["replicas"].clone();

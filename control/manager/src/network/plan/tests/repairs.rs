@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 /// A cluster with a peer, a Deployment for it, and an IP with a Service.
 fn whole() -> Cluster {
     let mut rome = rome();
-    rome.planner.settings.deployment_image = Some("pause".to_owned());
+    rome.state.settings.deployment_image = Some("pause".to_owned());
     with_milan(&mut rome);
     rome.make(
         Kind::GatewayServer,

@@ -114,9 +114,9 @@ fn warnings_about_objects_that_are_gone_are_forgotten() {
     rome.settle();
 
     assert!(
-        rome.planner.remembered() <= 1024,
+        rome.state.remembered() <= 1024,
         "{}",
-        rome.planner.remembered()
+        rome.state.remembered()
     );
 }
 

@@ -1,6 +1,6 @@
 //! What is kept of each kind.
 
-use super::store::Stored;
+use super::stored::Stored;
 use control_api::{
     Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network,
     PublicKey, labels,
@@ -15,21 +15,33 @@ use std::collections::BTreeMap;
 
 impl Stored for Network {}
 impl Stored for IP {}
-impl Stored for Configuration {}
-impl Stored for GatewayServer {}
-impl Stored for GatewayClient {}
-impl Stored for ForeignCluster {}
+impl Stored for Configuration {
+    const IS_OF_PEER: bool = true;
+}
+impl Stored for GatewayServer {
+    const IS_OF_PEER: bool = true;
+}
+impl Stored for GatewayClient {
+    const IS_OF_PEER: bool = true;
+}
+impl Stored for ForeignCluster {
+    const IS_OF_PEER: bool = true;
+}
 impl Stored for ConfigMap {}
 impl Stored for EndpointSlice {}
 impl Stored for RoleBinding {}
 
 impl Stored for PublicKey {
+    const IS_OF_PEER: bool = true;
+
     fn prune(&mut self) {
         self.spec.truncate();
     }
 }
 
 impl Stored for Connection {
+    const IS_OF_PEER: bool = true;
+
     /// The latency is measured anew every few seconds.
     fn prune(&mut self) {
         if let Some(status) = &mut self.status {
@@ -113,6 +125,8 @@ impl Stored for Namespace {
 }
 
 impl Stored for Secret {
+    const IS_OF_PEER: bool = true;
+
     fn prune(&mut self) {
         self.metadata.annotations = None;
     }
@@ -127,6 +141,8 @@ impl Stored for Service {
 }
 
 impl Stored for Deployment {
+    const IS_OF_PEER: bool = true;
+
     /// Keeps the spec, which is small: the manager made it.
     fn prune(&mut self) {
         self.status = None;

@@ -1,11 +1,14 @@
 //! The tenant namespaces: where the objects of peers count, and where the manager has its rights.
 
-use super::link::{IndexKey, is_of_peer};
-use super::{World, is_terminating};
+use super::index::is_of_peer;
+use super::{IndexKey, Local, is_terminating};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
+use crate::network::plan::service::Request;
 use crate::network::plan::tenant;
 use control_api::tenant_namespace::{Misplaced, Seniority, choose, peer_of, seniority};
+use control_runtime::Cluster as ClusterName;
+use k8s_openapi::api::core::v1::Secret;
 use std::collections::BTreeSet;
 
 /// Returns whether a peering is made of objects of a kind, which people write.
@@ -20,11 +23,11 @@ pub(super) fn is_of_peering(kind: Kind) -> bool {
 /// user who creates many must not make the manager's work grow with the square of their number.
 const MISPLACED_MAX: usize = 32;
 
-impl World {
+impl<'a> Local<'a> {
     /// Returns the one namespace whose objects count for a peer.
-    pub(crate) fn tenant_namespace(&self, peer: &str) -> Option<&str> {
-        let subject = IndexKey::Peer(peer.to_owned());
-        let linked: Vec<_> = self.linked(&subject).collect();
+    pub(crate) fn tenant_namespace(&self, peer: &str) -> Option<&'a str> {
+        let subject = IndexKey::peer(peer);
+        let linked: Vec<_> = self.indexed(&subject).collect();
         let namespaces = linked.iter().filter(|(kind, _)| *kind == Kind::Namespace);
         let labelled = namespaces.filter_map(|(_, key)| Some(&self.namespaces.get(key)?.metadata));
         let holds = |name: &str| {
@@ -32,26 +35,26 @@ impl World {
             objects.any(|(_, key)| key.namespace == name)
         };
 
-        choose(labelled, &self.named_tenants, holds)
+        choose(labelled, self.named_tenants, holds)
     }
 
     /// Returns the objects of a peer in its tenant namespace.
-    pub(crate) fn of_peer(&self, peer: &str) -> Vec<(Kind, &Key)> {
+    pub(crate) fn of_peer(&self, peer: &str) -> Vec<(Kind, &'a Key)> {
         let tenant = self.tenant_namespace(peer);
-        let subject = IndexKey::Peer(peer.to_owned());
+        let subject = IndexKey::peer(peer);
         let placed = self
-            .linked(&subject)
+            .indexed(&subject)
             .filter(|(_, key)| Some(key.namespace.as_str()) == tenant);
         placed.collect()
     }
 
     /// Returns the objects of some kinds about a peer that users have created elsewhere, with the reason why they
     /// do not count; at most [`MISPLACED_MAX`] of each kind.
-    pub(crate) fn misplaced(&self, peer: &str, kinds: &[Kind]) -> Vec<(Kind, &Key, Misplaced)> {
+    pub(crate) fn misplaced(&self, peer: &str, kinds: &[Kind]) -> Vec<(Kind, &'a Key, Misplaced)> {
         let tenant = self.tenant_namespace(peer);
-        let subject = IndexKey::Peer(peer.to_owned());
+        let subject = IndexKey::peer(peer);
         let of_kind = |kind: Kind| {
-            let linked = self.linked(&subject).filter(move |(it, _)| *it == kind);
+            let linked = self.indexed(&subject).filter(move |(it, _)| *it == kind);
             let misplaced = linked.filter(move |(_, key)| Some(key.namespace.as_str()) != tenant);
             misplaced.take(MISPLACED_MAX)
         };
@@ -78,7 +81,7 @@ impl World {
     /// Returns the seniority of the peer of an object in its tenant namespace.
     pub(crate) fn seniority(&self, kind: Kind, key: &Key) -> Seniority {
         let peer = self.peer_of(kind, key);
-        let namespace = self.namespaces.meta(&Key::cluster(&key.namespace));
+        let namespace = self.meta(Kind::Namespace, &Key::cluster(&key.namespace));
         let labelled = namespace.filter(|namespace| peer_of(namespace) == Some(peer.as_str()));
 
         seniority(labelled)
@@ -97,31 +100,19 @@ impl World {
     pub(crate) fn bound_namespaces(&self) -> BTreeSet<String> {
         let bindings = self.role_bindings.iter();
         let bound = bindings.filter(|(key, binding)| {
-            self.is_tenant(&key.namespace) && tenant::is_right(&self.namespace, binding)
+            self.is_tenant(&key.namespace) && tenant::is_right(self.namespace, binding)
         });
         bound.map(|(key, _)| key.namespace.clone()).collect()
     }
 
     /// Returns whether the Secrets of a namespace are known.
     pub(crate) fn is_readable(&self, namespace: &str) -> bool {
-        self.readable.contains(namespace)
-    }
-
-    /// Removes the Secrets of a namespace that are no longer watched.
-    pub(crate) fn forget_secrets(&mut self, namespace: &str) -> BTreeSet<WorkItem> {
-        let secrets = self.secrets.within(namespace);
-        let keys: Vec<_> = secrets.map(|(key, _)| key.clone()).collect();
-        let mut tasks = self.tasks_of_gateways(namespace);
-        for key in keys {
-            tasks.extend(self.remove(Kind::Secret, &key));
-        }
-        self.readable.remove(namespace);
-
-        tasks
+        self.derived.watched.contains(namespace)
+            && (self.cache).is_listed::<Secret>(&ClusterName::Local, namespace)
     }
 
     /// Returns the work about the peers that have a gateway in a namespace.
-    pub(super) fn tasks_of_gateways(&self, namespace: &str) -> BTreeSet<WorkItem> {
+    pub(crate) fn items_of_gateways(&self, namespace: &str) -> BTreeSet<WorkItem> {
         let servers = self.servers.within(namespace);
         let servers = servers.map(|(key, _)| self.peer_of(Kind::GatewayServer, key));
         let clients = self.clients.within(namespace);
@@ -131,18 +122,23 @@ impl World {
     }
 
     /// Returns the work about a peer that a change of one of its objects makes.
-    pub(super) fn tasks_of_peer(&self, peer: &str, kind: Kind, key: &Key) -> Vec<WorkItem> {
+    pub(super) fn items_of_peer(&self, peer: &str, kind: Kind, key: &Key) -> Vec<WorkItem> {
         let mut tasks = vec![WorkItem::Peer(peer.to_owned())];
         // These decide which namespace is the peer's.
         let is_named = || self.named_tenants.contains(&key.namespace);
         let is_decisive = kind == Kind::Namespace || is_of_peering(kind) && is_named();
         if is_decisive {
-            let subject = IndexKey::Peer(peer.to_owned());
-            for (kind, key) in self.linked(&subject).filter(|(kind, _)| is_of_peer(*kind)) {
+            let subject = IndexKey::peer(peer);
+            for (kind, key) in self.indexed(&subject).filter(|(kind, _)| is_of_peer(*kind)) {
                 if kind == Kind::Configuration {
                     tasks.push(WorkItem::Configuration(key.clone()));
                 }
-                tasks.extend(self.service_of(kind, key).map(WorkItem::Service));
+                let server = self
+                    .servers
+                    .get(key)
+                    .filter(|_| kind == Kind::GatewayServer);
+                let request = server.and_then(Request::of);
+                tasks.extend(request.map(|request| WorkItem::Service(request.hash())));
             }
         }
 

@@ -1,6 +1,6 @@
 //! What concerns everything: the cluster's own id, CIDRs, nodes and gateway.
 
-use super::World;
+use super::Local;
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
 use control_api::networking::configuration::ClusterCidrs;
@@ -37,8 +37,19 @@ pub(crate) struct Cluster {
 pub(crate) struct Nodes {
     /// The address of each ready node at which peers reach it.
     external: BTreeMap<Key, String>,
+    /// The addresses of each node.
+    addresses: BTreeMap<Key, BTreeSet<Ipv4Addr>>,
     /// The number of nodes that have an address.
     internal: BTreeMap<Ipv4Addr, usize>,
+}
+
+/// A change of a node.
+#[derive(Debug)]
+pub(crate) struct NodeChange {
+    /// The addresses that are now those of a node, or no longer.
+    addresses: BTreeSet<Ipv4Addr>,
+    /// Whether the address at which peers reach it has changed.
+    is_external: bool,
 }
 
 impl Nodes {
@@ -47,15 +58,15 @@ impl Nodes {
         self.external.values().cloned().collect()
     }
 
-    /// Replaces a node. Returns the addresses that are now those of a node, or no longer, and whether the
-    /// address for peers has changed.
-    fn replace(
-        &mut self,
-        key: &Key,
-        old: Option<&Node>,
-        new: Option<&Node>,
-    ) -> (BTreeSet<Ipv4Addr>, bool) {
-        let (before, after) = (internal_addresses(old), internal_addresses(new));
+    /// Replaces a node.
+    pub(crate) fn replace(&mut self, key: &Key, new: Option<&Node>) -> NodeChange {
+        let after = internal_addresses(new);
+        let before = if after.is_empty() {
+            self.addresses.remove(key)
+        } else {
+            self.addresses.insert(key.clone(), after.clone())
+        };
+        let before = before.unwrap_or_default();
         for address in &after {
             *self.internal.entry(*address).or_default() += 1;
         }
@@ -73,9 +84,11 @@ impl Nodes {
             Some(external) => self.external.insert(key.clone(), external),
             None => self.external.remove(key),
         };
-        let changed = before.symmetric_difference(&after).copied().collect();
 
-        (changed, former != external)
+        NodeChange {
+            addresses: before.symmetric_difference(&after).copied().collect(),
+            is_external: former != external,
+        }
     }
 }
 
@@ -100,17 +113,14 @@ const ADDRESS_TYPES: [&str; 5] = [
 
 impl Cluster {
     /// Returns whether a change of an object can change the facts besides those of nodes.
-    pub(super) fn depends_on(world: &World, kind: Kind, key: &Key) -> bool {
-        match kind {
-            Kind::Pod | Kind::ConfigMap => true,
-            Kind::Network => key.namespace == world.namespace,
-            _ => false,
-        }
+    pub(crate) fn depends_on(namespace: &str, kind: Kind, key: &Key) -> bool {
+        matches!(kind, Kind::Pod | Kind::ConfigMap)
+            || kind == Kind::Network && key.namespace == namespace
     }
 
     /// Derives the facts from the objects of Liqo's namespace, and takes over those of `nodes`.
-    pub(super) fn of(world: &World, nodes: Nodes) -> Self {
-        let pods = world.pods.within(&world.namespace);
+    pub(crate) fn of(local: &Local<'_>, nodes: Nodes) -> Self {
+        let pods = local.pods.within(local.namespace);
         let pods: Vec<_> = pods
             .map(|(_, pod)| pod)
             .filter(|pod| !is_terminating(&pod.metadata))
@@ -118,21 +128,21 @@ impl Cluster {
         let ready: Vec<_> = pods.iter().filter_map(|pod| endpoint(pod)).collect();
 
         Self {
-            id: cluster_id(world),
-            cidrs: cidrs(world),
-            external: network_of_type(world, labels::NETWORK_TYPE_EXTERNAL).next(),
+            id: cluster_id(local),
+            cidrs: cidrs(local),
+            external: network_of_type(local, labels::NETWORK_TYPE_EXTERNAL).next(),
             nodes,
-            internal: internal(world),
+            internal: internal(local),
             replicas: (ready.len(), pods.len()),
             gateway: ready.into_iter().next(),
         }
     }
 }
 
-impl World {
+impl Local<'_> {
     /// Returns what an address is, if it is one of the cluster itself or stands for one of a peer.
     pub(crate) fn internal(&self, address: Ipv4Addr) -> Option<(Ipv4Net, &'static str)> {
-        let own = self.cluster.internal.iter().copied();
+        let own = self.cluster().internal.iter().copied();
         let of_peers = self.networks.iter().filter(|(key, network)| {
             let labels = network.metadata.labels.as_ref();
             let is_of_peer =
@@ -142,56 +152,48 @@ impl World {
         let of_peers = of_peers
             .filter_map(|(_, network)| Some((decided(network)?, "inside a CIDR of a peer")));
 
-        if self.cluster.nodes.internal.contains_key(&address) {
+        if self.cluster().nodes.internal.contains_key(&address) {
             return Some((address.into(), "the address of a node"));
         }
         own.chain(of_peers)
             .find(|(cidr, _)| cidr.contains(&address))
     }
 
-    /// Takes a change of a node, and returns the work items that it causes.
-    pub(super) fn tasks_of_node(
-        &mut self,
-        key: &Key,
-        old: Option<&Node>,
-        new: Option<&Node>,
-    ) -> BTreeSet<WorkItem> {
-        let (addresses, is_external) = self.cluster.nodes.replace(key, old, new);
-        let cidrs = addresses.into_iter().map(Ipv4Net::from);
-        let mut tasks: BTreeSet<_> = cidrs
-            .flat_map(|cidr| self.tasks_of_templates_in(cidr))
-            .collect();
-        if is_external {
+    /// Returns the work items that a change of a node causes.
+    pub(crate) fn items_of_node(&self, change: &NodeChange) -> BTreeSet<WorkItem> {
+        let cidrs = change.addresses.iter().copied().map(Ipv4Net::from);
+        let mut items: BTreeSet<_> = cidrs.flat_map(|cidr| self.templates_in(cidr)).collect();
+        if change.is_external {
             let servers = self.servers.iter().filter(|(_, server)| {
                 let endpoint = server.spec.endpoint.as_ref();
                 endpoint.is_some_and(|it| it.service_type == ServiceType::NodePort)
             });
             let peers = servers.map(|(key, _)| self.peer_of(Kind::GatewayServer, key));
-            tasks.extend(peers.map(WorkItem::Peer));
+            items.extend(peers.map(WorkItem::Peer));
         }
 
-        tasks
+        items
     }
 
     /// Returns the work that a change of the facts makes.
-    pub(super) fn tasks_of_cluster(&self, old: &Cluster) -> BTreeSet<WorkItem> {
-        let new = &self.cluster;
-        let mut tasks = BTreeSet::new();
+    pub(crate) fn items_of_cluster(&self, old: &Cluster) -> BTreeSet<WorkItem> {
+        let new = self.cluster();
+        let mut items = BTreeSet::new();
         if old.id != new.id || old.cidrs != new.cidrs {
             let all = self.configurations.iter();
-            tasks.extend(all.map(|(key, _)| WorkItem::Configuration(key.clone())));
+            items.extend(all.map(|(key, _)| WorkItem::Configuration(key.clone())));
         }
         for (cidr, _) in old.internal.symmetric_difference(&new.internal) {
-            tasks.extend(self.tasks_of_templates_in(*cidr));
+            items.extend(self.templates_in(*cidr));
         }
         if old.external != new.external {
-            tasks.extend(self.ips.iter().map(|(key, _)| WorkItem::Ip(key.clone())));
+            items.extend(self.ips.iter().map(|(key, _)| WorkItem::Ip(key.clone())));
         }
         if (&old.id, &old.gateway, old.replicas) != (&new.id, &new.gateway, new.replicas) {
-            tasks.extend(self.peer_tasks());
+            items.extend(self.peer_items());
         }
 
-        tasks
+        items
     }
 }
 
@@ -207,15 +209,15 @@ pub(crate) fn is_terminating(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
 }
 
-fn cluster_id(world: &World) -> Option<String> {
-    let mut maps = world.config_maps.within(&world.namespace);
+fn cluster_id(local: &Local<'_>) -> Option<String> {
+    let mut maps = local.config_maps.within(local.namespace);
     let (_, map) = maps.next()?;
     map.data.as_ref()?.get("CLUSTER_ID").cloned()
 }
 
 /// Returns the Networks of Liqo's namespace that are of a type.
-fn network_of_type<'a>(world: &'a World, wanted: &'a str) -> impl Iterator<Item = Key> + 'a {
-    let networks = world.networks.within(&world.namespace);
+fn network_of_type<'a>(local: &Local<'a>, wanted: &'a str) -> impl Iterator<Item = Key> + 'a {
+    let networks = local.networks.within(local.namespace);
     networks
         .filter(move |(_, network)| {
             let labels = network.metadata.labels.as_ref();
@@ -225,7 +227,7 @@ fn network_of_type<'a>(world: &'a World, wanted: &'a str) -> impl Iterator<Item 
         .map(|(key, _)| key.clone())
 }
 
-fn internal(world: &World) -> BTreeSet<(Ipv4Net, &'static str)> {
+fn internal(local: &Local<'_>) -> BTreeSet<(Ipv4Net, &'static str)> {
     let types = [
         (labels::NETWORK_TYPE_POD, "inside the pod CIDR"),
         (labels::NETWORK_TYPE_SERVICE, "inside the Service CIDR"),
@@ -233,23 +235,30 @@ fn internal(world: &World) -> BTreeSet<(Ipv4Net, &'static str)> {
         (labels::NETWORK_TYPE_INTERNAL, "inside the internal CIDR"),
     ];
     let networks = types.into_iter().flat_map(|(type_, what)| {
-        let networks = network_of_type(world, type_);
-        networks.filter_map(move |key| Some((decided(world.networks.get(&key)?)?, what)))
+        let networks = network_of_type(local, type_);
+        networks.filter_map(move |key| Some((decided(local.networks.get(&key)?)?, what)))
     });
     networks.collect()
 }
 
+/// Returns the CIDR of a Network, if it is of a peer.
+pub(super) fn cidr_of_peer(network: &Network) -> Option<Ipv4Net> {
+    let labels = network.metadata.labels.as_ref()?;
+    let is_of_peer = labels.contains_key(labels::CONFIGURATION_CIDR_TYPE);
+    is_of_peer.then(|| decided(network))?
+}
+
 /// Returns the allocated CIDR of a Network, or the requested one before allocation.
-pub(super) fn decided(network: &Network) -> Option<Ipv4Net> {
+fn decided(network: &Network) -> Option<Ipv4Net> {
     let status = network.status.as_ref();
     let status = status.and_then(|status| status.cidr.as_deref());
     status.unwrap_or(&network.spec.cidr).parse().ok()
 }
 
-fn cidrs(world: &World) -> Option<ClusterCidrs> {
+fn cidrs(local: &Local<'_>) -> Option<ClusterCidrs> {
     let of_type = |network_type| {
-        network_of_type(world, network_type)
-            .map(|key| world.networks.get(&key)?.status.as_ref()?.cidr.clone())
+        network_of_type(local, network_type)
+            .map(|key| local.networks.get(&key)?.status.as_ref()?.cidr.clone())
             .collect::<Option<Vec<_>>>()
     };
     let pod = of_type(labels::NETWORK_TYPE_POD)?;

@@ -1,0 +1,78 @@
+//! A cache that is changed by hand, for tests of controllers.
+
+use crate::cache::{Cache, CacheLimits, Change, Changed};
+use crate::entry::Entry;
+use crate::registration::{Registration, RegistrationError};
+use crate::watch::WatchId;
+use control_client::object::{Cluster, Ref};
+
+/// A change of a [`Cache`] that was made by hand.
+#[derive(Clone, Debug)]
+pub struct FixtureChange(Changed);
+
+impl FixtureChange {
+    /// Returns the change as controllers observe it.
+    pub fn as_change(&self) -> Change<'_> {
+        self.0.borrow()
+    }
+}
+
+impl Cache {
+    /// Creates a cache of the local cluster that keeps objects of these registrations.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`RegistrationError`] if two registrations contradict each other.
+    pub fn fixture(registrations: &[Registration]) -> Result<Self, RegistrationError> {
+        let mut cache = Self::default();
+        cache.add_cluster(Cluster::Local, CacheLimits::LOCAL);
+        for registration in registrations {
+            cache.register(registration)?;
+        }
+
+        Ok(cache)
+    }
+
+    /// Puts an object of the local cluster. Returns the change, if there is one.
+    pub fn fixture_put(
+        &mut self,
+        registration: &Registration,
+        entry: Entry,
+    ) -> Option<FixtureChange> {
+        let resource = &registration.resource;
+        let covering = self.watches.iter().filter(|(id, _)| {
+            id.cluster == Cluster::Local && id.resource == *resource && id.covers(&entry.key)
+        });
+        let watches: Vec<_> = covering.map(|(_, progress)| progress.number).collect();
+        let put = self.put(&Cluster::Local, resource, entry, &watches);
+        put.ok().flatten().map(FixtureChange)
+    }
+
+    /// Removes an object. Returns the change, if there is one.
+    pub fn fixture_remove(&mut self, object: &Ref) -> Option<FixtureChange> {
+        let taken = self.take(&object.cluster, &object.resource, &object.key);
+        taken.map(FixtureChange)
+    }
+
+    /// Adds a watch whose first list is complete. It reports the objects that are put later.
+    pub fn fixture_watch(&mut self, id: &WatchId) {
+        self.add_watch(id.clone());
+        self.begin_list(id);
+        self.end_list(id);
+    }
+
+    /// Removes a watch with its objects. Returns the changes.
+    pub fn fixture_unwatch(&mut self, id: &WatchId) -> Vec<FixtureChange> {
+        let removed = self.remove_watch(id);
+        removed.into_iter().map(FixtureChange).collect()
+    }
+
+    /// Returns all objects as changes that create them, as a controller observes them at the start.
+    pub fn fixture_replay(&self) -> Vec<FixtureChange> {
+        let resources = self.forms.keys().cloned().collect();
+        self.replay(&resources)
+            .into_iter()
+            .map(FixtureChange)
+            .collect()
+    }
+}
