@@ -1,7 +1,7 @@
 //! Allocates the CIDRs of Networks and the addresses of IPs, for `gateway plan` and the controller manager.
 //!
 //! Statuses say what was allocated before. [`Allocation::decide`] takes them over and decides the others;
-//! then each Network and IP is decided by itself, at a cost that does not depend on their number.
+//! then each Network and IP is decided alone, at a cost that does not depend on their number.
 
 use crate::cidr::overlaps;
 use control_api::labels;
@@ -42,7 +42,7 @@ struct Pool<K> {
     addresses: Addresses<K>,
 }
 
-/// What happens to a CIDR of a status that overlaps a fixed CIDR or the underlay now.
+/// Treatment of a CIDR of a status that overlaps a fixed CIDR or the underlay now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflicts {
     /// It is not replaced, because the peer may use it. The conflict is reported.
@@ -56,7 +56,7 @@ pub enum Conflicts {
 pub struct Request<K> {
     /// The Network.
     pub key: K,
-    /// What it claims.
+    /// The claim.
     pub claim: Claim,
     /// The CIDR in its status.
     pub old: Option<Ipv4Net>,

@@ -45,7 +45,7 @@ pub fn plan(objects: &mut Objects) -> Result<(), Errors> {
     planner.networks(&spec);
     planner.addresses(&spec);
     ordered(planner.errors).map_or(Ok(()), Err)?;
-    // What the processes would refuse is refused here.
+    // Objects that gateways and route agents refuse are refused here.
     Fabric::try_from(&planned)?;
 
     *objects = planned;
@@ -282,7 +282,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns what peers are told of this cluster.
+    /// Returns the CIDRs that peers receive.
     fn local_cidrs(&self, spec: &Spec) -> ClusterCidrs {
         let of_type = |network_type| {
             spec.networks
@@ -409,7 +409,7 @@ fn configure(configuration: &mut Configuration, seen: ClusterCidrs, local: &Clus
 /// Returns the condition that the CIDRs of a Configuration are decided.
 ///
 /// Planning reads no clock: the condition is as old as its object, or as the Unix epoch where the
-/// object does not tell.
+/// object has no creation time.
 fn configured(configuration: &Configuration) -> Condition {
     let created = configuration.metadata.creation_timestamp.clone();
     Condition {

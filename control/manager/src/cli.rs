@@ -18,14 +18,14 @@ use x25519_dalek::StaticSecret;
 
 /// Turns a cluster's resources into addresses, Services, keys and status.
 ///
-/// Runs in the cluster that it manages, or wherever a kubeconfig leads there.
+/// Runs in the cluster that it manages, or outside of it with a kubeconfig.
 #[derive(Debug, Parser)]
 #[command(name = "controller-manager", version, after_help = EXAMPLES)]
 pub(crate) struct Cli {
     #[command(flatten)]
     installation: Installation,
 
-    /// Name of this pod, by which managers tell each other apart.
+    /// Name of this pod, which identifies the replica in the Lease.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pod_name: Option<String>,
 
@@ -33,7 +33,7 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "CIDR,...", value_delimiter = ',', value_parser = pool, default_values_t = DEFAULT_POOLS)]
     pools: Vec<Ipv4Net>,
 
-    /// Labels of this cluster, which peers are told [kept here for `liqoctl` to read].
+    /// Labels of this cluster, which peers receive [kept here for `liqoctl` to read].
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',', value_parser = cluster_label)]
     cluster_labels: Vec<(String, String)>,
 
@@ -162,8 +162,8 @@ async fn stop() {
 }
 
 fn pool(text: &str) -> Result<Ipv4Net, String> {
-    let cure = || format!("`{text}` is not an IPv4 CIDR: use one like 10.0.0.0/8");
-    let pool: Ipv4Net = text.trim().parse().map_err(|_| cure())?;
+    let remedy = || format!("`{text}` is not an IPv4 CIDR: use one like 10.0.0.0/8");
+    let pool: Ipv4Net = text.trim().parse().map_err(|_| remedy())?;
     if pool != pool.trunc() {
         return Err(format!(
             "`{text}` has bits beyond its prefix: use {}",

@@ -9,7 +9,7 @@ pub(crate) struct Claimed<T> {
     pub(crate) cidr: Ipv4Net,
     /// Whether it may overlap others that are shared.
     pub(crate) shared: bool,
-    /// Whose it is.
+    /// The owner.
     pub(crate) owner: T,
 }
 
@@ -21,7 +21,7 @@ pub(crate) fn overlaps<T>(claims: &[Claimed<T>]) -> Vec<(&Claimed<T>, &Claimed<T
     sorted.sort_by_key(|claim| (claim.cidr.network(), claim.cidr.prefix_len()));
 
     let mut found = Vec::new();
-    // Those around the current one, the outermost first, with the innermost of them that is not shared.
+    // The CIDRs around the current one, the outermost first, with the innermost of them that is not shared.
     let mut around: Vec<(&Claimed<T>, Option<&Claimed<T>>)> = Vec::new();
     for claim in sorted {
         while around

@@ -35,7 +35,7 @@ fn a_peer_with_addresses_of_its_own_keeps_them() {
 }
 
 #[test]
-fn a_configuration_tells_what_the_peer_may_know_and_that_it_is_done() {
+fn a_configuration_reports_what_the_peer_may_know_and_that_it_is_done() {
     let objects = planned(ROME);
 
     let configuration = configuration(&objects, "milan");

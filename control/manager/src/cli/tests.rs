@@ -40,14 +40,14 @@ fn without_flags_the_private_address_space_is_given_out_by_a_leader() {
 }
 
 #[test]
-fn a_wrong_flag_names_the_cure() {
-    for (flag, cure) in [
+fn a_wrong_flag_names_the_remedy() {
+    for (flag, remedy) in [
         ("--pools=10.0.0.1/8", "use 10.0.0.0/8"),
         ("--pools=fd00::/8", "use one like 10.0.0.0/8"),
         ("--cluster-labels=x", "use KEY=VALUE"),
     ] {
         assert!(
-            parse(&[flag]).unwrap_err().to_string().contains(cure),
+            parse(&[flag]).unwrap_err().to_string().contains(remedy),
             "{flag}"
         );
     }

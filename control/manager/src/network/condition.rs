@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-/// What a condition says, but for its time.
+/// A condition without its time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) type_: &'static str,
@@ -34,7 +34,7 @@ impl Verdict {
             status: status.to_owned(),
             type_: self.type_.to_owned(),
         };
-        // A second one of the type would be somebody's mistake.
+        // A list has one condition of each type.
         conditions.retain(|old| old.type_ != self.type_);
         let index = old.unwrap_or(conditions.len()).min(conditions.len());
         conditions.insert(index, condition);

@@ -39,9 +39,9 @@ pub(crate) enum Kind {
     RoleBinding,
     /// The one Secret that the gateway reads.
     GatewayKeys,
-    /// What this project made.
+    /// Created by this project.
     Service,
-    /// What this project made.
+    /// Created by this project.
     EndpointSlice,
     /// Of gateways in tenant namespaces.
     Deployment,

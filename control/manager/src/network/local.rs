@@ -56,7 +56,7 @@ pub(crate) struct Local<'a> {
     pub(crate) pods: Objects<'a, Pod>,
     pub(crate) namespaces: Objects<'a, Namespace>,
     pub(crate) config_maps: Objects<'a, ConfigMap>,
-    /// Those of gateways, and the one that the gateway reads.
+    /// Secrets of gateways, and the one that the gateway reads.
     pub(crate) secrets: Objects<'a, Secret>,
     pub(crate) role_bindings: Objects<'a, RoleBinding>,
     pub(crate) services: Objects<'a, Service>,

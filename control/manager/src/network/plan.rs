@@ -1,4 +1,4 @@
-//! What to write, decided from what is known: one task at a time, without IO.
+//! Plans the writes of one work item from the objects in the cache, without IO.
 //!
 //! ```text
 //! watch --World::put--> tasks --Planner::plan--> writes --shell--> API server --answer--> World::put
@@ -43,7 +43,7 @@ pub(crate) mod tests;
 /// one namespace must not fill this process's memory by doing so again and again.
 const LAST_EVENTS_MAX: usize = 1024;
 
-/// What the flags say.
+/// Values of the flags.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     /// Namespace of Liqo itself.
@@ -81,29 +81,29 @@ pub(crate) struct Planner<'a> {
     tunnels: &'a mut BTreeMap<String, tunnel::Tunnel>,
 }
 
-/// What to do for a task.
+/// Requests and Events of a work item.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
     /// Writes of one kind are sent in this order, those of different kinds concurrently. One that fails
     /// stops no other.
     pub(crate) writes: Vec<Write>,
-    /// What people are to be told.
+    /// Events to publish.
     pub(crate) notices: Vec<Notice>,
     /// Secrets to look up before planning again.
     pub(crate) lookups: Vec<Key>,
     /// Tasks that this one has made possible.
     pub(crate) again: Vec<WorkItem>,
-    /// Whether to try again later, since no watch tells when it helps.
+    /// Whether to plan again with backoff, since no watch reports when the item can proceed.
     pub(crate) retry: bool,
 }
 
-/// Something to tell about an object, as an Event.
+/// An Event about an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Notice {
     pub(crate) kind: Kind,
     pub(crate) key: Key,
     pub(crate) is_warning: bool,
-    /// Whether it tells what has happened, rather than how things are: it is told each time.
+    /// Whether it reports an action and not a state. It is published each time.
     pub(crate) is_change: bool,
     pub(crate) reason: &'static str,
     pub(crate) note: String,
@@ -226,7 +226,7 @@ impl Planner<'_> {
             WorkItem::SecretWatches => Plan::default(),
         };
         if !plan.lookups.is_empty() {
-            // It is planned again, with what was looked up; what is told once is told then.
+            // The item is planned again with the looked-up Secrets, and publishes its Events then.
             plan.notices.clear();
             return plan;
         }
@@ -238,7 +238,7 @@ impl Planner<'_> {
         plan
     }
 
-    /// Returns whether people were not told this last, and remembers that they are now.
+    /// Returns whether an Event differs from the last one about its object, and keeps it as the last one.
     fn is_news(&mut self, notice: &Notice) -> bool {
         if notice.is_change {
             return true;
@@ -263,14 +263,14 @@ impl Planner<'_> {
         true
     }
 
-    /// Forgets what was told of an object that is gone.
+    /// Forgets the last Event about an object that is gone.
     pub(crate) fn forget(&mut self, kind: Kind, key: &Key) {
         self.last_events.remove(&(kind, key.clone()));
     }
 }
 
 impl Plan {
-    /// Tells that something is wrong with an object.
+    /// Adds an Event that something is wrong with an object.
     pub(crate) fn warn(
         &mut self,
         kind: Kind,
@@ -278,10 +278,10 @@ impl Plan {
         reason: &'static str,
         note: impl ToString,
     ) {
-        self.tell(kind, key, true, false, reason, note);
+        self.push_event(kind, key, true, false, reason, note);
     }
 
-    /// Tells that nothing is wrong with an object any more.
+    /// Adds an Event that nothing is wrong with an object any more.
     pub(crate) fn event_normal(
         &mut self,
         kind: Kind,
@@ -289,10 +289,10 @@ impl Plan {
         reason: &'static str,
         note: impl ToString,
     ) {
-        self.tell(kind, key, false, false, reason, note);
+        self.push_event(kind, key, false, false, reason, note);
     }
 
-    /// Tells what has just happened to an object.
+    /// Adds an Event of an action on an object.
     pub(crate) fn announce(
         &mut self,
         kind: Kind,
@@ -301,10 +301,10 @@ impl Plan {
         reason: &'static str,
         note: impl ToString,
     ) {
-        self.tell(kind, key, is_warning, true, reason, note);
+        self.push_event(kind, key, is_warning, true, reason, note);
     }
 
-    fn tell(
+    fn push_event(
         &mut self,
         kind: Kind,
         key: &Key,

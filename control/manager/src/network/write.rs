@@ -43,7 +43,7 @@ impl Write {
     ///
     /// Fields and conditions are removed first, by a merge patch, and the others are applied once that
     /// has succeeded. An Apply would leave the part of a field or condition that another field manager
-    /// owns too, which can be invalid by itself. A forged status is corrected in this way.
+    /// owns too, which can be invalid without the rest. A forged status is corrected in this way.
     pub(crate) fn status<S: Serialize>(
         kind: Kind,
         key: &Key,

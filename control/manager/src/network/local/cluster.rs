@@ -1,4 +1,4 @@
-//! What concerns everything: the cluster's own id, CIDRs, nodes and gateway.
+//! Facts about the cluster itself: id, CIDRs, nodes and gateway.
 
 use super::Local;
 use crate::network::item::WorkItem;
@@ -18,7 +18,7 @@ use std::net::Ipv4Addr;
 pub(crate) struct Cluster {
     /// This cluster's id, if it is known.
     pub(crate) id: Option<String>,
-    /// What peers are told of this cluster, once all of it is decided.
+    /// The CIDRs that peers receive, once all are decided.
     pub(crate) cidrs: Option<ClusterCidrs>,
     /// The Network of the external CIDR.
     pub(crate) external: Option<Key>,

@@ -1,4 +1,4 @@
-//! What is kept of each kind.
+//! The fields that the cache keeps of each kind.
 
 use super::stored::Stored;
 use control_api::{

@@ -1,4 +1,4 @@
-//! What the cache keeps of each kind.
+//! Objects in the cache.
 
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;

@@ -1,4 +1,4 @@
-//! A Configuration: what peers are told of this cluster, the Networks of a peer, and how they are seen here.
+//! A Configuration: the CIDRs that peers receive, the Networks of a peer, and their remapped CIDRs.
 
 use super::gateway::NOT_TENANT_NAMESPACE;
 use super::{Plan, Planner};
@@ -101,7 +101,7 @@ fn publish_local(planner: &Planner<'_>, key: &Key, configuration: &Configuration
     (published != Some(cidrs)).then(|| Write::new(Kind::Configuration, key, Action::Merge(patch)))
 }
 
-/// Tells people how a peer's CIDRs are seen here, if that is new.
+/// Adds an Event with the remapped CIDRs of a peer if they have changed.
 fn announce(plan: &mut Plan, key: &Key, configuration: &Configuration, sides: &[Side; 2]) {
     let status = configuration.status.as_ref();
     let old = status.and_then(|status| status.remote.as_ref());

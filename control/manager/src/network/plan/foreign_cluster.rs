@@ -18,13 +18,13 @@ use serde_json::json;
 /// One line of the summary: part, status, reason, message.
 type Line<'a> = (Type, Status, &'a str, &'a str);
 
-/// What there is of a peer.
+/// The objects of a peer.
 struct Parts<'a> {
     has_configuration: bool,
     gateway: Option<&'a Gateway<'a>>,
     /// Value of its Connection's status, empty if it has none yet.
     connection: Option<String>,
-    /// What its Connection says is wrong with the way.
+    /// The condition of its Connection that the path is broken.
     fault: Option<Condition>,
     namespace: Option<String>,
     /// Replicas of the gateway: ready, all.

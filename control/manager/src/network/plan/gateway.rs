@@ -134,7 +134,7 @@ impl<'a> Gateway<'a> {
                     });
                 }
                 let mut addresses = endpoint.addresses.iter();
-                // Empty ones are told below, with their cure.
+                // Empty ones are reported below.
                 let wrong = addresses.find(|address| !address.is_empty() && !is_host(address));
                 if let Some(value) = wrong.cloned() {
                     return Err(Problem::Field {

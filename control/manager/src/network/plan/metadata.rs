@@ -1,4 +1,4 @@
-//! The metadata by which the manager knows what it made, and what it does if somebody takes them away.
+//! The metadata by which the manager recognizes its own objects, and their repair.
 
 use super::{is_owned_by, label};
 use control_api::labels;
@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 /// Returns whether an object is the manager's own: by its owner, or by its label if it has no owner.
 ///
-/// What has neither is somebody else's, even if its name is that of one of ours.
+/// An object with neither belongs to another user, whatever its name.
 pub(super) fn is_ours(meta: &ObjectMeta, owner_uid: Option<&str>) -> bool {
     let has_owner = meta.owner_references.iter().flatten().next().is_some();
     let is_labelled = label(meta, labels::MANAGED) == Some("true");

@@ -57,7 +57,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
                 "Allocated",
                 format!("it has {cidr} now"),
             );
-            // Those that waited for this Network, and for its pool if that has changed.
+            // The IPs that wait for this Network, and all of its IPs if its pool has changed.
             let ready = fill_pool(planner, key, &network, cidr);
             plan.again.extend(ready.into_iter().map(WorkItem::Ip));
         }
@@ -259,7 +259,7 @@ fn ips_of(planner: &Planner<'_>, key: &Key) -> Vec<Key> {
 
 fn explain(network: &Network, old: Option<Ipv4Net>, error: &NetworkError) -> String {
     let is_of_peer = label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE).is_some();
-    let cure = match error {
+    let remedy = match error {
         NetworkError::Taken { .. } if old.is_some() && is_of_peer => {
             "delete this Network, so that it is made again and gets another CIDR"
         }
@@ -274,10 +274,10 @@ fn explain(network: &Network, old: Option<Ipv4Net>, error: &NetworkError) -> Str
         NetworkError::Held { .. } | NetworkError::PoolsOverlap(..) => "delete and make it again",
     };
 
-    format!("{error}: {cure}")
+    format!("{error}: {remedy}")
 }
 
-/// Returns why a Network has no CIDR, and the cure.
+/// Returns why a Network has no CIDR, and the remedy.
 pub(super) fn refusal(planner: &Planner<'_>, key: &Key, network: &Network) -> Option<String> {
     let error = planner.allocation.refusal(key)?;
     let old = wanted(network).ok().and_then(|(_, old)| old);

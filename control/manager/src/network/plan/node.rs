@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
-/// What the name of a node's IP begins with.
+/// Prefix of the name of a node's IP.
 pub(crate) const PREFIX: &str = "node-";
 
 /// Longest name of an object.

@@ -26,7 +26,7 @@ pub(super) struct Keys {
     pub(super) public: [u8; 32],
 }
 
-/// What is wrong with the keys of a gateway.
+/// Why the keys of a gateway are refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum KeyProblem {
     #[error("its keys are being made")]
@@ -43,12 +43,12 @@ pub(super) enum KeyProblem {
         "Secret {secret} is for peer `{peer}` by its label liqo.io/remote-cluster-id: use another one"
     )]
     OfAnother { secret: Key, peer: String },
-    #[error("{field} of Secret {secret} {what}: {cure}")]
+    #[error("{field} of Secret {secret} {what}: {remedy}")]
     Invalid {
         secret: Key,
         field: &'static str,
         what: &'static str,
-        cure: &'static str,
+        remedy: &'static str,
     },
 }
 
@@ -64,7 +64,7 @@ impl KeyProblem {
     }
 
     /// Returns whether it needs an Event: the others end without any action of a user.
-    pub(super) fn is_told(&self) -> bool {
+    pub(super) fn is_reported(&self) -> bool {
         match self {
             Self::Pending | Self::Unreadable(_) => false,
             Self::Missing(_) | Self::OfAnother { .. } | Self::Invalid { .. } => true,
@@ -72,7 +72,7 @@ impl KeyProblem {
     }
 }
 
-/// Returns the keys of a gateway; makes them if nobody gave any.
+/// Returns the keys of a gateway; creates them if its spec names no Secret.
 pub(super) fn keys(
     planner: &Planner<'_>,
     gateway: &Gateway<'_>,
@@ -111,7 +111,7 @@ pub(super) fn keys(
 
     let checked = check(&key, secret, peer, given.is_none());
     if watched.is_none() && checked.is_err() {
-        // No watch tells when it is corrected.
+        // No watch reports when it is corrected.
         plan.retry = true;
     }
     let (keys, is_complete) = checked?;
@@ -189,7 +189,7 @@ pub(super) fn leftovers(planner: &Planner<'_>, peer: &str, gateways: &[Gateway<'
         .collect()
 }
 
-/// Reads a Secret; tells whether its public key is right, too, or can be made from the private one.
+/// Reads a Secret. Also returns whether its public key matches, or can be derived from the private one.
 fn check(key: &Key, secret: &Secret, peer: &str, is_own: bool) -> Result<(Keys, bool), KeyProblem> {
     let other = label(&secret.metadata, labels::REMOTE_CLUSTER_ID).filter(|other| *other != peer);
     if let Some(other) = other {
@@ -204,7 +204,7 @@ fn check(key: &Key, secret: &Secret, peer: &str, is_own: bool) -> Result<(Keys, 
         secret: key.clone(),
         field,
         what,
-        cure: if is_own {
+        remedy: if is_own {
             "delete the Secret to have new keys made, then give the new publicKey to the peer"
         } else {
             "put 32 raw bytes there, or leave spec.secretRef empty to have keys made"

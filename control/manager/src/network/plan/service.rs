@@ -58,7 +58,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, hash: &str) -> Plan {
             }
         }
     }
-    // Two of one request can only be somebody's copies.
+    // A second Service of one request is a copy that a user has made.
     let copies = of_hash(&planner.local, hash).filter(|(other, _)| **other != key);
     let copies: Vec<_> = copies
         .map(|(key, copy)| {
@@ -125,7 +125,7 @@ fn counts(local: &Local<'_>, key: &Key, server: &GatewayServer) -> bool {
     is_placed && !is_terminating(&server.metadata)
 }
 
-/// Returns the node port that peers were told: they keep calling it if somebody has deleted the Service.
+/// Returns the node port that peers know: they keep using it if a user has deleted the Service.
 ///
 /// One that the API server would not give again is not asked for a second time.
 fn former_node_port(local: &Local<'_>, hash: &str, request: &Request) -> Option<i32> {
@@ -182,7 +182,7 @@ fn key_for(planner: &Planner<'_>, hash: &str) -> Key {
     }
     let first = Key::new(local.namespace, NAME);
     let other = Key::new(local.namespace, format!("{NAME}-{hash}"));
-    // Somebody may have taken the label away by which it is found.
+    // A user may have removed the label of the index.
     let installation = planner.settings.installation.as_ref();
     let installation = installation.map(|owner| owner.uid.as_str());
     let is_unlabelled = |key: &&Key| {

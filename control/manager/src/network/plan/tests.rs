@@ -1,6 +1,7 @@
 //! The planner against an API server in memory: what matters is where the objects come to rest.
 
 mod addresses;
+mod api_server;
 mod changes;
 mod claims;
 mod cluster;
@@ -76,7 +77,7 @@ fn rome() -> Cluster {
     rome
 }
 
-/// What a person makes for the peer `milan`, but for the gateway.
+/// The objects that a user creates for the peer `milan`, without the gateway.
 fn with_milan(rome: &mut Cluster) {
     rome.make(
         Kind::Namespace,

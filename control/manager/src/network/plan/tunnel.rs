@@ -1,4 +1,4 @@
-//! Tells people when the tunnel to a peer comes up or goes down.
+//! Events when the tunnel to a peer comes up or goes down.
 
 use super::{Plan, Planner};
 use crate::network::kind::{Key, Kind};
@@ -13,7 +13,7 @@ pub(super) enum Tunnel {
     Down,
 }
 
-/// Tells of a change since the last look; what was so before the manager began is no news.
+/// Adds an Event if the tunnel has changed since the last plan. The first plan adds none.
 ///
 /// The words are the same each time, so that Events of a tunnel that comes and goes are counted, not
 /// multiplied.

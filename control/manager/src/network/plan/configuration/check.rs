@@ -1,4 +1,4 @@
-//! What a Configuration asks for, checked.
+//! Checks the spec of a Configuration.
 
 use super::Side;
 use crate::network::kind::{Key, Kind};

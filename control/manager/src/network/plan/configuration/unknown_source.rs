@@ -11,7 +11,7 @@ use control_api::{Configuration, IP, labels};
 use ipnet::Ipv4Net;
 use serde_json::json;
 
-/// What is appended to the name of a Configuration for the IP of the peer's unknown sources.
+/// Suffix of the name of the IP of a peer's unknown sources, after the name of the Configuration.
 const UNKNOWN_SOURCE: &str = "unknown-source";
 
 /// Makes the IP that stands for those of the peer's senders that have no address of their own.

@@ -1,4 +1,4 @@
-//! What keeps a gateway from serving its peer.
+//! Reasons why a gateway does not serve its peer.
 
 use crate::network::kind::{Key, Kind};
 use crate::network::plan::secret::KeyProblem;
@@ -11,7 +11,7 @@ pub(super) const NAME_LEN_MAX: usize = 60;
 /// Reason of conditions and Events of objects that do not count in their namespace.
 pub(in crate::network::plan) const NOT_TENANT_NAMESPACE: &str = "NotTenantNamespace";
 
-/// What keeps a gateway from serving its peer, and the cure.
+/// Why a gateway does not serve its peer, and the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::network::plan) enum Problem {
     #[error("it does not say which peer it is for: add the label liqo.io/remote-cluster-id")]
@@ -42,7 +42,7 @@ pub(in crate::network::plan) enum Problem {
         "Service {0} has no address yet: check that the cluster has load balancers, or use NodePort"
     )]
     NoAddress(Key),
-    #[error("no node is ready, so no address can be told")]
+    #[error("no node is ready, so there is no address to publish")]
     NoNode,
     #[error(
         "spec.endpoint names no address or no port: copy them from status.endpoint of the peer's GatewayServer"
@@ -68,7 +68,7 @@ pub(in crate::network::plan) enum Problem {
 }
 
 impl Problem {
-    /// Returns a word for it, and whether people should be told.
+    /// Returns the reason of the condition, and whether an Event reports it.
     pub(super) fn reason(&self) -> (&'static str, bool) {
         match self {
             Self::NoPeer => ("NoClusterID", true),
@@ -78,7 +78,7 @@ impl Problem {
             Self::Conflict { .. } => ("Conflict", true),
             Self::NameTooLong => ("NameTooLong", true),
             Self::Service(_) => ("InvalidEndpoint", true),
-            Self::Key(problem) => (problem.reason(), problem.is_told()),
+            Self::Key(problem) => (problem.reason(), problem.is_reported()),
             Self::ServiceRefused(_) => ("ServiceRefused", true),
             Self::ServicePending => ("WaitingForService", false),
             Self::NoAddress(_) => ("WaitingForAddress", false),

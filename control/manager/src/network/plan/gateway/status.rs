@@ -54,7 +54,7 @@ impl Gateway<'_> {
         match self {
             Self::Server(key, server) => {
                 let mut status = server.status.clone().unwrap_or_default();
-                // A Service that is being made again is to get the node port that peers were told.
+                // A Service that is created again gets the node port that peers know.
                 let is_pending = matches!(verdict, Err(Problem::ServicePending));
                 let former = status.endpoint.take().filter(|_| is_pending);
                 self.set_conditions(&mut status.conditions, verdict, now);
@@ -80,7 +80,7 @@ impl Gateway<'_> {
         }
     }
 
-    /// Tells people where peers reach a server, if that is new.
+    /// Adds an Event with the endpoint of a server if it has changed.
     pub(in crate::network::plan) fn announce_endpoint(
         &self,
         endpoint: Option<&(Key, Endpoint)>,
@@ -120,14 +120,14 @@ impl Gateway<'_> {
         }
     }
 
-    /// Tells people about a problem, or that there is none any more.
+    /// Adds an Event about a problem, or that there is none any more.
     pub(in crate::network::plan) fn notice(&self, verdict: &Result<(), Problem>) -> Plan {
         let mut plan = Plan::default();
         match verdict {
             Ok(()) => plan.event_normal(self.kind(), self.key(), "Ready", "it serves its peer"),
             Err(problem) => {
-                let (reason, is_told) = problem.reason();
-                if is_told {
+                let (reason, is_reported) = problem.reason();
+                if is_reported {
                     plan.warn(self.kind(), self.key(), reason, problem);
                 }
             }

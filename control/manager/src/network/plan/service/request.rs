@@ -1,4 +1,4 @@
-//! What a GatewayServer asks of its Service, and the Service that answers it.
+//! The Service that a GatewayServer requests.
 
 use crate::network::kind::Key;
 use crate::network::plan::Settings;
@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 /// Name of the port.
 const PORT_NAME: &str = "wireguard";
 
-/// The port that a server tells if it is not asked for one, as `liqoctl` does.
+/// Default port of a server, the same as that of `liqoctl`.
 const PORT_DEFAULT: u16 = 51840;
 
-/// What a GatewayServer asks of its Service.
+/// The parameters of a Service that a GatewayServer requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Request {
     pub(super) type_: &'static str,
@@ -64,7 +64,7 @@ impl Request {
         // Upstream's `liqoctl` writes 0 for none.
         let node_port = node_port.filter(|port| *port != 0 && type_ != "ClusterIP");
         let mut labels = server.spec.service_labels.clone();
-        // What replicas and Services are found by is not for users to set.
+        // Users must not set the labels by which replicas and Services are found.
         for owned in [
             labels::COMPONENT,
             labels::GATEWAY_SERVICE,
@@ -96,7 +96,7 @@ impl Request {
             self.annotations,
             self.labels,
         ]);
-        // FNV-1a: what is needed is that it stays the same, not that nobody can find a second text.
+        // FNV-1a: the hash must be stable, but need not be collision resistant.
         let hash = text
             .to_string()
             .bytes()

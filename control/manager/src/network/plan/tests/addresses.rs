@@ -126,7 +126,7 @@ fn an_ip_of_a_network_that_comes_later_waits_for_it() {
         }),
     );
     rome.settle();
-    let told = rome
+    let reported = rome
         .notices
         .iter()
         .any(|it| it.note.contains("there is no Network demo/more"));
@@ -140,7 +140,7 @@ fn an_ip_of_a_network_that_comes_later_waits_for_it() {
     );
     rome.settle();
 
-    assert!(told);
+    assert!(reported);
     assert_eq!(rome.get(Kind::Ip, &name)["status"]["ip"], "10.60.0.2");
 }
 

@@ -1,5 +1,6 @@
 //! An API server in memory, with the loop around the planner.
 
+use super::api_server::{applied, assert_right, complete_service, is_watched, key_in};
 use super::queue::Queue;
 use crate::network::controller::{registration, registrations, secrets};
 use crate::network::item::WorkItem;
@@ -13,7 +14,6 @@ use ipam::DEFAULT_POOLS;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
-use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -30,9 +30,9 @@ pub(super) struct Cluster {
     pub(super) writes: Vec<Write>,
     /// The work items planned since the last look.
     pub(super) planned: Vec<WorkItem>,
-    /// What the manager has ever made.
+    /// All objects that the manager has created.
     pub(super) made: BTreeSet<(Kind, Key)>,
-    /// All that people were told.
+    /// All Events.
     pub(super) notices: Vec<Notice>,
     /// Node ports that the API server says are taken.
     pub(super) taken_ports: Vec<u16>,
@@ -162,7 +162,7 @@ impl Cluster {
         let objects: Vec<_> = self.objects.clone().into_iter().collect();
         for ((kind, key), object) in objects {
             if kind != Kind::Secret {
-                self.tell(kind, object);
+                self.deliver(kind, object);
             }
             if kind == Kind::RoleBinding {
                 self.list_secrets(&key.namespace);
@@ -183,7 +183,7 @@ impl Cluster {
         self.state.derived.watched.insert(namespace.to_owned());
         self.cache.fixture_watch(&secrets(namespace));
         for secret in listed {
-            self.tell(Kind::Secret, secret);
+            self.deliver(Kind::Secret, secret);
         }
         let items = self.state.local(&self.cache).items_of_gateways(namespace);
         items.into_iter().for_each(|item| self.queue.push(item));
@@ -332,7 +332,7 @@ impl Cluster {
             }
             (Action::Create(_), Some(present)) => {
                 if is_watched(write.kind, &present) {
-                    self.tell(write.kind, present);
+                    self.deliver(write.kind, present);
                 } else {
                     let registration = registration(write.kind, &self.state.settings);
                     let entry = registration.decode(&present.to_string()).unwrap();
@@ -385,7 +385,7 @@ impl Cluster {
         true
     }
 
-    /// Keeps an object as an API server does, and tells the manager what its watches would.
+    /// Stores an object as an API server does, and reports the change as the manager's watches do.
     fn store(&mut self, kind: Kind, key: Key, mut object: Value, by_person: bool) {
         self.counter += 1;
         let resource = kind.resource();
@@ -407,7 +407,7 @@ impl Cluster {
         self.objects.insert((kind, key.clone()), object.clone());
         let is_seen = kind != Kind::Secret || self.is_readable(&key.namespace);
         if is_seen && (is_watched(kind, &object) || !by_person) {
-            self.tell(kind, object);
+            self.deliver(kind, object);
             if matches!(kind, Kind::RoleBinding | Kind::Namespace) {
                 self.forget_unbound();
             }
@@ -444,7 +444,7 @@ impl Cluster {
         self.state.local(&self.cache).is_readable(namespace)
     }
 
-    fn tell(&mut self, kind: Kind, object: Value) {
+    fn deliver(&mut self, kind: Kind, object: Value) {
         let registration = registration(kind, &self.state.settings);
         let Ok(entry) = registration.decode(&object.to_string()) else {
             return;
@@ -462,43 +462,6 @@ fn cache() -> Cache {
     Cache::fixture(&registrations(&settings)).unwrap()
 }
 
-/// Checks that the manager's registrations ask for the right to a write.
-fn assert_right(write: &Write) {
-    let is_declared = match write.action {
-        Action::Create(_) => write.kind.verbs().contains(&"create"),
-        Action::Apply(_) => ["create", "patch"]
-            .iter()
-            .all(|verb| write.kind.verbs().contains(verb)),
-        Action::Merge(_) => write.kind.verbs().contains(&"patch"),
-        Action::Status(_) | Action::PruneStatus(_) => {
-            write.kind.subresources().contains(&("status", "patch"))
-        }
-        Action::Delete(_) => write.kind.verbs().contains(&"delete"),
-    };
-    assert!(is_declared, "no registration declares {write:?}");
-}
-
-/// Returns an object after a server-side apply by the only field manager.
-fn applied(kind: Kind, mut base: Value, object: Value) -> Value {
-    // Server-side apply removes what its manager had set before.
-    base["metadata"]["annotations"] = json!({});
-    // A selector is applied as a whole.
-    base["spec"]["selector"].take();
-    let ports = base["spec"]["ports"].clone();
-    let mut object = merged(base, object);
-    let is_other = |port: &Value| port["port"] != object["spec"]["ports"][0]["port"];
-    if kind == Kind::Service && ports.as_array().iter().any(|it| it.iter().any(is_other)) {
-        // The other ports stay, under the same name.
-        panic!("spec.ports[1].name: Duplicate value: {ports}");
-    }
-    // Server-side apply keeps what others have set of a port of the same number.
-    if object["spec"]["ports"][0]["port"] == ports[0]["port"] && kind == Kind::Service {
-        object["spec"]["ports"][0] = merged(ports[0].clone(), object["spec"]["ports"][0].clone());
-    }
-
-    object
-}
-
 /// Returns the settings of an installation in the namespace `liqo`.
 pub(crate) fn settings() -> Settings {
     Settings {
@@ -514,37 +477,5 @@ pub(crate) fn settings() -> Settings {
             uid: "uid-installation".to_owned(),
             ..OwnerReference::default()
         }),
-    }
-}
-
-/// Returns whether the watch of a kind tells of an object.
-fn is_watched(kind: Kind, object: &Value) -> bool {
-    let selector = kind.selector().unwrap_or_default();
-    let terms = selector.split(',').filter(|term| !term.is_empty());
-    terms
-        .filter_map(|term| term.split_once('='))
-        .all(|(name, value)| object["metadata"]["labels"][name] == value)
-}
-
-fn key_in(object: &Value) -> Key {
-    let object: DynamicObject =
-        serde_json::from_value(json!({"metadata": object["metadata"]})).unwrap();
-    control_runtime::key_of(&object.metadata)
-}
-
-fn complete_service(service: &mut Value, counter: u64) {
-    let spec = &mut service["spec"];
-    if !spec.is_object() {
-        return;
-    }
-    if spec["clusterIPs"].is_null() {
-        spec["clusterIPs"] = json!([format!("10.96.0.{}", counter % 250)]);
-    }
-    let type_ = spec["type"].as_str().unwrap_or("ClusterIP").to_owned();
-    let ports = spec["ports"].as_array_mut().into_iter().flatten();
-    for port in ports.filter(|port| port.is_object()) {
-        if type_ != "ClusterIP" && port["nodePort"].is_null() {
-            port["nodePort"] = json!(30000 + counter % 2000);
-        }
     }
 }

@@ -128,7 +128,7 @@ fn deleting_frees_cidrs_and_addresses() {
 }
 
 #[test]
-fn wrong_cidrs_are_refused_with_field_and_cure() {
+fn wrong_cidrs_are_refused_with_field_and_remedy() {
     for (pod, expected) in [
         (json!([]), "spec.remote.cidr.pod is empty"),
         (
@@ -158,7 +158,7 @@ fn wrong_cidrs_are_refused_with_field_and_cure() {
 }
 
 #[test]
-fn exhausted_pools_are_told_and_filled_when_there_is_room() {
+fn exhausted_pools_are_reported_and_filled_when_there_is_room() {
     let mut rome = rome();
     for peer in ["milan", "naples", "turin", "genoa"] {
         rome.make(

@@ -29,7 +29,7 @@ const KINDS: [Kind; 7] = [
     Kind::Ip,
 ];
 
-/// What users create, by index of [`CIDRS`].
+/// Objects of users, by index of [`CIDRS`].
 #[derive(Clone, Debug)]
 struct Given {
     networks: Vec<usize>,

@@ -125,7 +125,7 @@ fn fields_that_no_gateway_can_use_are_named() {
         let usual = json!({"addresses": ["192.0.2.1"], "port": 51840, "protocol": "UDP"});
         json!({"spec": {"endpoint": fake_apiserver::merged(usual, fields)}})
     };
-    for (fields, told) in [
+    for (fields, reported) in [
         (json!({"spec": {"mtu": 20000}}), "spec.mtu: 20000 is not"),
         (json!({"spec": {"mtu": -5}}), "spec.mtu: -5 is not"),
         (
@@ -148,7 +148,7 @@ fn fields_that_no_gateway_can_use_are_named() {
 
         let condition = condition(rome.get(Kind::GatewayClient, &key("milan")), "Ready");
         assert!(condition.starts_with("False InvalidField"), "{condition}");
-        assert!(condition.contains(told), "{condition}");
+        assert!(condition.contains(reported), "{condition}");
     }
 }
 
@@ -187,15 +187,15 @@ fn what_cannot_serve_says_why() {
             "add the label",
         ),
     ];
-    for (object, reason, cure) in cases {
+    for (object, reason, remedy) in cases {
         let mut rome = rome();
         let name = rome.make(Kind::GatewayServer, object);
         rome.settle();
 
-        let told = condition(rome.get(Kind::GatewayServer, &name), "Ready");
+        let reported = condition(rome.get(Kind::GatewayServer, &name), "Ready");
         assert!(
-            told.starts_with(&format!("False {reason}")) && told.contains(cure),
-            "{told}"
+            reported.starts_with(&format!("False {reason}")) && reported.contains(remedy),
+            "{reported}"
         );
     }
 }
@@ -215,10 +215,10 @@ fn of_server_and_client_for_one_peer_the_second_is_refused() {
     rome.settle();
 
     assert!(ready(&rome, Kind::GatewayServer, "milan").starts_with("True"));
-    let told = ready(&rome, Kind::GatewayClient, "milan");
+    let reported = ready(&rome, Kind::GatewayClient, "milan");
     assert!(
-        told.contains("GatewayServer liqo-tenant-milan/milan serves this peer already"),
-        "{told}"
+        reported.contains("GatewayServer liqo-tenant-milan/milan serves this peer already"),
+        "{reported}"
     );
     rome.delete(Kind::GatewayServer, &key("milan"));
     rome.settle();
@@ -238,13 +238,13 @@ fn a_template_is_accepted_and_said_to_have_no_effect() {
     );
     rome.settle();
 
-    let told = condition(
+    let reported = condition(
         rome.get(Kind::GatewayServer, &key("milan")),
         "TemplateIgnored",
     );
     assert!(
-        told.starts_with("True TemplateIgnored: template wireguard-server has no effect"),
-        "{told}"
+        reported.starts_with("True TemplateIgnored: template wireguard-server has no effect"),
+        "{reported}"
     );
 }
 

@@ -97,7 +97,7 @@ fn a_secret_of_the_user_is_checked_labelled_and_used() {
 }
 
 #[test]
-fn a_public_key_edited_by_hand_is_put_right_and_a_lost_private_one_is_told() {
+fn a_public_key_edited_by_hand_is_put_right_and_a_lost_private_one_is_reported() {
     let mut rome = rome();
     with_milan(&mut rome);
     rome.make(Kind::GatewayClient, client("milan"));
@@ -119,10 +119,10 @@ fn a_public_key_edited_by_hand_is_put_right_and_a_lost_private_one_is_told() {
     rome.settle();
 
     assert_eq!(corrected, before);
-    let told = ready(&rome, Kind::GatewayClient, "milan");
+    let reported = ready(&rome, Kind::GatewayClient, "milan");
     assert!(
-        told.contains("InvalidKeys") && told.contains("delete the Secret"),
-        "{told}"
+        reported.contains("InvalidKeys") && reported.contains("delete the Secret"),
+        "{reported}"
     );
 }
 
@@ -134,23 +134,23 @@ fn keys_that_cannot_be_the_peers_are_refused() {
     rome.make(Kind::GatewayClient, client("milan"));
     rome.settle();
     let own = rome.get(Kind::Secret, &key("gw-milan"))["data"]["publicKey"].clone();
-    let told = |rome: &mut Cluster, object: Value| {
+    let reported = |rome: &mut Cluster, object: Value| {
         rome.make(Kind::PublicKey, object);
         rome.settle();
         ready(rome, Kind::GatewayClient, "milan")
     };
 
-    let of_another = told(&mut rome, public_key("milan", 9));
-    let of_own = told(
+    let of_another = reported(&mut rome, public_key("milan", 9));
+    let of_own = reported(
         &mut rome,
         of_peer("milan", "milan", &json!({"publicKey": own})),
     );
-    let short = told(
+    let short = reported(
         &mut rome,
         of_peer("milan", "milan", &json!({"publicKey": "AAAA"})),
     );
-    let right = told(&mut rome, public_key("milan", 8));
-    let second = told(
+    let right = reported(&mut rome, public_key("milan", 8));
+    let second = reported(
         &mut rome,
         of_peer(
             "milan",

@@ -103,11 +103,11 @@ proptest! {
         rome.restart();
         rome.settle();
 
-        // A peer that comes now is served all the same, where the cluster itself is in order.
+        // A new peer is served if the cluster itself is in order.
         rome.make(Kind::GatewayClient, client("naples"));
         rome.settle();
         let naples = rome.get(Kind::GatewayClient, &Key::new("liqo-tenant-naples", "naples"));
-        let told = condition(naples, "Ready");
-        prop_assert!(told.contains("WaitingForPublicKey") || told.contains("OwnClusterID") || told.contains("Conflict"), "{}", told);
+        let reported = condition(naples, "Ready");
+        prop_assert!(reported.contains("WaitingForPublicKey") || reported.contains("OwnClusterID") || reported.contains("Conflict"), "{}", reported);
     }
 }

@@ -1,9 +1,9 @@
-//! What people are told: each change once.
+//! Events: each change once.
 
 use super::*;
 
-/// Returns what was told since the last look.
-fn told(rome: &mut Cluster) -> Vec<String> {
+/// Returns the Events since the last call.
+fn reported(rome: &mut Cluster) -> Vec<String> {
     rome.settle();
     let notices = std::mem::take(&mut rome.notices);
     let line = |it: crate::network::plan::Notice| {
@@ -27,31 +27,31 @@ fn set(rome: &mut Cluster, value: &str) {
 }
 
 #[test]
-fn a_tunnel_that_comes_and_goes_is_told_each_time_in_the_same_words() {
+fn a_tunnel_that_comes_and_goes_is_reported_each_time_in_the_same_words() {
     let mut rome = with_tunnel();
-    told(&mut rome);
+    reported(&mut rome);
     let up = "Connection TunnelUp: the tunnel to milan is up";
 
     set(&mut rome, "Connected");
-    assert_eq!(told(&mut rome), [up]);
+    assert_eq!(reported(&mut rome), [up]);
     rome.edit(
         Kind::Connection,
         &key("gw-milan"),
         json!({"status": {"latency": {"value": "2ms"}}}),
     );
-    assert_eq!(told(&mut rome), [""; 0], "a latency is no change");
+    assert_eq!(reported(&mut rome), [""; 0], "a latency is no change");
     set(&mut rome, "Error");
-    let down = told(&mut rome);
+    let down = reported(&mut rome);
     assert!(
         matches!(&*down, [one] if one.starts_with("!Connection TunnelDown: the tunnel to milan is down")),
         "{down:?}"
     );
     set(&mut rome, "Connected");
-    assert_eq!(told(&mut rome), [up]);
+    assert_eq!(reported(&mut rome), [up]);
 }
 
 #[test]
-fn a_manager_that_begins_again_tells_nothing_that_was_so_before() {
+fn a_manager_that_begins_again_reports_nothing_that_was_so_before() {
     let mut rome = with_tunnel();
     rome.make(
         Kind::GatewayServer,
@@ -59,10 +59,10 @@ fn a_manager_that_begins_again_tells_nothing_that_was_so_before() {
     );
     rome.settle();
     set(&mut rome, "Connected");
-    told(&mut rome);
+    reported(&mut rome);
 
     rome.restart();
-    let news = told(&mut rome);
+    let news = reported(&mut rome);
 
     let is_repeated =
         |it: &&String| it.contains("Tunnel") || it.contains("Remapped") || it.contains("Assigned");
@@ -70,10 +70,10 @@ fn a_manager_that_begins_again_tells_nothing_that_was_so_before() {
 }
 
 #[test]
-fn remapped_cidrs_and_end_points_are_told_when_they_are_decided_and_when_they_change() {
+fn remapped_cidrs_and_end_points_are_reported_when_they_are_decided_and_when_they_change() {
     let mut rome = rome();
     with_milan(&mut rome);
-    let seen = told(&mut rome);
+    let seen = reported(&mut rome);
     assert_eq!(
         seen.iter()
             .filter(|it| it.contains("Remapped"))
@@ -93,7 +93,7 @@ fn remapped_cidrs_and_end_points_are_told_when_they_are_decided_and_when_they_ch
     );
     let assigned = "GatewayServer EndpointAssigned: peers reach it at 172.18.1.2, 172.18.1.3, UDP port 30007 \
                     (Service liqo/liqo-gateway)";
-    let news = told(&mut rome);
+    let news = reported(&mut rome);
     assert_eq!(
         news.iter().filter(|it| *it == assigned).count(),
         1,
@@ -101,7 +101,7 @@ fn remapped_cidrs_and_end_points_are_told_when_they_are_decided_and_when_they_ch
     );
 
     rome.make(Kind::Node, node("rome-3", "172.18.1.4"));
-    let news = told(&mut rome);
+    let news = reported(&mut rome);
     let changed = news.iter().find(|it| it.contains("EndpointAssigned"));
     assert!(
         changed.is_some_and(|it| it.contains("172.18.1.4")),

@@ -14,7 +14,7 @@ const BACKOFF_MAX: Duration = Duration::from_secs(60);
 #[derive(Clone, Debug, Default)]
 pub(super) struct Queue {
     ready: VecDeque<WorkItem>,
-    /// What `ready` holds.
+    /// The items of `ready`.
     members: BTreeSet<WorkItem>,
     delayed: BTreeSet<(Instant, WorkItem)>,
     /// How often each has failed since it was done last.

@@ -1,4 +1,4 @@
-//! What somebody deletes or edits of the manager's own objects comes back.
+//! Objects of the manager that a user deletes or edits are repaired.
 
 use super::*;
 use std::collections::BTreeMap;
@@ -125,23 +125,23 @@ fn what_is_changed_is_put_right() {
 }
 
 #[test]
-fn a_service_that_is_made_again_has_the_node_port_that_peers_were_told() {
+fn a_service_that_is_made_again_has_the_node_port_that_peers_were_reported() {
     let mut rome = whole();
     let name = Key::new("liqo", "liqo-gateway");
-    let told =
+    let reported =
         |rome: &Cluster| rome.get(Kind::GatewayServer, &key("milan"))["status"]["endpoint"].clone();
-    let before = told(&rome);
+    let before = reported(&rome);
 
     rome.delete(Kind::Service, &name);
     rome.settle();
 
     assert!(before["port"].is_number());
-    assert_eq!(told(&rome), before);
+    assert_eq!(reported(&rome), before);
 
     let port = u16::try_from(before["port"].as_i64().unwrap()).unwrap();
     rome.taken_ports = vec![port];
     rome.delete(Kind::Service, &name);
     rome.settle();
-    let other = &told(&rome)["port"];
+    let other = &reported(&rome)["port"];
     assert!(other.is_number() && *other != before["port"], "{other}");
 }

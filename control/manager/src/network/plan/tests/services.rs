@@ -193,7 +193,7 @@ fn a_strangers_service_is_left_alone() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_told_and_tried_again() {
+fn a_port_that_is_taken_is_reported_and_tried_again() {
     let mut rome = rome();
     rome.taken_ports = vec![30007];
     rome.make(
@@ -204,10 +204,10 @@ fn a_port_that_is_taken_is_told_and_tried_again() {
         ),
     );
     rome.settle();
-    let told = condition(rome.get(Kind::GatewayServer, &key("milan")), "Ready");
+    let reported = condition(rome.get(Kind::GatewayServer, &key("milan")), "Ready");
 
     assert!(
-        told.contains("ServiceRefused") && told.contains("already allocated"),
-        "{told}"
+        reported.contains("ServiceRefused") && reported.contains("already allocated"),
+        "{reported}"
     );
 }

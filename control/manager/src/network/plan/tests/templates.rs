@@ -40,7 +40,7 @@ fn has_service(rome: &Cluster) -> (bool, bool) {
 }
 
 #[test]
-fn a_template_that_exposes_the_service_makes_none_and_is_told_by_name() {
+fn a_template_that_exposes_the_service_makes_none_and_is_reported_by_name() {
     for (spec, field) in [
         (
             json!({"externalIPs": ["203.0.113.7"], "ports": [{"port": 80}]}),

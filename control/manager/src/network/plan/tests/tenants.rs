@@ -33,7 +33,7 @@ fn tenant(name: &str, peer: &str) -> Value {
 }
 
 #[test]
-fn an_older_object_in_a_developers_namespace_replaces_nothing_and_is_told_why() {
+fn an_older_object_in_a_developers_namespace_replaces_nothing_and_is_reported_why() {
     let objects = [
         (
             Kind::Configuration,
@@ -81,9 +81,9 @@ fn an_older_object_in_a_developers_namespace_replaces_nothing_and_is_told_why() 
                 "Ready"
             },
         );
-        let is_told = kind == Kind::PublicKey
+        let is_reported = kind == Kind::PublicKey
             || type_.contains("False NotTenantNamespace") && type_.contains(TENANT);
-        assert!(is_told, "{kind}: {type_}");
+        assert!(is_reported, "{kind}: {type_}");
     }
 }
 
