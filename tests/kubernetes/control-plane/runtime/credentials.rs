@@ -9,7 +9,6 @@ use control_runtime::{
     RemoteConfig, Replicas, Resource, Runtime, Scope, Selector, Settings, WatchChange, WatchId,
     transport,
 };
-use futures_util::FutureExt as _;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::api::{ListParams, Patch, PatchParams};
 use kube::config::{KubeConfigOptions, Kubeconfig};
@@ -100,7 +99,7 @@ fn connect(cache: &Cache) -> Plan<Item> {
     let data = secret.and_then(|secret| secret.data.as_ref()?.get(KUBECONFIG));
     let text = data.map(|data| String::from_utf8_lossy(&data.0).into_owned());
     // A kubeconfig without files and programs is parsed without waiting.
-    let parsed = text.and_then(|text| RemoteConfig::parse(&text).now_or_never()?.ok());
+    let parsed = text.and_then(|text| RemoteConfig::parse(&text).ok());
     let Some(config) = parsed else {
         return Plan::default();
     };
