@@ -1,16 +1,14 @@
 //! Tests of addresses and CIDRs that were given twice, as by two managers that both were the leader
 //! for a moment. They run the controller manager itself.
 
-mod manager;
-
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
+use crate::manager::Manager;
 use anyhow::{Context as _, Result, ensure};
 use control_api::{IP, Network};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use kubernetes_lab::manifest;
-use manager::Manager;
 use serde_json::json;
 use std::time::Duration;
 

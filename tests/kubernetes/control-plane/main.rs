@@ -5,6 +5,7 @@
 //! --kubernetes` runs the tests.
 
 mod fixture;
+mod manager;
 
 mod allocations;
 mod history;

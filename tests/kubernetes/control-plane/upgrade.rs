@@ -4,21 +4,16 @@
 //! the operation `Update`. An Apply removes no field of such an entry.
 
 use crate::fixture::{Deadline, Fixture, Suite, serial, until};
+use crate::manager::Manager;
 use anyhow::{Context as _, Result, ensure};
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
-use kubernetes_lab::pki::Subject;
 use serde_json::{Value, json};
-use std::env;
 use std::time::Duration;
-use tokio::process::{Child, Command};
 
 pub(crate) fn add(suite: &mut Suite) {
     serial!(suite, objects_of_an_earlier_release_are_taken_over);
 }
-
-/// The environment variable that names the program of the controller manager.
-const MANAGER: &str = "LIQO_LAB_MANAGER";
 
 /// Time limit of each step. The limit of the whole test is 120 s.
 const LIMIT: Duration = Duration::from_secs(20);
@@ -33,7 +28,7 @@ async fn objects_of_an_earlier_release_are_taken_over(fixture: &'static Fixture)
     let client = fixture.namespace(LIQO).await?;
     let objects = Objects(client);
     create_as_earlier_release(&objects).await?;
-    let _manager = start(fixture)?;
+    let _manager = Manager::start(fixture, "upgraded-manager", LIQO)?;
 
     for (kind, namespace, name, subresource) in [
         ("Network", LIQO, "external-cidr", "status"),
@@ -169,25 +164,6 @@ async fn create_as_earlier_release(objects: &Objects) -> Result<()> {
     objects
         .merge_status("GatewayServer", TENANT, "upgrade", &status)
         .await
-}
-
-/// Starts the controller manager for the namespace of this test.
-fn start(fixture: &Fixture) -> Result<Child> {
-    let program = env::var_os(MANAGER).with_context(|| format!("{MANAGER} is not set"))?;
-    let subject = Subject {
-        user: "upgraded-manager",
-        group: Some("system:masters"),
-    };
-    let server = fixture.control_plane.server();
-    Command::new(program)
-        .args(["--namespace", LIQO, "--http", "127.0.0.1:0"])
-        .env(
-            "KUBECONFIG",
-            fixture.control_plane.kubeconfig_as(subject, server)?,
-        )
-        .kill_on_drop(true)
-        .spawn()
-        .context("failed to start the controller manager")
 }
 
 async fn conditions(objects: &Objects) -> Result<Vec<String>> {

@@ -15,14 +15,14 @@ use tokio::time::timeout;
 const PROGRAM: &str = "LIQO_LAB_MANAGER";
 
 /// A controller manager that is a user of its own. It ends with this value.
-pub(super) struct Manager {
+pub(crate) struct Manager {
     user: &'static str,
     child: Child,
 }
 
 impl Manager {
     /// Starts a manager of the installation in `namespace`.
-    pub(super) fn start(fixture: &Fixture, user: &'static str, namespace: &str) -> Result<Self> {
+    pub(crate) fn start(fixture: &Fixture, user: &'static str, namespace: &str) -> Result<Self> {
         let group = Some("system:masters");
         let server = fixture.control_plane.server();
         let kubeconfig = fixture
@@ -43,7 +43,7 @@ impl Manager {
     }
 
     /// Waits until the manager watches Networks, IPs and the Lease.
-    pub(super) async fn until_watching(&self, fixture: &Fixture) -> Result<()> {
+    pub(crate) async fn until_watching(&self, fixture: &Fixture) -> Result<()> {
         until(Deadline::after(SOON), "the watches", async || {
             let events = self.events(fixture)?;
             for resource in ["networks", "ips", "leases"] {
@@ -58,7 +58,7 @@ impl Manager {
     }
 
     /// Returns when the manager took the Lease first; `None` if it has not.
-    pub(super) fn lease_taken(&self, fixture: &Fixture) -> Result<Option<Timestamp>> {
+    pub(crate) fn lease_taken(&self, fixture: &Fixture) -> Result<Option<Timestamp>> {
         let events = self.events(fixture)?;
         let mut taken = events
             .iter()
@@ -67,14 +67,14 @@ impl Manager {
     }
 
     /// Returns when the manager wrote the last status.
-    pub(super) fn last_status(&self, fixture: &Fixture) -> Result<Timestamp> {
+    pub(crate) fn last_status(&self, fixture: &Fixture) -> Result<Timestamp> {
         let events = self.events(fixture)?;
         let last = events.iter().rfind(|it| is_status(it));
         Ok(last.context("no status was written")?.stage_timestamp.0)
     }
 
     /// Returns the names of the IPs and Networks whose status the manager has written.
-    pub(super) fn statuses(&self, fixture: &Fixture) -> Result<Vec<String>> {
+    pub(crate) fn statuses(&self, fixture: &Fixture) -> Result<Vec<String>> {
         let events = self.events(fixture)?;
         let written = events.iter().filter(|it| is_status(it));
         let names = written.filter_map(|it| Some(it.object_ref.as_ref()?.name.clone()));
@@ -82,7 +82,7 @@ impl Manager {
     }
 
     /// Asks the manager to stop, which releases the Lease, and waits until it has.
-    pub(super) async fn stop(&mut self) -> Result<()> {
+    pub(crate) async fn stop(&mut self) -> Result<()> {
         let pid = self.child.id().context("the manager has ended")?;
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM)
             .context("failed to send a signal")?;
