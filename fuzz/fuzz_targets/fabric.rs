@@ -7,7 +7,7 @@
 
 #![no_main]
 
-use control_fabric::{Fabric, Objects, admit, parse, plan};
+use control_fabric::{Fabric, Objects, parse, plan, resolve};
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     if let Ok(text) = std::str::from_utf8(input) {
@@ -43,7 +43,7 @@ fn run(text: &str) {
 /// Resolves the objects as if they came from an API server: the resolver ignores incomplete and
 /// invalid objects.
 fn resolve(objects: &Objects) {
-    if let Ok(fabric) = admit(objects.clone()).fabric {
+    if let Ok(fabric) = resolve(objects.clone()).fabric {
         check(&fabric);
     }
 }

@@ -11,7 +11,7 @@
 //! after a delay, so that an intermittent fault causes few writes to the API server.
 
 use crate::engine::{ConnectionState, HandshakeEvidence, Kind, Nodes};
-use control_fabric::Node;
+use control_fabric::{List, Node};
 use ebpf_common::probe::{LastRequest, digest};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -154,7 +154,7 @@ impl Paths {
     /// of that probe, by the node's address.
     pub(crate) fn check(
         &mut self,
-        nodes: &[Node],
+        nodes: &List<Node>,
         last_requests: &BTreeMap<Ipv4Addr, (Duration, LastRequest)>,
         now: Instant,
     ) {

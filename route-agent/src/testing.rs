@@ -27,7 +27,7 @@ pub(crate) fn fabric() -> Fabric {
         pod_cidrs: vec![net("10.244.0.0/16")],
         service_cidrs: vec![net("10.96.0.0/12")],
         external_cidr: net("10.70.0.0/16"),
-        nodes: vec![node("rome-1", 1), node("rome-2", 2)],
+        nodes: vec![node("rome-1", 1), node("rome-2", 2)].into(),
         replicas: vec![
             replica("gw-1", "172.16.0.11"),
             replica("gw-2", "172.16.0.12"),
@@ -35,8 +35,9 @@ pub(crate) fn fabric() -> Fabric {
         peers: vec![
             peer("milan", "10.245.0.0/16", "10.71.0.0/16"),
             peer("turin", "10.246.0.0/16", "10.72.0.0/16"),
-        ],
-        ips: vec![],
+        ]
+        .into(),
+        ips: vec![].into(),
     }
 }
 
@@ -78,6 +79,7 @@ pub(crate) fn peer(cluster_id: &str, pods: &str, external: &str) -> Peer {
 pub(crate) fn mapped(spec_ip: &str, status_ip: &str, target: Target) -> MappedIp {
     MappedIp {
         name: spec_ip.into(),
+        namespace: String::new(),
         spec_ip: ip(spec_ip),
         status_ip: ip(status_ip),
         masquerade: false,

@@ -49,13 +49,13 @@ impl TryFrom<&Objects> for Fabric {
                 .first()
                 .copied()
                 .unwrap_or_default(),
-            nodes,
+            nodes: nodes.into(),
             replicas: spec
                 .replicas
                 .iter()
                 .map(|(_, replica)| replica.clone())
                 .collect(),
-            peers,
+            peers: peers.into(),
             ips: ips.into_iter().map(|(_, ip)| ip).collect(),
         };
 
@@ -272,6 +272,7 @@ impl Reader<'_> {
             }
             let mapped = MappedIp {
                 name: ip.name.clone(),
+                namespace: ip.namespace.clone().unwrap_or_default(),
                 spec_ip: ip.address,
                 status_ip,
                 masquerade: ip.masquerade,

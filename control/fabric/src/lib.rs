@@ -4,34 +4,37 @@
 //! text --parse--> Objects --plan--> Objects with status --Fabric::try_from--> Fabric
 //! ```
 //!
-//! Objects of an API server pass [`Tenancy::prune`] and [`admit()`] first, which leave out those that do
-//! not count where they are, and those that cannot be served yet.
+//! Objects of an API server pass [`Tenancy::prune`] and [`LastGood::resolve`] first, which remove the objects in
+//! wrong namespaces, and those that are incomplete or invalid. [`Resolver`] does the same incrementally: a change
+//! of an object costs as much as the objects that depend on it.
 //!
-//! All steps are pure. An error names document, object, field and cure, and comes with all others.
+//! All steps are pure. Errors name document, object, field and remedy, and are reported together.
 
 #![forbid(unsafe_code)]
 
-pub use admit::{Admission, Steady, Waiting, admit};
 pub use cidr::{CidrError, address, cidr, is_cluster_id, is_host, overlaps};
 pub use error::{Error, Errors, Place, Position, Problem};
 pub use objects::{Object, Objects, OtherKind};
 pub use parse::parse;
 pub use plan::plan;
+pub use resolve::{LastGood, Resolution, Waiting, resolve};
+pub use resolver::{Blocks, Changes, ObjectKey, Resolver};
 pub use spec::MTU_RANGE;
 pub use tenancy::Tenancy;
-pub use view::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
+pub use view::{
+    Difference, Fabric, FabricChange, Keyed, List, MappedIp, Node, Peer, Replica, Role, Target,
+};
 
-/// Most gateway replicas of a cluster: as many as the overlay's probe has addresses for.
+/// Maximum number of gateway replicas of a cluster: the number of addresses of the overlay probe.
 pub const REPLICAS_MAX: usize = 254;
 
-/// Most peers of a cluster: as many as an answer to the overlay's probe can tell of.
+/// Maximum number of peers of a cluster: the number of bits in a reply to the overlay probe.
 pub const PEERS_MAX: usize = 1024;
 
 use cidr::overlap;
 
 pub mod addresses;
 
-mod admit;
 mod check;
 mod cidr;
 mod decode;
@@ -39,6 +42,8 @@ mod error;
 mod objects;
 mod parse;
 mod plan;
+mod resolve;
+mod resolver;
 mod spec;
 mod tenancy;
 mod view;

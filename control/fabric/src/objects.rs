@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 use serde::Serialize;
 use serde_json::Value;
-use std::sync::LazyLock;
+use std::sync::{Arc, LazyLock};
 
 /// The objects of one cluster's fabric.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -19,11 +19,13 @@ pub struct Objects {
     pub(super) documents: Vec<Document>,
 }
 
-/// An object and where it was read.
+/// An object and where it was read. Copies share the object until one of them is changed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Document {
     pub(super) position: Option<Position>,
-    pub(super) object: Object,
+    pub(super) object: Arc<Object>,
+    /// Whether [`LastGood`](super::LastGood) has replaced the object by its last complete state.
+    pub(super) is_last_good: bool,
 }
 
 /// Defines [`Object`] over all kinds that a fabric consists of.
@@ -117,15 +119,21 @@ pub struct OtherKind(pub &'static str);
 impl Objects {
     /// Adds an object.
     pub fn push(&mut self, object: impl Into<Object>) {
+        self.push_shared(Arc::new(object.into()));
+    }
+
+    /// Adds an object without a copy.
+    pub fn push_shared(&mut self, object: Arc<Object>) {
         self.documents.push(Document {
             position: None,
-            object: object.into(),
+            object,
+            is_last_good: false,
         });
     }
 
     /// Returns the objects in their order.
     pub fn iter(&self) -> impl Iterator<Item = &Object> {
-        self.documents.iter().map(|document| &document.object)
+        self.documents.iter().map(|document| &*document.object)
     }
 
     /// Returns the objects of one kind in their order.
@@ -140,18 +148,24 @@ impl Objects {
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Object> {
         self.documents
             .iter_mut()
-            .map(|document| &mut document.object)
+            .map(|document| Arc::make_mut(&mut document.object))
     }
 
     /// Returns the object at `index`.
     pub(super) fn get(&self, index: usize) -> Option<&Object> {
-        self.documents.get(index).map(|document| &document.object)
+        self.documents.get(index).map(|document| &*document.object)
     }
 
     /// Returns the object at `index`, to be changed.
     pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut Object> {
         let document = self.documents.get_mut(index)?;
-        Some(&mut document.object)
+        Some(Arc::make_mut(&mut document.object))
+    }
+
+    /// Returns whether the object at `index` is the last good state of a Configuration.
+    pub(super) fn is_last_good(&self, index: usize) -> bool {
+        let document = self.documents.get(index);
+        document.is_some_and(|document| document.is_last_good)
     }
 
     /// Keeps only the objects that `keep` accepts.
@@ -166,7 +180,7 @@ impl Objects {
         self.documents
             .iter()
             .map(|document| {
-                let yaml = serde_saphyr::to_string(&document.object)
+                let yaml = serde_saphyr::to_string(&*document.object)
                     .expect("an object has string keys and no infinite number");
                 format!("---\n{yaml}")
             })

@@ -4,6 +4,7 @@ use super::error::{Error, Errors, Place, Position, Problem, ordered};
 use super::objects::{Document, Object, Objects};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Reads the objects of a multi-document YAML file.
 ///
@@ -31,7 +32,8 @@ pub fn parse(text: &str) -> Result<Objects, Errors> {
         {
             Ok(object) => objects.documents.push(Document {
                 position: Some(position),
-                object,
+                object: Arc::new(object),
+                is_last_good: false,
             }),
             Err((object, problems)) => {
                 errors.extend(problems.into_iter().map(|(field, problem)| Error {

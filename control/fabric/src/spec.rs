@@ -1,10 +1,10 @@
 //! What the objects ask for, checked: everything but what `plan` decides.
 
-use super::admit::peer;
 use super::cidr;
 use super::error::{Error, Errors, Problem, ordered};
 use super::objects::{Object, Objects};
 use super::overlap::{Claimed, overlaps};
+use super::resolve::peer;
 use super::view;
 use super::{PEERS_MAX, REPLICAS_MAX};
 use control_api::labels;
@@ -15,7 +15,7 @@ use std::net::Ipv4Addr;
 
 pub use peers::MTU_RANGE;
 
-pub(super) use ips::{IpSpec, node_ip_name};
+pub(super) use ips::{IpSpec, NODE_PREFIX, node_ip_name};
 pub(super) use networks::{NetworkSpec, NetworkType};
 pub(super) use nodes::NodeSpec;
 pub(super) use peers::PeerSpec;
@@ -167,8 +167,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Orders owners of CIDRs: Networks of the cluster come first, then Networks of users, then peers; of equals
-    /// the older one. An object of a file has no age, but a position.
+    /// Orders owners of CIDRs: Networks of the cluster come first, then Networks of users, peers, and last peers
+    /// with the last good state of their Configuration; of equals the older one. An object of a file has no age,
+    /// but a position.
     fn precedence<'o>(
         &self,
         owner: &'o (usize, String),
@@ -177,7 +178,9 @@ impl<'a> Reader<'a> {
         let rank = object.map_or(0, |object| {
             let is_untyped = matches!(object, Object::Network(_))
                 && object.label_value(labels::NETWORK_TYPE).is_none();
-            if peer(object).is_some() {
+            if self.objects.is_last_good(owner.0) {
+                3
+            } else if peer(object).is_some() {
                 2
             } else {
                 u8::from(is_untyped)

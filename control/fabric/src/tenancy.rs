@@ -3,15 +3,16 @@
 //! The kinds of a fabric lie in many namespaces, and the rights on each namespace differ. A file is one
 //! person's, so its namespaces decide nothing and this step is skipped.
 
-use super::admit::{Admission, peer};
 use super::error::{Error, Place, Problem};
 use super::objects::{Object, Objects};
+use super::resolve::{Resolution, peer};
 use super::spec::node_ip_name;
 use control_api::labels;
 use control_api::tenant_namespace::{self, Misplaced};
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 mod claims;
 
@@ -103,7 +104,7 @@ impl Tenancy {
     }
 }
 
-impl Admission {
+impl Resolution {
     /// Adds the objects that [`Tenancy::prune`] has removed.
     pub fn refuse(&mut self, misplaced: Vec<Error>) {
         for error in &misplaced {
@@ -123,6 +124,7 @@ impl Admission {
             }
         }
         self.refused.extend(misplaced);
+        self.sort();
     }
 }
 
@@ -141,17 +143,25 @@ fn check_tenant(object: &Object, peer: &str, tenant: Option<&String>) -> Result<
 /// Any other choice would let an IP take its address from a Network of another namespace by chance. A file is
 /// read without this step: there a name refers to the Network of any namespace.
 fn set_reference_namespaces(objects: &mut Objects) {
-    for object in objects.iter_mut() {
-        if let Object::IP(ip) = object
-            && let Some(reference) = &mut ip.spec.network_ref
-            && reference
-                .namespace
-                .as_deref()
-                .unwrap_or_default()
-                .is_empty()
-        {
-            reference.namespace.clone_from(&ip.metadata.namespace);
-        }
+    for document in &mut objects.documents {
+        set_reference_namespace(&mut document.object);
+    }
+}
+
+/// Sets the namespace of the reference of an IP to a Network, if there is none.
+pub(super) fn set_reference_namespace(object: &mut Arc<Object>) {
+    let Object::IP(ip) = &**object else {
+        return;
+    };
+    let reference = ip.spec.network_ref.as_ref();
+    let named = reference.map(|reference| reference.namespace.as_deref().unwrap_or_default());
+    if named != Some("") {
+        return;
+    }
+    if let Object::IP(ip) = Arc::make_mut(object)
+        && let Some(reference) = &mut ip.spec.network_ref
+    {
+        reference.namespace.clone_from(&ip.metadata.namespace);
     }
 }
 

@@ -1,12 +1,17 @@
-//! The checked view of a cluster's objects: what the processes act on.
+//! The checked desired state of a cluster, which gateways and route agents apply.
 
 use ipam::Remap;
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// The fabric of one cluster, checked: nothing in here needs another look.
+mod list;
+
+pub use list::{Difference, Keyed, List};
+
+/// The checked fabric of one cluster: no consumer validates a part of it again.
 ///
-/// Each list is sorted by name, peers by cluster id.
+/// Each list is sorted by name, peers by cluster ID. Copies share the elements of the lists, and
+/// [`Fabric::changes_since`] returns the elements that differ.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fabric {
     /// Identity of this cluster.
@@ -18,13 +23,28 @@ pub struct Fabric {
     /// This cluster's external CIDR, from which nodes and mapped addresses get theirs.
     pub external_cidr: Ipv4Net,
     /// The nodes of this cluster.
-    pub nodes: Vec<Node>,
+    pub nodes: List<Node>,
     /// The gateway replicas of this cluster.
     pub replicas: Vec<Replica>,
-    /// The clusters this one talks to.
-    pub peers: Vec<Peer>,
-    /// Single addresses that the peers reach under one of the external CIDR.
-    pub ips: Vec<MappedIp>,
+    /// The remote clusters.
+    pub peers: List<Peer>,
+    /// Single addresses that the peers reach under an address of the external CIDR.
+    pub ips: List<MappedIp>,
+}
+
+/// The differences between two fabrics.
+#[derive(Debug, PartialEq, Eq)]
+pub struct FabricChange<'a> {
+    /// Whether the cluster ID or a CIDR of this cluster has changed.
+    pub is_of_cluster: bool,
+    /// Whether a gateway replica has changed.
+    pub is_of_replicas: bool,
+    /// The changed nodes.
+    pub nodes: Vec<Difference<'a, Node>>,
+    /// The changed peers.
+    pub peers: Vec<Difference<'a, Peer>>,
+    /// The changed addresses.
+    pub ips: Vec<Difference<'a, MappedIp>>,
 }
 
 /// A node of this cluster.
@@ -99,6 +119,8 @@ pub enum Role {
 pub struct MappedIp {
     /// Name of the IP object.
     pub name: String,
+    /// Namespace of the IP object; empty if a file names none.
+    pub namespace: String,
     /// The address itself.
     pub spec_ip: Ipv4Addr,
     /// The address of the external CIDR it is reached under.
@@ -138,20 +160,28 @@ impl Fabric {
         peer.pods.iter().chain(&peer.external).map(Remap::to)
     }
 
-    /// Returns the peer of that cluster id.
+    /// Returns the peer with this cluster ID.
     pub fn peer(&self, cluster_id: &str) -> Option<&Peer> {
-        let order = |peer: &Peer| peer.cluster_id.as_str().cmp(cluster_id);
-        let found = self.peers.binary_search_by(order);
-
-        Some(&self.peers[found.ok()?])
+        self.peers.find((cluster_id, "")).map(|peer| &**peer)
     }
 
-    /// Returns the node of that name.
+    /// Returns the node with this name.
     pub fn node(&self, name: &str) -> Option<&Node> {
-        let order = |node: &Node| node.name.as_str().cmp(name);
-        let found = self.nodes.binary_search_by(order);
+        self.nodes.find((name, "")).map(|node| &**node)
+    }
 
-        Some(&self.nodes[found.ok()?])
+    /// Returns the differences from `old`.
+    pub fn changes_since<'a>(&'a self, old: &'a Self) -> FabricChange<'a> {
+        FabricChange {
+            is_of_cluster: self.cluster_id != old.cluster_id
+                || self.pod_cidrs != old.pod_cidrs
+                || self.service_cidrs != old.service_cidrs
+                || self.external_cidr != old.external_cidr,
+            is_of_replicas: self.replicas != old.replicas,
+            nodes: self.nodes.differences(&old.nodes),
+            peers: self.peers.differences(&old.peers),
+            ips: self.ips.differences(&old.ips),
+        }
     }
 
     /// Returns the address under which senders of unknown origin appear: the first of the external CIDR.
@@ -174,6 +204,32 @@ impl Fabric {
 /// Returns the last address of an external CIDR, because ipam allocates it last.
 fn echo_responder(external: Ipv4Net) -> Option<Ipv4Addr> {
     (external.prefix_len() < 31).then(|| external.broadcast())
+}
+
+impl FabricChange<'_> {
+    /// Returns whether the fabrics are equal.
+    pub fn is_empty(&self) -> bool {
+        let is_same_cluster = !self.is_of_cluster && !self.is_of_replicas;
+        is_same_cluster && self.nodes.is_empty() && self.peers.is_empty() && self.ips.is_empty()
+    }
+}
+
+impl Keyed for Node {
+    fn key(&self) -> (&str, &str) {
+        (&self.name, "")
+    }
+}
+
+impl Keyed for Peer {
+    fn key(&self) -> (&str, &str) {
+        (&self.cluster_id, "")
+    }
+}
+
+impl Keyed for MappedIp {
+    fn key(&self) -> (&str, &str) {
+        (&self.name, &self.namespace)
+    }
 }
 
 impl Peer {

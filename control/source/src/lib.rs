@@ -3,13 +3,12 @@
 //!
 //! ```text
 //! file --load-----------------------------------------------------> Fabric
-//! API server --control_runtime--> Cache --objects--> Tenancy::prune --> Steady::admit --^
+//! API server --control_runtime--> Cache --changes--> Resolver --^
 //! ```
 
 #![forbid(unsafe_code)]
 
 pub use arguments::Arguments;
-pub use blocks::Blocks;
 pub use registrations::Keys;
 pub use source::{Error, Origin, Reading, Source};
 pub use watch::{Error as WatchError, Installation, Scope, Watch};
@@ -18,7 +17,8 @@ pub mod file;
 
 mod arguments;
 mod blocks;
+mod followed;
+mod prune;
 mod registrations;
 mod source;
-mod trim;
 mod watch;

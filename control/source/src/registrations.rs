@@ -1,13 +1,14 @@
 //! Which resources are followed, and what is kept of their objects.
 
 use crate::blocks;
-use crate::trim::{self, Trim};
+use crate::followed::Followed;
+use crate::prune::{self, Prune};
 use crate::watch::Scope;
 use control_api::{
     Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, labels,
 };
-use control_fabric::{Object, Objects};
-use control_runtime::{Cache, Cluster, Kept, Registration, Resource, Scope as In};
+use control_fabric::Object;
+use control_runtime::{Kept, Registration, Resource, Scope as In};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::de::DeserializeOwned;
@@ -40,7 +41,7 @@ pub(crate) fn registrations(namespace: &str, scope: Scope) -> Vec<Registration> 
     let tenants = format!("{}=true", labels::TENANT_NAMESPACE);
     let liqo = || In::Namespace(namespace.to_owned());
     let namespaces = Registration::of(In::All, |namespace: Namespace| Namespace {
-        metadata: trim::metadata(namespace.metadata),
+        metadata: prune::metadata(namespace.metadata),
         ..Namespace::default()
     });
     let mut all = vec![
@@ -58,44 +59,38 @@ pub(crate) fn registrations(namespace: &str, scope: Scope) -> Vec<Registration> 
     ];
     if scope == Scope::Gateway {
         all.push(Registration::of(liqo(), keys).name(KEYS_SECRET));
-        all.push(of_peers::<Connection>());
+        let connections = Registration::of(In::All, Connection::prune);
+        all.push(connections.labels(labels::REMOTE_CLUSTER_ID));
     }
     all.extend(blocks::registrations());
 
     all
 }
 
-/// Adds the objects of the fabric in the cache.
-pub(crate) fn extend(objects: &mut Objects, cache: &Cache) {
-    add::<ConfigMap>(objects, cache);
-    add::<Node>(objects, cache);
-    add::<EndpointSlice>(objects, cache);
-    add::<Network>(objects, cache);
-    add::<IP>(objects, cache);
-    add::<Configuration>(objects, cache);
-    add::<GatewayServer>(objects, cache);
-    add::<GatewayClient>(objects, cache);
-    add::<PublicKey>(objects, cache);
-    add::<Connection>(objects, cache);
-}
-
-fn add<K: Kept + Clone + Into<Object>>(objects: &mut Objects, cache: &Cache) {
-    let found = cache.objects::<K>(&Cluster::Local);
-    objects.extend(found.iter().map(|(_, object)| object.clone().into()));
-}
-
 fn of_peers<K>() -> Registration
 where
-    K: kube::Resource<DynamicType = ()> + Kept + Trim + Clone + Debug + DeserializeOwned,
+    K: kube::Resource<DynamicType = ()>
+        + Kept
+        + Prune
+        + Into<Object>
+        + Clone
+        + Debug
+        + DeserializeOwned,
 {
     objects::<K>(In::All, labels::REMOTE_CLUSTER_ID)
 }
 
 fn objects<K>(scope: In, labels: &str) -> Registration
 where
-    K: kube::Resource<DynamicType = ()> + Kept + Trim + Clone + Debug + DeserializeOwned,
+    K: kube::Resource<DynamicType = ()>
+        + Kept
+        + Prune
+        + Into<Object>
+        + Clone
+        + Debug
+        + DeserializeOwned,
 {
-    Registration::of(scope, K::trim).labels(labels)
+    Registration::of(scope, |object: K| Followed::new(object.prune())).labels(labels)
 }
 
 fn keys(secret: Secret) -> KeysSecret {

@@ -2,21 +2,21 @@
 
 use crate::file::{self, File};
 use crate::watch::{self, Installation, Scope, Watch};
-use control_fabric::{Admission, Errors, Fabric, Waiting};
+use control_fabric::{Errors, Fabric, Resolution, Waiting};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
 
-/// Where the desired state is, as a person says it.
+/// The configured source of the desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// In a file.
+    /// A file.
     File(PathBuf),
-    /// In the API server of the cluster.
+    /// The API server of the cluster.
     Cluster(Installation),
 }
 
-/// The desired state cannot be had.
+/// The desired state cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The file cannot be used.
@@ -27,7 +27,7 @@ pub enum Error {
     #[error(transparent)]
     FileWatch(#[from] telemetry::watch::Error),
 
-    /// The API server cannot be asked.
+    /// The API server cannot be watched.
     #[error(transparent)]
     Watch(#[from] watch::Error),
 
@@ -36,29 +36,29 @@ pub enum Error {
     Cluster(Errors),
 }
 
-/// What is to be served.
+/// The desired state.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reading {
-    /// What can be.
+    /// The part that is served.
     pub fabric: Fabric,
-    /// What is wrong, and so left out: a line each. A file is taken whole or not at all.
+    /// A line for each error of a refused object. A file with an error is rejected as a whole.
     pub refused: Vec<String>,
-    /// What is not complete yet.
+    /// The incomplete objects.
     pub waiting: Vec<Waiting>,
-    /// The peers among all that, by cluster id, and why each is not served.
+    /// The reason why a peer is not served, by cluster ID.
     pub unserved: BTreeMap<String, String>,
 }
 
-/// The desired state, and how to hear of changes.
+/// A source of the desired state, with notifications of changes.
 pub enum Source {
-    /// A file's.
+    /// A file.
     File(File),
-    /// An API server's.
+    /// An API server.
     Cluster(Box<Watch>),
 }
 
 impl Source {
-    /// Opens it; that of an API server once everything was listed.
+    /// Opens the source; waits until an API server has listed all objects.
     ///
     /// # Errors
     ///
@@ -74,7 +74,7 @@ impl Source {
         }
     }
 
-    /// Starts to listen for changes.
+    /// Starts to watch for changes.
     ///
     /// # Errors
     ///
@@ -86,9 +86,9 @@ impl Source {
         }
     }
 
-    /// Completes when the desired state may have changed and has come to rest.
+    /// Completes when the desired state may have changed, after a pause of the changes.
     ///
-    /// It can be dropped and called again without losing a change.
+    /// The future can be dropped without losing a change.
     pub async fn changed(&mut self) {
         match self {
             Self::File(file) => file.changed().await,
@@ -96,11 +96,11 @@ impl Source {
         }
     }
 
-    /// Returns what is to be served now.
+    /// Reads the desired state.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::File`] or [`Error::Cluster`] with everything a person needs to mend it.
+    /// Returns [`Error::File`] or [`Error::Cluster`] with all invalid objects and fields.
     pub fn read(&mut self) -> Result<Reading, Error> {
         match self {
             Self::File(file) => Ok(Reading {
@@ -110,17 +110,17 @@ impl Source {
                 unserved: BTreeMap::new(),
             }),
             Self::Cluster(watch) => {
-                let Admission {
+                let Resolution {
                     fabric,
                     refused,
                     waiting,
                     unserved,
-                } = watch.admit();
+                } = watch.resolve();
                 Ok(Reading {
-                    fabric: fabric.map_err(Error::Cluster)?,
+                    fabric: fabric.clone().map_err(Error::Cluster)?,
                     refused: refused.iter().map(ToString::to_string).collect(),
-                    waiting,
-                    unserved,
+                    waiting: waiting.clone(),
+                    unserved: unserved.clone(),
                 })
             }
         }

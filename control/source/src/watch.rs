@@ -1,35 +1,33 @@
-//! Follows the API server.
+//! Watches the API server, and resolves its objects.
 
-use crate::blocks;
+use crate::followed::{self, Followed};
 use crate::registrations::{self, Keys, KeysSecret};
 use clap::Args;
 use control_api::{Connection, labels};
-use control_fabric::{Admission, Objects, Steady, Tenancy};
+use control_fabric::{Changes, Resolution, Resolver};
 use control_runtime::{
     self as runtime, Cache, CacheReader, Change, Cluster, Controller, Env, Plan, Registration,
     Runtime, RuntimeStatus,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Client, Config, ResourceExt as _};
-use std::collections::BTreeMap;
 use std::convert::Infallible;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-/// How long the objects must be quiet before they are looked at: one change of a
-/// person's comes as several.
-const QUIET: Duration = Duration::from_millis(20);
+/// Time without a change after which changes are resolved, because one command changes several objects.
+const DEBOUNCE: Duration = Duration::from_millis(20);
 
-/// How long objects that are never quiet go unseen.
-const UNREST_MAX: Duration = Duration::from_millis(200);
+/// Maximum time from a change to its resolution, if changes never pause.
+const DEBOUNCE_MAX: Duration = Duration::from_millis(200);
 
-/// How long the API server is waited for before a person is told.
-const PATIENCE: Duration = Duration::from_secs(5);
+/// Time without a complete list after which a warning is logged. Later warnings take six times as long.
+const WARN_AFTER: Duration = Duration::from_secs(5);
 
-/// The API server cannot be asked.
+/// The watch cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// There is no address or credential of an API server.
@@ -42,21 +40,21 @@ pub enum Error {
     #[error("failed to prepare a client of the API server")]
     Client(#[source] kube::Error),
 
-    /// Two registrations contradict each other.
+    /// Two registrations of a resource differ.
     #[error(transparent)]
     Registration(#[from] runtime::RegistrationError),
 }
 
-/// Who watches, and so what.
+/// The process that watches, which determines the watched resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
     /// A node's route agent.
     Node,
-    /// A gateway, which needs private keys, too.
+    /// A gateway, which also needs private keys and Connections.
     Gateway,
 }
 
-/// Which objects of an API server are Liqo's.
+/// The namespaces of an installation.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
 pub struct Installation {
     /// Namespace of Liqo in the cluster.
@@ -95,6 +93,8 @@ struct Follower {
     registrations: Vec<Registration>,
     /// Whether everything was listed. Its receivers are notified of each change of an object.
     is_listed: watch::Sender<bool>,
+    /// The changes since the last resolution: at most one for each object.
+    changes: Arc<Mutex<Changes>>,
 }
 
 impl Controller for Follower {
@@ -106,12 +106,14 @@ impl Controller for Follower {
         self.registrations.clone()
     }
 
-    fn observe(&mut self, _: &Change<'_>, _: &Cache) -> Vec<Infallible> {
+    fn observe(&mut self, change: &Change<'_>, _: &Cache) -> Vec<Infallible> {
+        followed::add(&mut lock(&self.changes), change);
         self.is_listed.send_modify(|_| {});
         Vec::new()
     }
 
-    fn started(&mut self, _: &Cache) -> Vec<Infallible> {
+    fn started(&mut self, cache: &Cache) -> Vec<Infallible> {
+        followed::add_all(&mut lock(&self.changes), cache);
         self.is_listed.send_replace(true);
         Vec::new()
     }
@@ -121,7 +123,7 @@ impl Controller for Follower {
     }
 }
 
-/// A watch of all that makes a fabric. It follows the API server until it is dropped.
+/// Watches all resources of a fabric until it is dropped.
 pub struct Watch {
     client: Client,
     installation: Installation,
@@ -131,22 +133,20 @@ pub struct Watch {
     is_listed: watch::Receiver<bool>,
     /// The runtime.
     _task: JoinSet<()>,
-    steady: Steady,
-    /// The tenant namespace of each peer, by cluster ID, as it was when the objects were last read.
-    tenants: BTreeMap<String, String>,
-    /// A change that was noticed and is yet to rest: when it began, and when it may be
-    /// looked at. Outlives a dropped wait.
-    unrest: Option<(Instant, Instant)>,
+    /// The changes since the last resolution.
+    changes: Arc<Mutex<Changes>>,
+    resolver: Resolver,
+    /// Time of the first unresolved change, and time of the resolution. It outlives a dropped future.
+    debounce: Option<(Instant, Instant)>,
 }
 
 impl Watch {
-    /// Starts to watch what `installation` is configured to do, with the credentials of this
-    /// pod, or those of `KUBECONFIG`.
+    /// Starts to watch, with the credentials of this pod or those of `KUBECONFIG`.
     ///
     /// # Errors
     ///
-    /// Returns [`Error`] if there are no credentials. An API server that does not answer
-    /// is no error: it is asked again and again.
+    /// Returns [`Error`] if there are no credentials. An unreachable API server is no error: the requests are
+    /// repeated.
     pub async fn start(installation: &Installation, scope: Scope) -> Result<Self, Error> {
         let config = Config::infer()
             .await
@@ -168,6 +168,8 @@ impl Watch {
     ) -> Result<Self, Error> {
         let installation = installation.into();
         let (sender, is_listed) = watch::channel(false);
+        let changes = Arc::new(Mutex::new(Changes::default()));
+        let resolver = Resolver::new(&installation.namespace, &installation.tenant_namespaces);
         let settings = runtime::Settings {
             name: "liqo-follower",
             identity: String::new(),
@@ -178,6 +180,7 @@ impl Watch {
         let follower = Follower {
             registrations: registrations::registrations(&installation.namespace, scope),
             is_listed: sender,
+            changes: changes.clone(),
         };
         runtime.add(follower, &runtime::Replicas::Active)?;
         let (cache, status) = (runtime.reader(), runtime.status());
@@ -191,76 +194,61 @@ impl Watch {
             status,
             is_listed,
             _task: task,
-            steady: Steady::default(),
-            tenants: BTreeMap::new(),
-            unrest: None,
+            changes,
+            resolver,
+            debounce: None,
         })
     }
 
-    /// Waits until everything was listed once; tells in the log if that takes long.
+    /// Waits until all resources are listed; logs a warning if that takes long.
     pub async fn wait_until_complete(&mut self) {
-        let mut patience = PATIENCE;
-        while timeout(patience, self.listed()).await.is_err() {
+        let mut warn_after = WARN_AFTER;
+        while timeout(warn_after, self.listed()).await.is_err() {
             let reason = self.status.ready().err().unwrap_or_default();
             tracing::warn!("still waiting for the API server: {reason}");
-            patience = PATIENCE * 6;
+            warn_after = WARN_AFTER * 6;
         }
-        self.unrest = None;
+        self.debounce = None;
     }
 
     async fn listed(&mut self) {
         if self.is_listed.wait_for(|it| *it).await.is_err() {
-            // The runtime does not end before this watch does.
+            // The runtime ends with this watch only.
             std::future::pending().await
         }
     }
 
-    /// Completes when something has changed and has come to rest.
+    /// Completes after a change, and after a pause of the changes.
     ///
-    /// It can be dropped and called again without losing a change.
+    /// The future can be dropped without losing a change.
     pub async fn changed(&mut self) {
         loop {
-            let Some((_, rest_at)) = self.unrest else {
+            let Some((_, ends_at)) = self.debounce else {
                 self.advance().await;
                 continue;
             };
-            if timeout_at(rest_at, self.advance()).await.is_err() {
-                self.unrest = None;
+            if timeout_at(ends_at, self.advance()).await.is_err() {
+                self.debounce = None;
                 return;
             }
         }
     }
 
-    /// Takes the next notification.
+    /// Handles the next notification.
     async fn advance(&mut self) {
         if self.is_listed.changed().await.is_err() {
             return std::future::pending().await;
         }
         let now = Instant::now();
-        let began = self.unrest.map_or(now, |(began, _)| began);
-        self.unrest = Some((began, (now + QUIET).min(began + UNREST_MAX)));
+        let began = self.debounce.map_or(now, |(began, _)| began);
+        self.debounce = Some((began, (now + DEBOUNCE).min(began + DEBOUNCE_MAX)));
     }
 
-    /// Returns what can be served now.
-    pub fn admit(&mut self) -> Admission {
-        let mut objects = self.objects();
-        let tenancy = self.tenancy();
-        self.tenants = tenancy.tenant_namespaces(&objects);
-        let misplaced = tenancy.prune(&mut objects);
-        let mut admission = self.steady.admit(objects);
-        admission.refuse(misplaced);
+    /// Resolves the changes since the last call, and returns the desired state.
+    pub fn resolve(&mut self) -> &Resolution {
+        let changes = std::mem::take(&mut *lock(&self.changes));
 
-        admission
-    }
-
-    /// Returns the objects of the fabric; nodes have the prefixes that their CNI tells.
-    pub fn objects(&self) -> Objects {
-        let cache = self.cache.read();
-        let mut objects = Objects::default();
-        registrations::extend(&mut objects, &cache);
-        blocks::assign(&mut objects, blocks::of(&cache));
-
-        objects
+        self.resolver.apply(changes)
     }
 
     /// Returns the private keys.
@@ -279,8 +267,8 @@ impl Watch {
         let connections = cache.objects::<Connection>(&Cluster::Local).shared();
         let connections = connections.filter(|connection| {
             let peer = connection.labels().get(labels::REMOTE_CLUSTER_ID);
-            let tenant = peer.and_then(|peer| self.tenants.get(peer));
-            tenant.is_some() && tenant == connection.metadata.namespace.as_ref()
+            let tenant = peer.and_then(|peer| self.resolver.tenant_namespace(peer));
+            tenant.is_some() && tenant == connection.metadata.namespace.as_deref()
         });
 
         connections.collect()
@@ -289,22 +277,12 @@ impl Watch {
     /// Returns whether the ConfigMap exists that names the cluster.
     pub fn has_cluster_id(&self) -> bool {
         let cache = self.cache.read();
-        !cache.objects::<ConfigMap>(&Cluster::Local).is_empty()
+        !cache
+            .objects::<Followed<ConfigMap>>(&Cluster::Local)
+            .is_empty()
     }
 
-    fn tenancy(&self) -> Tenancy {
-        let cache = self.cache.read();
-        let labelled = cache.objects::<Namespace>(&Cluster::Local);
-        let labelled = labelled.iter().map(|(_, it)| it.metadata.clone());
-
-        Tenancy {
-            liqo: self.installation.namespace.clone(),
-            named: self.installation.tenant_namespaces.clone(),
-            labelled: labelled.collect(),
-        }
-    }
-
-    /// Returns the client, for what is to be written.
+    /// Returns the client, for writes.
     pub fn client(&self) -> &Client {
         &self.client
     }
@@ -314,10 +292,14 @@ impl Watch {
         &self.installation.namespace
     }
 
-    /// Returns whether the API server's last answer to a watch was an error.
+    /// Returns whether a watch fails.
     pub fn is_failing(&self) -> bool {
         !self.status.failing().is_empty()
     }
+}
+
+fn lock(changes: &Mutex<Changes>) -> std::sync::MutexGuard<'_, Changes> {
+    changes.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 #[cfg(test)]

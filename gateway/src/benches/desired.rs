@@ -51,6 +51,7 @@ fn fabric(nodes: u32, peers: u32) -> Fabric {
     let nodes: Vec<_> = (0..nodes).map(node).collect();
     let of_nodes = nodes.iter().map(|node| MappedIp {
         name: format!("node-{}", node.name),
+        namespace: String::new(),
         spec_ip: node.internal_ip,
         status_ip: node.external_ip,
         masquerade: false,
@@ -58,6 +59,7 @@ fn fabric(nodes: u32, peers: u32) -> Fabric {
     });
     let outside = (0..peers).map(|number| MappedIp {
         name: format!("outside-{number:05}"),
+        namespace: String::new(),
         spec_ip: Ipv4Addr::from_bits(0xcb00_7100 + number),
         status_ip: Ipv4Addr::from_bits(0x0a46_8000 + number),
         masquerade: false,
@@ -70,7 +72,7 @@ fn fabric(nodes: u32, peers: u32) -> Fabric {
         service_cidrs: vec![cidr(0x0a60_0000, 12)],
         external_cidr: cidr(0x0a46_0000, 16),
         ips: of_nodes.chain(outside).collect(),
-        nodes,
+        nodes: nodes.into(),
         replicas: Vec::new(),
         peers: (0..peers).map(peer).collect(),
     }

@@ -1,7 +1,7 @@
 //! Determines the state of the overlay between this replica and each node of this cluster.
 
 use crate::engine;
-use control_fabric::Node;
+use control_fabric::{List, Node};
 use ebpf_common::probe::{HAS_ECHO_RESPONDER, HAS_REPORT, LastRequest, RECEIVES_REPLIES, STOPPING};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -79,7 +79,7 @@ impl Nodes {
     /// Replaces the set of nodes, and evaluates the last probe of each.
     pub(super) fn update(
         &mut self,
-        nodes: &[Node],
+        nodes: &List<Node>,
         last_requests: &BTreeMap<Ipv4Addr, (Duration, LastRequest)>,
         now: Instant,
     ) {
@@ -161,7 +161,7 @@ impl Nodes {
 /// Returns whether every ready node exchanges probes with this replica. A route agent of an earlier
 /// version does not report whether replies arrive. Its probes alone are then sufficient.
 pub(crate) fn is_known_to_all(
-    nodes: &[Node],
+    nodes: &List<Node>,
     last_requests: &BTreeMap<Ipv4Addr, (Duration, LastRequest)>,
 ) -> bool {
     let mut ready = nodes.iter().filter(|node| node.ready);

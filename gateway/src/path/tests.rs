@@ -412,7 +412,7 @@ impl Lab {
         reports
     }
 
-    fn nodes(&self) -> Vec<Node> {
+    fn nodes(&self) -> control_fabric::List<Node> {
         self.nodes.iter().map(|it| it.node.clone()).collect()
     }
 

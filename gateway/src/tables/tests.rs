@@ -1,4 +1,5 @@
 use super::*;
+use control_fabric::List;
 use std::net::Ipv4Addr;
 
 #[test]
@@ -57,7 +58,7 @@ fn pods_are_routed_to_their_node_and_unknown_ones_to_any_ready_node() {
 #[test]
 fn without_a_ready_node_unknown_pods_are_routed_to_all_nodes() {
     let mut fabric = fabric(&[]);
-    for node in &mut fabric.nodes {
+    for node in fabric.nodes.iter_mut() {
         node.ready = false;
     }
 
@@ -103,7 +104,8 @@ fn mapped_addresses_are_routed_to_the_node_of_their_target() {
                 original: ip("10.244.1.10"),
             },
         ),
-    ];
+    ]
+    .into();
     let mut indices = Indices::default();
     indices.assign(&fabric);
 
@@ -200,16 +202,17 @@ fn fabric(peers: &[&str]) -> Fabric {
         pod_cidrs: vec![net("10.244.0.0/16")],
         service_cidrs: Vec::new(),
         external_cidr: net("10.70.0.0/16"),
-        nodes: vec![node("a", 1), node("b", 2)],
+        nodes: vec![node("a", 1), node("b", 2)].into(),
         replicas: Vec::new(),
         peers: peers.iter().enumerate().map(peer).collect(),
-        ips: Vec::new(),
+        ips: List::default(),
     }
 }
 
 fn mapped(status_ip: &str, target: Target) -> MappedIp {
     MappedIp {
-        name: "mapped".into(),
+        name: status_ip.into(),
+        namespace: String::new(),
         spec_ip: ip("192.0.2.1"),
         status_ip: ip(status_ip),
         masquerade: false,

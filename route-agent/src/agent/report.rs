@@ -136,7 +136,7 @@ impl Agent {
     pub(super) fn report_unserved(&mut self, refused: &[String], waiting: &[Waiting]) {
         let waiting = waiting
             .iter()
-            .map(|it| format!("{} waits for {}", it.what, it.missing));
+            .map(|it| format!("{} waits for {}", it.subject, it.missing));
         let unserved: Vec<_> = refused.iter().cloned().chain(waiting).collect();
         for line in &unserved {
             if !self.unserved.contains(line) {

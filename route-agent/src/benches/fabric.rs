@@ -48,6 +48,7 @@ pub(crate) fn of(size: Size) -> Fabric {
     let nodes: Vec<_> = (0..size.nodes).map(node).collect();
     let of_nodes = (nodes.iter()).map(|node| MappedIp {
         name: format!("node-{}", node.name),
+        namespace: String::new(),
         spec_ip: node.internal_ip,
         status_ip: node.external_ip,
         masquerade: false,
@@ -60,7 +61,7 @@ pub(crate) fn of(size: Size) -> Fabric {
         service_cidrs: vec![cidr(0x0a60_0000, 12)],
         external_cidr: cidr(0x0a46_0000, 16),
         ips: of_nodes.chain(outside).collect(),
-        nodes,
+        nodes: nodes.into(),
         replicas: (0..3).map(replica).collect(),
         peers: (0..size.clusters).map(peer).collect(),
     }
@@ -147,6 +148,7 @@ fn peer(number: u32) -> Peer {
 fn mapped(number: u32, first: u32, target: Target) -> MappedIp {
     MappedIp {
         name: format!("outside-{number}"),
+        namespace: String::new(),
         spec_ip: Ipv4Addr::from_bits(first + number),
         status_ip: Ipv4Addr::from_bits(0x0a46_8000 + number),
         masquerade: false,

@@ -12,7 +12,7 @@ mod foreign;
 fn the_kernel_converges_on_the_plan_and_a_successor_changes_nothing() {
     in_netns(async || {
         let mut fabric = fabric();
-        fabric.ips = vec![mapped("192.0.2.1", "10.70.1.1", Target::Outside)];
+        fabric.ips = vec![mapped("192.0.2.1", "10.70.1.1", Target::Outside)].into();
         let mut node = Node::new();
 
         node.converge(&fabric, &all_up()).await;
@@ -29,7 +29,8 @@ fn nft_lists_our_table_in_the_given_form() {
         fabric.ips = vec![
             mapped("192.0.2.1", "10.70.1.1", Target::Outside),
             mapped("192.0.2.2", "10.70.1.2", Target::Outside),
-        ];
+        ]
+        .into();
         let mut node = Node::new();
 
         node.converge(&fabric, &all_up()).await;

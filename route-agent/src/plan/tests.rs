@@ -218,7 +218,8 @@ fn packets_to_the_cluster_ip_of_an_ip_object_are_masqueraded() {
         "10.96.0.1",
         "10.70.1.8",
         control_fabric::Target::Service,
-    )];
+    )]
+    .into();
 
     let (view, observed, settings) = (View::default(), State::default(), Settings::default());
     let input = input(&fabric, &view, &observed, &settings);
@@ -236,7 +237,7 @@ fn the_echo_address_leads_to_the_node_unless_an_ip_object_has_it() {
     let text = |fabric: &Fabric| format!("{:?}", plan_of(fabric, &view).state.filter);
     assert!(text(&fabric).contains(&echo), "{}", text(&fabric));
 
-    fabric.ips = vec![mapped("192.0.2.1", &echo, control_fabric::Target::Outside)];
+    fabric.ips = vec![mapped("192.0.2.1", &echo, control_fabric::Target::Outside)].into();
 
     assert_eq!(fabric.echo_responder(), None);
     let node = fabric.nodes[0].external_ip.to_string();

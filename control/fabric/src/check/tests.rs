@@ -2,6 +2,7 @@ use super::super::fixture::{ROME, expect_one, fabric, plan_refused, planned, ref
 use super::super::parse;
 use super::super::view::{Replica, Role};
 use super::*;
+use crate::List;
 
 #[test]
 fn the_view_holds_all_that_the_processes_need() {
@@ -14,7 +15,7 @@ fn the_view_holds_all_that_the_processes_need() {
     assert_eq!(fabric.unknown_source(), addr("10.70.0.0"));
     assert_eq!(
         fabric.nodes,
-        [
+        List::from(vec![
             Node {
                 name: "rome-1".into(),
                 internal_ip: addr("172.18.1.2"),
@@ -29,7 +30,7 @@ fn the_view_holds_all_that_the_processes_need() {
                 external_ip: addr("10.70.0.2"),
                 ready: true,
             },
-        ]
+        ])
     );
     assert_eq!(
         fabric.replicas,

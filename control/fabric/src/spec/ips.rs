@@ -14,6 +14,7 @@ use std::net::Ipv4Addr;
 pub(crate) struct IpSpec {
     pub(crate) index: usize,
     pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
     pub(crate) address: Ipv4Addr,
     pub(crate) masquerade: bool,
     /// Index of the Network object that gives the address.
@@ -31,21 +32,17 @@ pub(crate) fn node_ip_name(node: &str) -> String {
     format!("{NODE_PREFIX}{node}")
 }
 
-const NODE_PREFIX: &str = "node-";
+/// Prefix of the names of nodes' IP objects.
+pub(crate) const NODE_PREFIX: &str = "node-";
 
 impl Reader<'_> {
     /// Reads the IP objects, by name and namespace.
     pub(super) fn ips(&mut self, networks: &[NetworkSpec], nodes: &[NodeSpec]) -> Vec<IpSpec> {
         let mut ips: Vec<_> = self
             .indexed_of::<IP>()
-            .filter_map(|(index, object, ip)| {
-                let namespace = ip.metadata.namespace.clone();
-                let ip = self.ip(index, object, ip, networks, nodes)?;
-                Some((namespace, ip))
-            })
+            .filter_map(|(index, object, ip)| self.ip(index, object, ip, networks, nodes))
             .collect();
-        ips.sort_by(|(a_space, a), (b_space, b)| (&a.name, a_space).cmp(&(&b.name, b_space)));
-        let mut ips = Vec::from_iter(ips.into_iter().map(|(_, ip)| ip));
+        ips.sort_by(|a, b| (&a.name, &a.namespace).cmp(&(&b.name, &b.namespace)));
 
         // Of several objects of a node's name, in several namespaces, one is the node's.
         for index in 1..ips.len() {
@@ -97,6 +94,7 @@ impl Reader<'_> {
             index,
             orphan: is_of_node && node.is_none(),
             name,
+            namespace: ip.metadata.namespace.clone(),
             address: address?,
             masquerade: ip.spec.masquerade.unwrap_or_default(),
             network: network?,

@@ -142,8 +142,8 @@ impl Reader<'_> {
     ) {
         // A Network whose CIDR is wrong is there nevertheless.
         let is_present = self
-            .indexed()
-            .any(|(_, object)| object.label_value(labels::NETWORK_TYPE) == Some(label));
+            .indexed_of::<Network>()
+            .any(|(_, object, _)| object.label_value(labels::NETWORK_TYPE) == Some(label));
         let is_needed = network_type != NetworkType::Internal;
         if is_needed && !is_present {
             self.refuse_all(Problem::NoNetwork {

@@ -72,7 +72,8 @@ impl Reader<'_> {
             .map(|network| network.cidr)
             .collect();
         let is_pod_network = |object: &Object| {
-            object.label_value(labels::NETWORK_TYPE) == Some(labels::NETWORK_TYPE_POD)
+            matches!(object, Object::Network(_))
+                && object.label_value(labels::NETWORK_TYPE) == Some(labels::NETWORK_TYPE_POD)
         };
         let listed = self.objects.iter().filter(|object| is_pod_network(object));
         if pod_cidrs.is_empty() || pod_cidrs.len() != listed.count() {

@@ -70,7 +70,12 @@ impl<'a> Reader<'a> {
             self.refuse(index, PEER_FIELD, Problem::UnknownPeer { cluster_id });
         }
 
-        if let Some((index, _)) = configurations.values().nth(PEERS_MAX) {
+        let is_last_good = |index: usize| self.objects.is_last_good(index);
+        let (old, new): (Vec<usize>, Vec<usize>) = configurations
+            .values()
+            .map(|(index, _)| *index)
+            .partition(|index| is_last_good(*index));
+        if let Some(index) = new.iter().chain(&old).nth(PEERS_MAX) {
             let problem = Problem::TooMany {
                 what: "peers",
                 limit: PEERS_MAX,

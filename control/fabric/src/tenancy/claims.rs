@@ -1,10 +1,10 @@
 //! Objects of different owners that claim the same CIDR or key.
 
 use super::{Tenancy, namespace, place};
-use crate::admit::peer;
 use crate::cidr;
 use crate::error::{Error, Place, Problem};
 use crate::objects::{Object, Objects};
+use crate::resolve::peer;
 use control_api::tenant_namespace::{self, Seniority};
 use control_api::{Configuration, Network, PublicKey, labels};
 use ipnet::Ipv4Net;

@@ -1,5 +1,5 @@
-use super::super::admit;
 use super::super::fixture::{ROME, fabric, planned};
+use super::super::resolve;
 use super::*;
 use control_api::{Configuration, IP, Network, PublicKey};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
@@ -41,16 +41,16 @@ where
     copy
 }
 
-/// Prunes and admits, as a watch does.
-fn admitted(tenancy: &Tenancy, mut objects: Objects) -> Admission {
+/// Prunes and resolves, as a watch does.
+fn resolved(tenancy: &Tenancy, mut objects: Objects) -> Resolution {
     let misplaced = tenancy.prune(&mut objects);
-    let mut admission = admit(objects);
-    admission.refuse(misplaced);
-    admission
+    let mut resolution = resolve(objects);
+    resolution.refuse(misplaced);
+    resolution
 }
 
-fn peers(admission: &Admission) -> Vec<&str> {
-    let fabric = admission.fabric.as_ref().unwrap();
+fn peers(resolution: &Resolution) -> Vec<&str> {
+    let fabric = resolution.fabric.as_ref().unwrap();
     fabric.peers.iter().map(|it| &*it.cluster_id).collect()
 }
 
@@ -61,11 +61,11 @@ fn a_developers_older_public_key_does_not_replace_that_of_the_tenant_namespace()
     key.spec.public_key = Some(k8s_openapi::ByteString(vec![7; 32]));
     objects.push(key);
 
-    let admission = admitted(&tenancy(), objects);
+    let resolution = resolved(&tenancy(), objects);
 
-    assert_eq!(admission.fabric, Ok(fabric(ROME)));
-    assert_eq!(admission.refused.len(), 1);
-    let message = admission.refused[0].to_string();
+    assert_eq!(resolution.fabric, Ok(fabric(ROME)));
+    assert_eq!(resolution.refused.len(), 1);
+    let message = resolution.refused[0].to_string();
     assert!(
         message.starts_with("PublicKey developers/milan"),
         "{message}"
@@ -74,7 +74,7 @@ fn a_developers_older_public_key_does_not_replace_that_of_the_tenant_namespace()
         message.contains("to liqo-tenant-milan, or delete it"),
         "{message}"
     );
-    assert!(admission.unserved.is_empty(), "milan is served");
+    assert!(resolution.unserved.is_empty(), "milan is served");
 }
 
 #[test]
@@ -86,10 +86,10 @@ fn a_developers_configuration_does_not_keep_another_peer_from_its_cidrs() {
     labels.insert(labels::REMOTE_CLUSTER_ID.to_owned(), peer.clone());
     objects.push(configuration);
 
-    let admission = admitted(&tenancy(), objects);
+    let resolution = resolved(&tenancy(), objects);
 
-    assert_eq!(peers(&admission), ["milan", "naples"]);
-    let cause = &admission.unserved[&peer];
+    assert_eq!(peers(&resolution), ["milan", "naples"]);
+    let cause = &resolution.unserved[&peer];
     assert!(
         cause.contains("is not the tenant namespace of peer mallory"),
         "{cause}"
@@ -105,8 +105,8 @@ fn a_peer_without_a_tenant_namespace_is_served_from_one_that_the_settings_name()
     let mut named = unlabelled.clone();
     named.named = vec!["elsewhere".to_owned(), "liqo-tenant-milan".to_owned()];
 
-    let refused = admitted(&unlabelled, planned(ROME));
-    let served = admitted(&named, planned(ROME));
+    let refused = resolved(&unlabelled, planned(ROME));
+    let served = resolved(&named, planned(ROME));
 
     assert_eq!(peers(&refused), ["naples"]);
     assert_eq!(refused.refused.len(), 3, "{:?}", refused.refused);
@@ -122,10 +122,10 @@ fn the_tenant_namespace_of_one_peer_holds_nothing_of_another() {
     key.metadata.namespace = Some("liqo-tenant-milan".to_owned());
     objects.push(key);
 
-    let admission = admitted(&tenancy(), objects);
+    let resolution = resolved(&tenancy(), objects);
 
-    assert_eq!(admission.fabric, Ok(fabric(ROME)));
-    assert_eq!(admission.refused.len(), 1);
+    assert_eq!(resolution.fabric, Ok(fabric(ROME)));
+    assert_eq!(resolution.refused.len(), 1);
 }
 
 #[test]
@@ -137,10 +137,10 @@ fn networks_of_this_cluster_and_ips_of_its_nodes_are_those_of_liqos_namespace() 
     objects.push(network);
     objects.push(ip);
 
-    let admission = admitted(&tenancy(), objects);
+    let resolution = resolved(&tenancy(), objects);
 
-    assert_eq!(admission.fabric, Ok(fabric(ROME)));
-    let message: Vec<_> = admission.refused.iter().map(ToString::to_string).collect();
+    assert_eq!(resolution.fabric, Ok(fabric(ROME)));
+    let message: Vec<_> = resolution.refused.iter().map(ToString::to_string).collect();
     assert_eq!(message.len(), 2, "{message:?}");
     assert!(
         message.iter().all(|it| it.contains("namespace liqo")),

@@ -11,7 +11,7 @@ const DEADLINE: Duration = Duration::from_secs(60);
 const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 #[tokio::test]
-async fn one_that_begins_while_the_api_server_is_away_waits_for_it() {
+async fn a_watch_that_starts_before_the_api_server_waits_for_it() {
     let mut server = ApiServer::away();
     put_node(&server, "rome-1");
     let mut watch = watch(&server);
@@ -21,11 +21,11 @@ async fn one_that_begins_while_the_api_server_is_away_waits_for_it() {
     server.come();
 
     within(watch.wait_until_complete()).await;
-    assert_eq!(nodes(&watch), ["rome-1"]);
+    assert_eq!(nodes(&mut watch), ["rome-1"]);
 }
 
 #[tokio::test]
-async fn what_was_told_stays_in_force_while_the_api_server_is_away() {
+async fn the_last_objects_stay_in_force_while_the_api_server_is_unreachable() {
     let mut server = ApiServer::start();
     put_node(&server, "rome-1");
     put_node(&server, "rome-2");
@@ -41,11 +41,11 @@ async fn what_was_told_stays_in_force_while_the_api_server_is_away() {
         }
     })
     .await;
-    assert_eq!(nodes(&watch), ["rome-1", "rome-2"]);
+    assert_eq!(nodes(&mut watch), ["rome-1", "rome-2"]);
     server.come();
 
     within(async {
-        while nodes(&watch) != ["rome-2", "rome-3"] {
+        while nodes(&mut watch) != ["rome-2", "rome-3"] {
             watch.changed().await;
         }
     })
@@ -53,7 +53,7 @@ async fn what_was_told_stays_in_force_while_the_api_server_is_away() {
 }
 
 #[tokio::test]
-async fn what_calico_gives_to_a_node_is_known_as_its_pods_prefix() {
+async fn a_calico_block_replaces_the_pod_prefix_of_a_node() {
     let server = ApiServer::start();
     put_node(&server, "rome-1");
     let network = json!({
@@ -79,14 +79,14 @@ async fn what_calico_gives_to_a_node_is_known_as_its_pods_prefix() {
     );
 
     within(async {
-        while pods(&watch) != ["10.244.7.0/26"] {
+        while pods(&mut watch) != ["10.244.7.0/26"] {
             watch.changed().await;
         }
     })
     .await;
     server.remove(path);
     within(async {
-        while !pods(&watch).is_empty() {
+        while !pods(&mut watch).is_empty() {
             watch.changed().await;
         }
     })
@@ -94,7 +94,7 @@ async fn what_calico_gives_to_a_node_is_known_as_its_pods_prefix() {
 }
 
 #[tokio::test]
-async fn a_cni_that_is_not_there_is_asked_for_once_and_is_no_failure() {
+async fn a_missing_cni_is_requested_once_and_is_no_failure() {
     let server = ApiServer::start();
     server.forget_group("crd.projectcalico.org");
     server.forget_group("cilium.io");
@@ -185,7 +185,7 @@ async fn a_connection_outside_of_the_tenant_namespace_is_not_reported_to() {
     let mut watch = watch(&server);
     within(watch.wait_until_complete()).await;
 
-    watch.admit();
+    watch.resolve();
 
     let connections = watch.connections();
     let reported: Vec<_> = connections
@@ -197,7 +197,7 @@ async fn a_connection_outside_of_the_tenant_namespace_is_not_reported_to() {
 
 /// Returns the peers of which objects are left out for their namespace.
 fn misplaced(watch: &mut Watch) -> Vec<String> {
-    let refused = watch.admit().refused;
+    let refused = &watch.resolve().refused;
     let peers = refused.iter().filter_map(|error| {
         let control_fabric::Problem::Misplaced(problem) = &error.problem else {
             return None;
@@ -207,9 +207,13 @@ fn misplaced(watch: &mut Watch) -> Vec<String> {
     peers.collect()
 }
 
-fn pods(watch: &Watch) -> Vec<String> {
-    let objects = watch.objects();
-    let nodes = objects.of::<k8s_openapi::api::core::v1::Node>();
+fn pods(watch: &mut Watch) -> Vec<String> {
+    watch.resolve();
+    let objects = watch.resolver.objects();
+    let nodes = objects.filter_map(|object| match object {
+        control_fabric::Object::Node(node) => Some(node),
+        _ => None,
+    });
     let specs = nodes.filter_map(|node| node.spec.clone()?.pod_cidrs);
     specs.flatten().collect()
 }
@@ -225,9 +229,13 @@ fn put_node(server: &ApiServer, name: &str) {
     server.put(&format!("/api/v1/nodes/{name}"), node);
 }
 
-fn nodes(watch: &Watch) -> Vec<String> {
-    let objects = watch.objects();
-    let nodes = objects.of::<k8s_openapi::api::core::v1::Node>();
+fn nodes(watch: &mut Watch) -> Vec<String> {
+    watch.resolve();
+    let objects = watch.resolver.objects();
+    let nodes = objects.filter_map(|object| match object {
+        control_fabric::Object::Node(node) => Some(node),
+        _ => None,
+    });
     nodes
         .filter_map(|node| node.metadata.name.clone())
         .collect()

@@ -165,7 +165,7 @@ impl Lab {
         let watch = Watch::with(client.clone(), "liqo", Scope::Gateway);
         let mut watch = watch.expect("the registrations agree");
         watch.wait_until_complete().await;
-        watch.admit();
+        watch.resolve();
         let mut reporter = Reporter::new(client, name);
         reporter.set_peers(["milan"], BTreeMap::new());
         self.replicas.push((reporter, watch));

@@ -51,10 +51,10 @@ fn status_ip(objects: &Objects, name: &str) -> String {
 
 #[track_caller]
 fn expect_refused_alone(objects: Objects, text: &str, expected: &str) {
-    let admission = admitted(&tenancy(), objects);
+    let resolution = resolved(&tenancy(), objects);
 
-    assert_eq!(admission.fabric, Ok(fabric(text)), "{expected}");
-    let refused: Vec<_> = admission.refused.iter().map(ToString::to_string).collect();
+    assert_eq!(resolution.fabric, Ok(fabric(text)), "{expected}");
+    let refused: Vec<_> = resolution.refused.iter().map(ToString::to_string).collect();
     assert!(
         matches!(&*refused, [one] if one.starts_with(expected)),
         "{refused:#?}"
@@ -195,12 +195,12 @@ fn a_key_belongs_to_the_peer_with_the_older_tenant_namespace() {
             namespace.creation_timestamp = at(age);
         }
 
-        let admission = admitted(&tenancy, objects);
+        let resolution = resolved(&tenancy, objects);
 
-        assert_eq!(peers(&admission), [served]);
+        assert_eq!(peers(&resolution), [served]);
         let copied = |it: &&Error| matches!(it.problem, Problem::CopiedKey { .. });
-        let error = admission.refused.iter().find(copied).unwrap().to_string();
+        let error = resolution.refused.iter().find(copied).unwrap().to_string();
         assert!(error.contains(&format!("liqo-tenant-{served}")), "{error}");
-        assert_eq!(admission.unserved[refused], error);
+        assert_eq!(resolution.unserved[refused], error);
     }
 }

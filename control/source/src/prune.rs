@@ -1,5 +1,5 @@
-//! Keeps of an object only what a fabric is made of: a Node is kilobytes of images and
-//! heartbeats, and what does not matter must not count as a change.
+//! Removes the fields of objects that a fabric does not use. A Node has kilobytes of images and heartbeats, and a
+//! change of an unused field must not count as a change.
 
 use control_api::{
     Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, labels,
@@ -8,14 +8,14 @@ use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeSpec, NodeStatus};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// What can be trimmed.
-pub(crate) trait Trim: Sized {
-    /// Returns what matters of it.
-    fn trim(self) -> Self;
+/// A kind with unused fields.
+pub(crate) trait Prune: Sized {
+    /// Returns the object without unused fields.
+    fn prune(self) -> Self;
 }
 
-impl Trim for Node {
-    fn trim(self) -> Self {
+impl Prune for Node {
+    fn prune(self) -> Self {
         let spec = self.spec.map(|spec| NodeSpec {
             pod_cidr: spec.pod_cidr,
             pod_cidrs: spec.pod_cidrs,
@@ -44,8 +44,8 @@ impl Trim for Node {
     }
 }
 
-impl Trim for ConfigMap {
-    fn trim(self) -> Self {
+impl Prune for ConfigMap {
+    fn prune(self) -> Self {
         Self {
             metadata: metadata(self.metadata),
             data: self.data,
@@ -54,11 +54,11 @@ impl Trim for ConfigMap {
     }
 }
 
-/// Implements [`Trim`] for kinds of which only metadata is too much.
-macro_rules! trim_metadata {
+/// Implements [`Prune`] for kinds with unused fields in the metadata only.
+macro_rules! prune_metadata {
     ($($kind:ty)*) => {
-        $(impl Trim for $kind {
-            fn trim(mut self) -> Self {
+        $(impl Prune for $kind {
+            fn prune(mut self) -> Self {
                 self.metadata = metadata(self.metadata);
                 self
             }
@@ -66,20 +66,20 @@ macro_rules! trim_metadata {
     };
 }
 
-trim_metadata! {
+prune_metadata! {
     EndpointSlice Network Configuration GatewayClient
 }
 
-impl Trim for IP {
-    fn trim(mut self) -> Self {
+impl Prune for IP {
+    fn prune(mut self) -> Self {
         self.metadata = metadata(self.metadata);
         self.spec.service_template = None;
         self
     }
 }
 
-impl Trim for GatewayServer {
-    fn trim(mut self) -> Self {
+impl Prune for GatewayServer {
+    fn prune(mut self) -> Self {
         self.metadata = metadata(self.metadata);
         self.spec.service_annotations.clear();
         self.spec.service_labels.clear();
@@ -87,17 +87,17 @@ impl Trim for GatewayServer {
     }
 }
 
-impl Trim for PublicKey {
-    fn trim(mut self) -> Self {
+impl Prune for PublicKey {
+    fn prune(mut self) -> Self {
         self.metadata = metadata(self.metadata);
         self.spec.truncate();
         self
     }
 }
 
-impl Trim for Connection {
-    /// With its version: gateways, which write it, must know whether they see what they wrote.
-    fn trim(mut self) -> Self {
+impl Prune for Connection {
+    /// Keeps the resourceVersion, with which gateways recognize their own writes.
+    fn prune(mut self) -> Self {
         let resource_version = self.metadata.resource_version.take();
         self.metadata = ObjectMeta {
             resource_version,
@@ -107,7 +107,7 @@ impl Trim for Connection {
     }
 }
 
-/// Identity, age, generation, and the labels that mean something here.
+/// Returns identity, age, generation, and the labels that the fabric uses.
 pub(crate) fn metadata(metadata: ObjectMeta) -> ObjectMeta {
     let is_ours = |key: &str| {
         key.contains("liqo.io/") || key == labels::APP_NAME || key == "kubernetes.io/service-name"
@@ -145,9 +145,9 @@ mod tests {
         );
         connection.metadata.resource_version = Some("7".to_owned());
 
-        let trimmed = connection.trim();
+        let pruned = connection.prune();
 
-        assert_eq!(trimmed.metadata.resource_version.as_deref(), Some("7"));
+        assert_eq!(pruned.metadata.resource_version.as_deref(), Some("7"));
     }
 
     #[test]
@@ -163,8 +163,8 @@ mod tests {
         }))
         .unwrap();
 
-        assert_eq!(ip.trim().spec.service_template, None);
-        let spec = server.trim().spec;
+        assert_eq!(ip.prune().spec.service_template, None);
+        let spec = server.prune().spec;
         assert_eq!(spec.mtu, Some(1340));
         assert!(spec.service_annotations.is_empty() && spec.service_labels.is_empty());
     }
@@ -174,7 +174,7 @@ mod tests {
         let mut key = PublicKey::default();
         key.spec.public_key = Some(ByteString(vec![7; 1 << 20]));
 
-        assert_eq!(key.trim().spec.public_key.unwrap().0.len(), 33);
+        assert_eq!(key.prune().spec.public_key.unwrap().0.len(), 33);
     }
 
     #[test]
@@ -192,8 +192,8 @@ mod tests {
             ..Node::default()
         };
 
-        assert_eq!(node(1).trim(), node(2).trim());
-        let conditions = node(1).trim().status.unwrap().conditions.unwrap();
+        assert_eq!(node(1).prune(), node(2).prune());
+        let conditions = node(1).prune().status.unwrap().conditions.unwrap();
         assert_eq!(conditions[0].status, "True");
     }
 }

@@ -1,4 +1,5 @@
-//! What is still missing: no error, for somebody is about to write it.
+//! Removes objects that are not complete yet. They are no errors, because another program is about to write
+//! the missing part.
 
 use super::super::objects::{Object, Objects};
 use super::super::spec::node_ip_name;
@@ -9,9 +10,14 @@ use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
-/// Removes what is not complete, and returns what of it a person may wonder about.
-pub(super) fn leave_out_incomplete(objects: &mut Objects) -> Vec<Waiting> {
+/// What a peer without remapped CIDRs waits for.
+pub(super) const WAITS_FOR_CIDRS: &str =
+    "its CIDRs in the Configuration's status, from Liqo's controller manager";
+
+/// Removes incomplete objects, and returns those of which a user should know.
+pub(super) fn prune_incomplete(objects: &mut Objects) -> Vec<Waiting> {
     let mut waiting = nodes(objects);
     replicas(objects);
     addresses(objects);
@@ -22,7 +28,7 @@ pub(super) fn leave_out_incomplete(objects: &mut Objects) -> Vec<Waiting> {
     waiting
 }
 
-/// Removes nodes without address or mapped address.
+/// Removes virtual nodes, and nodes without address or mapped address.
 fn nodes(objects: &mut Objects) -> Vec<Waiting> {
     let mapped: BTreeMap<_, _> = objects
         .of::<IP>()
@@ -35,13 +41,13 @@ fn nodes(objects: &mut Objects) -> Vec<Waiting> {
             return true;
         };
         if object.label_value(labels::NODE_TYPE) == Some(labels::NODE_TYPE_VIRTUAL) {
-            return false; // It stands for a peer.
+            return false; // It represents a peer, and runs no route agent.
         }
         let Some(missing) = missing_of_node(node, &mapped) else {
             return true;
         };
         waiting.push(Waiting {
-            what: format!("node {}", node.metadata.name.as_deref().unwrap_or_default()),
+            subject: format!("node {}", node.metadata.name.as_deref().unwrap_or_default()),
             missing,
             peer: None,
         });
@@ -70,16 +76,20 @@ fn missing_of_node(node: &Node, mapped: &BTreeMap<String, String>) -> Option<&'s
     }
 }
 
-/// Removes end points that tell not enough, that are on unknown nodes, or that stand in two slices,
-/// which is so for a moment when Kubernetes moves them.
+/// Removes endpoints that lack a field or are on unknown nodes, and the second of two endpoints of a pod.
+///
+/// Kubernetes may list an endpoint in two slices while it moves the endpoint.
 fn replicas(objects: &mut Objects) {
     let nodes: BTreeSet<_> = objects
         .of::<Node>()
         .filter_map(|node| node.metadata.name.clone())
         .collect();
     let mut seen = BTreeSet::new();
-    for object in objects.iter_mut() {
-        if let Object::EndpointSlice(slice) = object {
+    for document in &mut objects.documents {
+        if !matches!(*document.object, Object::EndpointSlice(_)) {
+            continue;
+        }
+        if let Object::EndpointSlice(slice) = Arc::make_mut(&mut document.object) {
             keep_known(slice, &nodes, &mut seen);
         }
     }
@@ -106,14 +116,14 @@ fn keep_known(slice: &mut EndpointSlice, nodes: &BTreeSet<String>, seen: &mut BT
     });
 }
 
-/// Removes single addresses, and a user's own networks, that have no status yet.
+/// Removes IPs and users' Networks without a status.
 fn addresses(objects: &mut Objects) {
     objects.retain(|object| match object {
         Object::IP(ip) => has_status(ip),
         Object::Network(network) => {
-            let is_own = object.label_value(labels::NETWORK_TYPE).is_some();
+            let is_of_cluster = object.label_value(labels::NETWORK_TYPE).is_some();
             let status = network.status.as_ref();
-            is_own || status.is_some_and(|status| status.cidr.is_some())
+            is_of_cluster || status.is_some_and(|status| status.cidr.is_some())
         }
         Object::ConfigMap(_)
         | Object::Node(_)
@@ -130,15 +140,15 @@ fn has_status(ip: &IP) -> bool {
     ip.status.as_ref().is_some_and(|status| status.ip.is_some())
 }
 
-/// Removes the younger of two objects of the same kind about a peer.
+/// Removes all but the oldest object of each role of a peer.
 fn younger(objects: &mut Objects) -> Vec<Waiting> {
-    let mut oldest: BTreeMap<Claim, Age> = BTreeMap::new();
+    let mut oldest: BTreeMap<Role, Age> = BTreeMap::new();
     for object in objects.iter() {
-        let Some(claim) = claim(object) else {
+        let Some(role) = role(object) else {
             continue;
         };
         let age = age(object);
-        let first = oldest.entry(claim).or_insert_with(|| age.clone());
+        let first = oldest.entry(role).or_insert_with(|| age.clone());
         if age < *first {
             *first = age;
         }
@@ -146,12 +156,12 @@ fn younger(objects: &mut Objects) -> Vec<Waiting> {
 
     let mut waiting = Vec::new();
     objects.retain(|object| {
-        let first = claim(object).and_then(|claim| oldest.get(&claim));
+        let first = role(object).and_then(|role| oldest.get(&role));
         let is_oldest = first.is_none_or(|first| *first == age(object));
         if !is_oldest {
             waiting.push(Waiting {
-                what: object.label(),
-                missing: "the removal of an older one that says the same of a peer",
+                subject: object.label(),
+                missing: "the removal of an older object of the same kind and peer",
                 peer: None,
             });
         }
@@ -161,35 +171,35 @@ fn younger(objects: &mut Objects) -> Vec<Waiting> {
     waiting
 }
 
-/// What only one object may say of a peer.
+/// A role that only one object of a peer can have.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Claim {
+enum Role {
     Configuration(String),
     Gateway(String),
     PublicKey(String),
 }
 
-/// Time of creation, then what tells equally old objects apart.
+/// Time of creation, then kind and name.
 type Age = (Option<Time>, String);
 
 fn age(object: &Object) -> Age {
     (object.metadata().creation_timestamp.clone(), object.label())
 }
 
-fn claim(object: &Object) -> Option<Claim> {
+fn role(object: &Object) -> Option<Role> {
     let peer = peer(object).filter(|peer| !peer.is_empty())?.to_owned();
-    let claim = if matches!(object, Object::Configuration(_)) {
-        Claim::Configuration
+    let role = if matches!(object, Object::Configuration(_)) {
+        Role::Configuration
     } else if matches!(object, Object::PublicKey(_)) {
-        Claim::PublicKey
+        Role::PublicKey
     } else {
-        Claim::Gateway
+        Role::Gateway
     };
 
-    Some(claim(peer))
+    Some(role(peer))
 }
 
-/// What there is of a peering.
+/// The objects of a peering that exist.
 #[derive(Default)]
 struct Parts {
     configured: bool,
@@ -204,7 +214,7 @@ impl Parts {
         if !self.configuration {
             Some("its Configuration: `liqoctl network connect` writes it")
         } else if !self.configured {
-            Some("its CIDRs in the Configuration's status, from Liqo's controller manager")
+            Some(WAITS_FOR_CIDRS)
         } else if !self.gateway {
             Some("its GatewayServer or GatewayClient: `liqoctl network connect` writes it")
         } else if !self.endpoint {
@@ -217,11 +227,11 @@ impl Parts {
     }
 }
 
-/// Removes the objects of peers of which some are missing.
+/// Removes all objects of peers of which an object is missing.
 fn peers(objects: &mut Objects) -> Vec<Waiting> {
     let mut parts: BTreeMap<String, Parts> = BTreeMap::new();
     for object in objects.iter() {
-        // Whatever has no such label is told to be wrong.
+        // An object without this label is an error, which the check reports.
         let Some(peer) = peer(object).filter(|peer| !peer.is_empty()) else {
             continue;
         };
@@ -256,11 +266,7 @@ fn peers(objects: &mut Objects) -> Vec<Waiting> {
     objects.retain(|object| peer(object).is_none_or(|peer| !waiting.contains_key(peer)));
     waiting
         .into_iter()
-        .map(|(peer, missing)| Waiting {
-            what: format!("peer {peer}"),
-            missing,
-            peer: Some(peer),
-        })
+        .map(|(peer, missing)| Waiting::of_peer(peer, missing))
         .collect()
 }
 

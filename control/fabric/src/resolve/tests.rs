@@ -6,25 +6,25 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 
 #[test]
-fn what_is_whole_is_served_whole() {
-    let admission = admit(planned(ROME));
+fn complete_objects_are_served() {
+    let resolution = resolve(planned(ROME));
 
-    assert_eq!(admission.fabric, Ok(fabric(ROME)));
-    assert_eq!(admission.refused, []);
-    assert_eq!(admission.waiting, []);
+    assert_eq!(resolution.fabric, Ok(fabric(ROME)));
+    assert_eq!(resolution.refused, []);
+    assert_eq!(resolution.waiting, []);
 }
 
 #[test]
-fn a_peer_is_waited_for_until_all_of_it_is_there() {
+fn a_peer_waits_until_all_its_objects_exist() {
     let without = |is_missing: &dyn Fn(&Object) -> bool| {
         let mut objects = planned(ROME);
         objects.retain(|object| peer(object) != Some("milan") || !is_missing(object));
-        let admission = admit(objects);
-        assert_eq!(ids(&admission), ["naples"]);
-        assert_eq!(admission.refused, [], "it is not wrong");
-        assert_eq!(admission.waiting.len(), 1);
-        assert_eq!(admission.waiting[0].what, "peer milan");
-        admission.waiting[0].missing
+        let resolution = resolve(objects);
+        assert_eq!(ids(&resolution), ["naples"]);
+        assert_eq!(resolution.refused, [], "it is not wrong");
+        assert_eq!(resolution.waiting.len(), 1);
+        assert_eq!(resolution.waiting[0].subject, "peer milan");
+        resolution.waiting[0].missing
     };
 
     let key = without(&|object| matches!(object, Object::PublicKey(_)));
@@ -39,7 +39,7 @@ fn a_peer_is_waited_for_until_all_of_it_is_there() {
 }
 
 #[test]
-fn a_configuration_that_has_changed_is_waited_for() {
+fn a_peer_with_a_changed_configuration_waits() {
     let mut objects = planned(ROME);
     change(
         &mut objects,
@@ -49,22 +49,22 @@ fn a_configuration_that_has_changed_is_waited_for() {
         },
     );
 
-    let admission = admit(objects);
+    let resolution = resolve(objects);
 
-    assert_eq!(ids(&admission), ["naples"]);
-    assert!(admission.waiting[0].missing.starts_with("its CIDRs"));
+    assert_eq!(ids(&resolution), ["naples"]);
+    assert!(resolution.waiting[0].missing.starts_with("its CIDRs"));
 }
 
 #[test]
-fn a_peer_whose_cidrs_change_is_served_as_before_until_theirs_are_known() {
-    let mut steady = Steady::default();
-    assert_eq!(ids(&steady.admit(changed("milan", |_| {}))), BOTH);
+fn a_peer_is_served_by_its_last_good_configuration_until_new_cidrs_are_remapped() {
+    let mut last_good = LastGood::default();
+    assert_eq!(ids(&last_good.resolve(changed("milan", |_| {}))), BOTH);
 
     let edited = |configuration: &mut Configuration| {
         configuration.metadata.generation = Some(2);
         configuration.spec.remote = None;
     };
-    let looked_at = |reason: &'static str| {
+    let handled = |reason: &'static str| {
         move |configuration: &mut Configuration| {
             configuration.metadata.generation = Some(2);
             let status = configuration.status.as_mut().unwrap();
@@ -77,20 +77,26 @@ fn a_peer_whose_cidrs_change_is_served_as_before_until_theirs_are_known() {
         }
     };
 
-    let admission = steady.admit(changed("milan", edited));
-    assert_eq!(admission.fabric, Ok(fabric(ROME)), "as before");
-    let decided = looked_at(control_api::networking::configuration::WAITING_FOR_NETWORKS);
-    assert_eq!(ids(&steady.admit(changed("milan", decided))), BOTH);
-    let refused = looked_at("NetworkRefused");
-    assert_eq!(ids(&steady.admit(changed("milan", refused))), ["naples"]);
-    // What was refused once must be complete before it is known again.
-    assert_eq!(ids(&steady.admit(changed("milan", edited))), ["naples"]);
-    assert_eq!(ids(&steady.admit(changed("milan", |_| {}))), BOTH);
-    assert_eq!(ids(&steady.admit(changed("milan", edited))), BOTH);
+    let resolution = last_good.resolve(changed("milan", edited));
+    assert_eq!(resolution.fabric, Ok(fabric(ROME)), "as before");
+    let decided = handled(control_api::networking::configuration::WAITING_FOR_NETWORKS);
+    assert_eq!(ids(&last_good.resolve(changed("milan", decided))), BOTH);
+    let refused = handled("NetworkRefused");
+    assert_eq!(
+        ids(&last_good.resolve(changed("milan", refused))),
+        ["naples"]
+    );
+    // A refused Configuration must be complete before it has a last good state again.
+    assert_eq!(
+        ids(&last_good.resolve(changed("milan", edited))),
+        ["naples"]
+    );
+    assert_eq!(ids(&last_good.resolve(changed("milan", |_| {}))), BOTH);
+    assert_eq!(ids(&last_good.resolve(changed("milan", edited))), BOTH);
 }
 
 #[test]
-fn what_goes_or_is_another_one_is_not_served_as_before() {
+fn a_deleted_or_recreated_configuration_has_no_last_good_state() {
     let gone = |configuration: &mut Configuration| {
         configuration.metadata.generation = Some(2);
         configuration.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
@@ -102,16 +108,19 @@ fn what_goes_or_is_another_one_is_not_served_as_before() {
     let changes: [fn(&mut Configuration); 2] = [gone, another];
 
     for change in changes {
-        let mut steady = Steady::default();
-        assert_eq!(ids(&steady.admit(planned(ROME))), BOTH);
-        assert_eq!(ids(&steady.admit(changed("milan", change))), ["naples"]);
+        let mut last_good = LastGood::default();
+        assert_eq!(ids(&last_good.resolve(planned(ROME))), BOTH);
+        assert_eq!(
+            ids(&last_good.resolve(changed("milan", change))),
+            ["naples"]
+        );
     }
 }
 
 #[test]
-fn nobody_is_refused_for_what_another_had_before() {
-    let mut steady = Steady::default();
-    assert_eq!(ids(&steady.admit(planned(ROME))), BOTH);
+fn a_last_good_configuration_causes_no_refusal_of_another_peer() {
+    let mut last_good = LastGood::default();
+    assert_eq!(ids(&last_good.resolve(planned(ROME))), BOTH);
     let mut objects = changed("milan", |configuration| {
         configuration.metadata.generation = Some(2);
     });
@@ -125,10 +134,10 @@ fn nobody_is_refused_for_what_another_had_before() {
         remote.cidr.pod[0].clone_from(&of_milan[0]);
     });
 
-    let admission = steady.admit(objects);
+    let resolution = last_good.resolve(objects);
 
-    assert_eq!(admission.refused, []);
-    assert_eq!(ids(&admission), ["naples"]);
+    assert_eq!(resolution.refused, []);
+    assert_eq!(ids(&resolution), ["naples"]);
 }
 
 /// The peers of rome.
@@ -142,8 +151,8 @@ fn changed(peer: &str, change: impl Fn(&mut Configuration)) -> Objects {
 }
 
 #[test]
-fn what_is_wrong_with_one_peer_harms_no_other() {
-    for spoil in [
+fn an_invalid_peer_does_not_affect_others() {
+    for break_object in [
         |objects: &mut Objects| {
             change(objects, "milan", |key: &mut PublicKey| {
                 key.spec.public_key = None;
@@ -169,13 +178,13 @@ fn what_is_wrong_with_one_peer_harms_no_other() {
         },
     ] {
         let mut objects = planned(ROME);
-        spoil(&mut objects);
+        break_object(&mut objects);
 
-        let admission = admit(objects);
+        let resolution = resolve(objects);
 
-        assert_eq!(ids(&admission), ["naples"]);
-        let told = admission.refused.len() + admission.waiting.len();
-        assert!(told > 0, "a person is told");
+        assert_eq!(ids(&resolution), ["naples"]);
+        let reported = resolution.refused.len() + resolution.waiting.len();
+        assert!(reported > 0, "an error is reported");
     }
 }
 
@@ -188,11 +197,11 @@ fn of_two_gateways_of_a_peer_the_older_one_is_served() {
     second.metadata.creation_timestamp = Some(later());
     objects.push(second);
 
-    let admission = admit(objects);
+    let resolution = resolve(objects);
 
-    assert_eq!(ids(&admission), ["milan", "naples"]);
-    assert_eq!(admission.refused, []);
-    assert!(admission.waiting[0].what.ends_with("/second"));
+    assert_eq!(ids(&resolution), ["milan", "naples"]);
+    assert_eq!(resolution.refused, []);
+    assert!(resolution.waiting[0].subject.ends_with("/second"));
 }
 
 fn later() -> Time {
@@ -200,18 +209,18 @@ fn later() -> Time {
 }
 
 #[test]
-fn a_wrong_address_harms_no_other() {
+fn an_invalid_ip_does_not_affect_others() {
     let mut objects = planned(ROME);
     change(&mut objects, "printer", |ip: &mut IP| {
         ip.status.as_mut().unwrap().ip = Some("192.0.2.1".to_owned());
     });
 
-    let admission = admit(objects);
+    let resolution = resolve(objects);
 
-    let fabric = admission.fabric.unwrap();
+    let fabric = resolution.fabric.unwrap();
     assert!(fabric.ips.iter().all(|ip| ip.name != "printer"));
     assert!(fabric.ips.iter().any(|ip| ip.name == "web"));
-    assert_eq!(admission.refused.len(), 1);
+    assert_eq!(resolution.refused.len(), 1);
 }
 
 #[test]
@@ -221,13 +230,13 @@ fn a_node_without_mapped_address_is_left_out_with_its_replicas() {
         !matches!(object, Object::IP(ip) if ip.metadata.name.as_deref() == Some("node-rome-2"))
     });
 
-    let admission = admit(objects);
+    let resolution = resolve(objects);
 
-    let fabric = admission.fabric.unwrap();
+    let fabric = resolution.fabric.unwrap();
     assert_eq!(fabric.nodes.len(), 1);
     assert_eq!(fabric.nodes[0].name, "rome-1");
     assert_eq!(fabric.replicas.len(), 1);
-    assert_eq!(admission.waiting[0].what, "node rome-2");
+    assert_eq!(resolution.waiting[0].subject, "node rome-2");
 }
 
 #[test]
@@ -237,10 +246,10 @@ fn a_node_without_pod_cidr_takes_part_with_its_replicas() {
         change(&mut objects, name, |node: &mut Node| node.spec = None);
     }
 
-    let admission = admit(objects);
+    let resolution = resolve(objects);
 
-    let fabric = admission.fabric.unwrap();
-    assert_eq!((admission.refused, admission.waiting), (vec![], vec![]));
+    let fabric = resolution.fabric.unwrap();
+    assert_eq!((resolution.refused, resolution.waiting), (vec![], vec![]));
     assert!(fabric.nodes.iter().all(|node| node.pod_cidrs.is_empty()));
     assert_eq!((fabric.nodes.len(), fabric.replicas.len()), (2, 2));
 }
@@ -258,24 +267,24 @@ fn a_replica_in_two_slices_is_one() {
         .collect();
     objects.extend(slices);
 
-    let admission = admit(objects);
+    let resolution = resolve(objects);
 
-    assert_eq!(admission.refused, []);
-    assert_eq!(admission.fabric.unwrap().replicas.len(), 2);
+    assert_eq!(resolution.refused, []);
+    assert_eq!(resolution.fabric.unwrap().replicas.len(), 2);
 }
 
 #[test]
-fn without_the_clusters_own_nothing_is_served() {
+fn without_the_objects_of_the_cluster_itself_nothing_is_served() {
     for kind in ["ConfigMap", "Network"] {
         let mut objects = planned(ROME);
         objects.retain(|object| object.kind() != kind);
 
-        assert!(admit(objects).fabric.is_err(), "{kind}");
+        assert!(resolve(objects).fabric.is_err(), "{kind}");
     }
 }
 
-fn ids(admission: &Admission) -> Vec<&str> {
-    let fabric = admission.fabric.as_ref().unwrap();
+fn ids(resolution: &Resolution) -> Vec<&str> {
+    let fabric = resolution.fabric.as_ref().unwrap();
     fabric.peers.iter().map(|it| &*it.cluster_id).collect()
 }
 
