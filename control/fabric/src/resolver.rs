@@ -139,9 +139,9 @@ impl Resolver {
             self.assign_blocks(&mut dirty);
         }
 
-        if self.is_global || is_of_cluster || self.peer_count > PEERS_MAX {
-            self.resolve_all();
-        } else if !dirty.entities.is_empty() && !self.resolve_part(dirty) {
+        let is_global = self.is_global || is_of_cluster || self.peer_count > PEERS_MAX;
+        let is_unchanged = dirty.entities.is_empty() && !self.is_global;
+        if !is_unchanged && (is_global || !self.resolve_part(dirty)) {
             self.resolve_all();
         }
 

@@ -6,7 +6,7 @@
 
 use super::entity::ObjectKey;
 use crate::objects::Object;
-use control_api::labels;
+use control_api::{Network, labels};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -103,10 +103,8 @@ impl Assignment {
 }
 
 fn pod_cidrs<'a>(of_cluster: impl Iterator<Item = &'a Object>) -> Vec<Ipv4Net> {
-    let networks = of_cluster.filter_map(|object| match object {
-        Object::Network(network) => Some((object, network)),
-        _ => None,
-    });
+    let networks =
+        of_cluster.filter_map(|object| Some((object, <&Network>::try_from(object).ok()?)));
     let of_pods = networks.filter(|(object, _)| {
         object.label_value(labels::NETWORK_TYPE) == Some(labels::NETWORK_TYPE_POD)
     });

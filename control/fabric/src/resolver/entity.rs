@@ -111,6 +111,15 @@ impl Entity {
     }
 
     pub(super) fn is_peer(&self) -> bool {
-        matches!(self, Self::Peer(_))
+        self.peer().is_some()
+    }
+
+    /// Returns the cluster ID of a peer.
+    pub(super) fn peer(&self) -> Option<&String> {
+        if let Self::Peer(peer) = self {
+            Some(peer)
+        } else {
+            None
+        }
     }
 }

@@ -21,7 +21,7 @@ pub(super) enum Key {
     StatusAddress(Ipv4Addr),
     /// `spec.ip` of an IP.
     SpecAddress(Ipv4Addr),
-    PublicKey(Vec<u8>),
+    Wireguard(Vec<u8>),
 }
 
 /// A kind of prefixes that must not overlap, or that contain addresses.
@@ -70,7 +70,7 @@ impl Facts {
                 Object::GatewayClient(client) => facts.add_client(client),
                 Object::PublicKey(key) => {
                     let bytes = key.spec.public_key.iter().map(|key| key.0.clone());
-                    facts.share_keys(bytes.map(Key::PublicKey));
+                    facts.share_keys(bytes.map(Key::Wireguard));
                 }
                 Object::ConfigMap(_) | Object::GatewayServer(_) | Object::Connection(_) => {}
             }

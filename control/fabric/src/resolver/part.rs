@@ -27,10 +27,8 @@ impl Resolver {
             }
         }
 
-        let peers = connected.iter().filter_map(|entity| match entity {
-            Entity::Peer(peer) => self.namespaces.get(peer),
-            _ => None,
-        });
+        let peers = connected.iter().filter_map(Entity::peer);
+        let peers = peers.filter_map(|peer| self.namespaces.get(peer));
         let tenancy = self.tenancy_of(peers.flat_map(BTreeMap::values));
         let mut tenants = tenancy.tenant_namespaces(&objects);
         let misplaced = tenancy.prune(&mut objects);
@@ -151,14 +149,10 @@ fn add_names(names: &mut BTreeMap<String, Entity>, object: &Object, liqo: &str) 
     let Some(entity) = Entity::of(object, liqo) else {
         return;
     };
-    match &entity {
-        Entity::Node(name) => {
-            names.insert(format!("node {name}"), entity.clone());
-        }
-        Entity::Peer(peer) => {
-            names.insert(format!("peer {peer}"), entity.clone());
-        }
-        _ => {}
+    if let Entity::Node(name) = &entity {
+        names.insert(format!("node {name}"), entity.clone());
+    } else if let Entity::Peer(peer) = &entity {
+        names.insert(format!("peer {peer}"), entity.clone());
     }
     names.insert(object.label(), entity);
 }

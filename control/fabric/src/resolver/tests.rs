@@ -127,10 +127,8 @@ impl All {
             matches!(object, Object::Network(_))
                 && object.label_value(labels::NETWORK_TYPE) == Some(labels::NETWORK_TYPE_POD)
         });
-        let pods = pods.filter_map(|object| match object {
-            Object::Network(network) => network.spec.cidr.parse().ok(),
-            _ => None,
-        });
+        let pods = pods.filter_map(|object| <&Network>::try_from(object).ok());
+        let pods = pods.filter_map(|network| network.spec.cidr.parse().ok());
         let pods: Vec<_> = pods.collect();
         let of_nodes = blocks::assign(&pods, self.blocks.values());
         for object in objects.iter_mut().filter(|_| !of_nodes.is_empty()) {
@@ -400,8 +398,10 @@ fn key() -> BoxedStrategy<Object> {
             } else {
                 vec![byte; 32]
             };
-            let mut key = PublicKey::default();
-            key.metadata = from_value(of_peer(kind, peer, namespace, age)).unwrap();
+            let mut key = PublicKey {
+                metadata: from_value(of_peer(kind, peer, namespace, age)).unwrap(),
+                ..PublicKey::default()
+            };
             key.spec.public_key = Some(k8s_openapi::ByteString(bytes));
             key.into()
         })

@@ -210,10 +210,7 @@ fn misplaced(watch: &mut Watch) -> Vec<String> {
 fn pods(watch: &mut Watch) -> Vec<String> {
     watch.resolve();
     let objects = watch.resolver.objects();
-    let nodes = objects.filter_map(|object| match object {
-        control_fabric::Object::Node(node) => Some(node),
-        _ => None,
-    });
+    let nodes = objects.filter_map(|it| <&k8s_openapi::api::core::v1::Node>::try_from(it).ok());
     let specs = nodes.filter_map(|node| node.spec.clone()?.pod_cidrs);
     specs.flatten().collect()
 }
@@ -232,10 +229,7 @@ fn put_node(server: &ApiServer, name: &str) {
 fn nodes(watch: &mut Watch) -> Vec<String> {
     watch.resolve();
     let objects = watch.resolver.objects();
-    let nodes = objects.filter_map(|object| match object {
-        control_fabric::Object::Node(node) => Some(node),
-        _ => None,
-    });
+    let nodes = objects.filter_map(|it| <&k8s_openapi::api::core::v1::Node>::try_from(it).ok());
     nodes
         .filter_map(|node| node.metadata.name.clone())
         .collect()
