@@ -122,7 +122,7 @@ struct Record {
     duration: Duration,
 }
 
-/// What to do next.
+/// Next step of the election.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
     /// Write the Lease, to acquire or renew it.

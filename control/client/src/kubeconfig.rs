@@ -38,7 +38,7 @@ impl RemoteConfig {
     /// # Errors
     ///
     /// Returns [`KubeconfigError::Forbidden`] for fields that would run a program (`exec`,
-    /// `auth-provider`) or read a file: whoever writes the Secret must not reach into this process.
+    /// `auth-provider`) or read a file: the author of the Secret must not gain access to this process.
     pub fn parse(text: &str) -> Result<Self, KubeconfigError> {
         if text.len() > LEN_MAX {
             return Err(KubeconfigError::Syntax("it is longer than 1 MiB".into()));

@@ -1,5 +1,5 @@
-//! What a process needs to talk to an API server, without anything that it says: connections,
-//! credentials that a peer has written, and the election of a leader.
+//! Clients of API servers: connections, kubeconfigs of peers, and leader election. Controllers define the
+//! requests.
 //!
 //! | module | contents |
 //! |---|---|

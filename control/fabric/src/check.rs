@@ -1,4 +1,4 @@
-//! From planned objects to the checked view of them.
+//! Validates planned objects, and builds the fabric from them.
 
 use super::error::{Errors, Problem};
 use super::objects::{Object, Objects};
@@ -16,11 +16,11 @@ use std::net::Ipv4Addr;
 impl TryFrom<&Objects> for Fabric {
     type Error = Errors;
 
-    /// Checks the objects, their status included.
+    /// Validates the objects and their statuses.
     ///
     /// # Errors
     ///
-    /// Returns everything that is wrong with them.
+    /// Returns all errors of the objects.
     fn try_from(objects: &Objects) -> Result<Self, Errors> {
         let spec = Spec::read(objects)?;
         let mut reader = Reader {
@@ -44,7 +44,7 @@ impl TryFrom<&Objects> for Fabric {
             cluster_id: spec.cluster_id.clone(),
             pod_cidrs: of_type(NetworkType::Pod),
             service_cidrs: of_type(NetworkType::Service),
-            // Without a status there is an error, and no view.
+            // A missing status is an error, so no fabric with the default CIDR is returned.
             external_cidr: of_type(NetworkType::External)
                 .first()
                 .copied()
@@ -66,14 +66,14 @@ impl TryFrom<&Objects> for Fabric {
 /// The CIDR of each Network, by index of its object.
 type Statuses = BTreeMap<usize, Ipv4Net>;
 
-/// What each address belongs to.
+/// The addresses and CIDRs of this cluster and its peers, to find the owner of an address.
 struct Owners<'a> {
     nodes: BTreeMap<Ipv4Addr, &'a str>,
     pod_cidrs: Vec<Ipv4Net>,
     service_cidrs: Vec<Ipv4Net>,
     /// The pod CIDRs of nodes, by their first address; they do not overlap.
     node_pods: BTreeMap<Ipv4Addr, (Ipv4Net, &'a str)>,
-    /// The CIDRs of peers as seen here, by their first address; they do not overlap.
+    /// The remapped CIDRs of peers, by their first address; they do not overlap.
     remote: BTreeMap<Ipv4Addr, (Remap, &'a str)>,
 }
 
@@ -99,7 +99,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Returns what an address is.
+    /// Returns the target of an IP object with this `spec.ip`.
     fn target(&self, address: Ipv4Addr) -> Target {
         if let Some(&node) = self.nodes.get(&address) {
             return Target::Node(node.to_owned());
@@ -200,7 +200,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Pairs CIDRs of a spec with those of the status; empty ones have not been decided yet.
+    /// Pairs CIDRs of a spec with those of the status; an empty string in the status is not allocated yet.
     fn remaps(
         &mut self,
         index: usize,
@@ -236,7 +236,7 @@ impl Reader<'_> {
         remaps
     }
 
-    /// Reads the IP objects but those that have no effect.
+    /// Reads the IP objects that have an effect.
     fn mapped_ips<'s>(
         &mut self,
         spec: &'s Spec,
@@ -250,7 +250,7 @@ impl Reader<'_> {
         let mut listed: Vec<_> = listed
             .filter(|(_, ip)| ip.node.is_some() || !(ip.orphan || ip.unreachable))
             .collect();
-        // An address belongs to a node, else to the oldest object: no later one displaces it.
+        // An address belongs to the IP object of a node, else to the oldest object, so a new object cannot take it.
         listed.sort_by_cached_key(|(position, ip)| {
             let object = self.objects.get(ip.index);
             let created = object.and_then(|object| object.metadata().creation_timestamp.clone());
@@ -261,7 +261,7 @@ impl Reader<'_> {
             let status_ip = self.address_status(spec, networks, ip);
             self.check_spec_ip(spec, networks, ip);
             let Some(status_ip) = status_ip.filter(|_| self.errors.len() == errors) else {
-                continue; // A wrong object takes no address.
+                continue; // An invalid object does not reserve its address.
             };
             self.refuse_second(&mut status_ips, status_ip, ip.index, "status.ip");
             let target = owners.target(ip.address);
@@ -318,7 +318,7 @@ impl Reader<'_> {
         Some(address)
     }
 
-    /// Notes if the mapped address is one of those that stand for others, or not its node's any more.
+    /// Reports an IP object that maps an address of the external CIDR, or an outdated address of its node.
     fn check_spec_ip(&mut self, spec: &Spec, networks: &Statuses, ip: &IpSpec) {
         let external = networks.get(&spec.external().index);
         if let Some(&external) = external.filter(|external| external.contains(&ip.address)) {
@@ -349,7 +349,7 @@ impl Reader<'_> {
         }
     }
 
-    /// Joins the nodes with their addresses of the external CIDR.
+    /// Returns the nodes with their addresses of the external CIDR.
     fn planned_nodes(&mut self, spec: &Spec, ips: &[(&IpSpec, MappedIp)]) -> Vec<Node> {
         let of_node: BTreeMap<_, _> = ips
             .iter()
@@ -358,7 +358,7 @@ impl Reader<'_> {
         let mut nodes = Vec::new();
         for node in &spec.nodes {
             let Some(&external_ip) = of_node.get(node.name.as_str()) else {
-                // An object that is there but without a good status is told already.
+                // The status of an existing IP object has its own error.
                 let mut present = spec.ips.iter().filter_map(|ip| ip.node.as_ref());
                 if !present.any(|name| *name == node.name) {
                     let name = node_ip_name(&node.name);
@@ -378,7 +378,7 @@ impl Reader<'_> {
         nodes
     }
 
-    /// Notes if a CIDR that was decided covers another one or an address of the underlay.
+    /// Reports allocated CIDRs that overlap each other or an address of the underlay.
     fn check_overlaps(&mut self, spec: &Spec, networks: &Statuses, peers: &[Peer]) {
         let own = spec.networks.iter().filter_map(|network| {
             Some(Claimed {

@@ -1,6 +1,7 @@
-//! From a YAML value to an object: its fields are compared with the schema of its kind.
+//! Decodes an object of a file, and validates its fields by the schema of its kind.
 //!
-//! The schema is the one the API server would check with, so a file and a cluster refuse the same.
+//! The API server validates by the same schema, so a file is invalid if and only if the API server would
+//! reject its objects.
 
 use super::error::Problem;
 use k8s_openapi::ByteString;
@@ -13,24 +14,24 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value};
 use std::sync::LazyLock;
 
-/// What becomes of unknown fields.
+/// Handling of unknown fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Strictness {
-    /// They are refused.
+    /// Unknown fields are errors.
     Strict,
-    /// They are refused at the top and in the metadata only: Kubernetes' kinds grow with each release,
-    /// and what is new matters little here.
+    /// Unknown fields are errors at the top level and in the metadata only, because each release of Kubernetes
+    /// adds fields to its kinds.
     Lenient,
 }
 
-/// A field's path and what is wrong with it.
+/// Path of a field, and its problem.
 type Finding = (String, Problem);
 
-/// Reads an object out of `value`.
+/// Decodes an object from `value`.
 ///
 /// # Errors
 ///
-/// Returns everything that does not match the schema.
+/// Returns all violations of the schema.
 pub(super) fn object<T: DeserializeOwned>(
     mut value: Value,
     schema: &Value,
@@ -52,7 +53,7 @@ pub(super) fn object<T: DeserializeOwned>(
     })
 }
 
-/// Removes fields without a value: `kubectl` prints them, and they mean the same as absent ones.
+/// Removes fields with the value null: `kubectl` prints them, and they are equivalent to absent fields.
 fn remove_nulls(value: &mut Value) {
     match value {
         Value::Object(fields) => {
@@ -230,7 +231,7 @@ fn has_type(value: &Value, expected: &str) -> bool {
     }
 }
 
-/// Returns how messages call a type; `None` for a string, which has a cure of its own.
+/// Returns the name of a type in messages; `None` for a string, whose message has another remedy.
 fn type_name(expected: &str) -> Option<&'static str> {
     match expected {
         "object" => Some("a mapping"),
@@ -245,7 +246,7 @@ fn type_name(expected: &str) -> Option<&'static str> {
 fn type_of(value: &Value) -> &'static str {
     match value {
         Value::Null => "nothing",
-        Value::Bool(_) => "a truth value",
+        Value::Bool(_) => "a boolean",
         Value::Number(_) => "a number",
         Value::String(_) => "a string",
         Value::Array(_) => "a list",

@@ -1,23 +1,22 @@
-//! What is wrong with a fabric's objects, where, and what to do about it.
+//! Errors of a fabric's objects: place, cause and remedy.
 
 use super::cidr::CidrError;
-use super::objects::known_kinds;
 use control_api::tenant_namespace::Misplaced;
 use ipam::{AddressError, NetworkError};
 use ipnet::Ipv4Net;
 use std::fmt;
 use std::net::Ipv4Addr;
 
-/// Everything that is wrong with the objects; never empty.
+/// All errors of a set of objects; never empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Errors(pub(super) Vec<Error>);
 
-/// One thing that is wrong.
+/// One error of an object or of a set of objects.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Error {
-    /// Where.
+    /// Place of the error; empty if it concerns all objects together.
     pub place: Place,
-    /// What.
+    /// Cause and remedy.
     pub problem: Problem,
 }
 
@@ -26,7 +25,7 @@ pub struct Error {
 pub struct Place {
     /// The document, if the object was read from a file.
     pub position: Option<Position>,
-    /// Kind and name of the object, as far as they are known.
+    /// Kind and name of the object; empty or incomplete if the document lacks them.
     pub object: String,
     /// Path of the field, such as `spec.remote.cidr.pod[0]`; empty for the object itself.
     pub field: String,
@@ -35,20 +34,18 @@ pub struct Place {
 /// A document of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Position {
-    /// Its number, counted from 1 and without empty ones.
+    /// Number of the document, counted from 1; empty documents are not counted.
     pub document: usize,
-    /// The line it starts at, counted from 1.
+    /// Line of the file at which the document starts, counted from 1.
     pub line: usize,
 }
 
-/// What may be wrong; the message ends with the cure.
+/// Cause of an error; the message ends with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[expect(missing_docs, reason = "the message of each variant documents it")]
 pub enum Problem {
     // Of the text.
-    #[error(
-        "there is no object in it; write the objects of the fabric into it, or name another file"
-    )]
+    #[error("the file contains no objects; add the objects of the fabric, or use another file")]
     Empty,
     #[error("not valid YAML: {message}; correct the line")]
     Syntax { message: String },
@@ -56,9 +53,13 @@ pub enum Problem {
     NotAnObject,
     #[error(
         "unknown kind `{kind}` of apiVersion `{api_version}`; remove it or use one of {}",
-        known_kinds().join(", ")
+        known.join(", ")
     )]
-    UnknownKind { api_version: String, kind: String },
+    UnknownKind {
+        api_version: String,
+        kind: String,
+        known: Vec<String>,
+    },
     #[error("unknown field; remove it or use one of {}", known.join(", "))]
     UnknownField { known: Vec<String> },
     #[error("is missing; add it")]
@@ -81,11 +82,11 @@ pub enum Problem {
 
     // Of the cluster.
     #[error(
-        "no ConfigMap tells this cluster's id; add a ConfigMap with the label \
+        "the ConfigMap with this cluster's id is missing; add a ConfigMap with the label \
          app.kubernetes.io/name=clusterid-configmap and the data CLUSTER_ID"
     )]
     NoClusterId,
-    #[error("the cluster id is told already by {other}; remove one of them")]
+    #[error("{other} already sets the cluster id; remove one of the ConfigMaps")]
     TwoClusterIds { other: Box<Place> },
     #[error(
         "`{value}` is not a cluster id; use at most 63 lower-case letters, digits and inner hyphens"
@@ -96,7 +97,7 @@ pub enum Problem {
          ipam.liqo.io/network-type={network_type}"
     )]
     NoNetwork { network_type: &'static str },
-    #[error("the type `{network_type}` is that of {other} already; remove one of them")]
+    #[error("{other} already has the type `{network_type}`; remove one of them")]
     TwoNetworks {
         network_type: &'static str,
         other: Box<Place>,
@@ -111,7 +112,7 @@ pub enum Problem {
     #[error("{0}")]
     Misplaced(Misplaced),
     #[error(
-        "an object of this name or type counts in namespace {liqo} only; delete it, or rename it"
+        "objects with this name or type are read from namespace {liqo} only; delete or rename the object"
     )]
     NotOfLiqo { liqo: String },
 
@@ -119,7 +120,7 @@ pub enum Problem {
     #[error(transparent)]
     Cidr(#[from] CidrError),
     #[error(
-        "{cidr} overlaps {other} of {of}; use another CIDR; if it stands in a status, run \
+        "{cidr} overlaps {other} of {of}; use another CIDR; if the CIDR is in a status, run \
          `gateway plan FILE`"
     )]
     Overlap {
@@ -127,7 +128,7 @@ pub enum Problem {
         other: Ipv4Net,
         of: Box<Place>,
     },
-    #[error("{address} is the address of {other} already; give each its own")]
+    #[error("{other} already has the address {address}; use another address")]
     DuplicateAddress {
         address: Ipv4Addr,
         other: Box<Place>,
@@ -142,33 +143,31 @@ pub enum Problem {
     )]
     NodePodCidrOutside { cidr: Ipv4Net },
     #[error(
-        "the gateway replica runs on the unknown node `{node}`; add the Node, or remove the end point"
+        "the gateway replica runs on the unknown node `{node}`; add the Node, or remove the endpoint"
     )]
     UnknownNode { node: String },
-    #[error("the gateway replica `{name}` is in {other} already; remove one of the end points")]
+    #[error("{other} already has the gateway replica `{name}`; remove one of the endpoints")]
     DuplicateReplica { name: String, other: Box<Place> },
 
     // Of a peer.
-    #[error(
-        "the label does not say which peer the object is about; set the label liqo.io/remote-cluster-id"
-    )]
+    #[error("the label is missing; set liqo.io/remote-cluster-id to the cluster id of the peer")]
     NoPeerLabel,
     #[error(
-        "`{cluster_id}` is this cluster itself; name the peer in the label liqo.io/remote-cluster-id"
+        "`{cluster_id}` is the id of this cluster; set the label liqo.io/remote-cluster-id to the cluster id of the peer"
     )]
     OwnCluster { cluster_id: String },
-    #[error("the peer `{cluster_id}` has {other} already; keep one of the two")]
+    #[error("the peer `{cluster_id}` already has {other}; remove one of the two")]
     DuplicatePeer {
         cluster_id: String,
         other: Box<Place>,
     },
     #[error(
-        "the key is that of {other} already; each peer must have one of its own, or nobody could \
-         tell them apart: ask both for theirs"
+        "{other} has the same key; gateways cannot distinguish two peers with one key: publish a \
+         separate key for each peer"
     )]
     DuplicateKey { other: Box<Place> },
     #[error(
-        "the key of peer `{peer}` is that of {other}, whose peer is older; gateways cannot distinguish two \
+        "the key of peer `{peer}` equals that of {other}, whose peer is older; gateways cannot distinguish two \
          peers with one key: publish the key of `{peer}`"
     )]
     CopiedKey { peer: String, other: Box<Place> },
@@ -199,7 +198,7 @@ pub enum Problem {
     BadMtu { value: i64 },
     #[error("{value} is not between 1 and 65535; correct the value")]
     BadPort { value: i64 },
-    #[error("the gateway speaks UDP only; set UDP")]
+    #[error("the gateway supports UDP only; set UDP")]
     NotUdp,
     #[error("`{value}` is neither an address nor a host name; correct it")]
     BadHost { value: String },
@@ -208,20 +207,20 @@ pub enum Problem {
     #[error("unknown Network `{name}`; name a Network of this file, or remove the reference")]
     UnknownNetwork { name: String },
     #[error(
-        "the addresses of the Network `{name}` are not for single use; name one of type external-cidr, \
-         or remove the reference"
+        "IP objects get no addresses of the Network `{name}`; refer to a Network of type \
+         external-cidr, or remove the reference"
     )]
     UnfitNetwork { name: String },
     #[error(
-        "{address} is itself of the external CIDR {external}; write the address that is behind it"
+        "{address} is already mapped, because it is in the external CIDR {external}; use the original address"
     )]
     MappedToItself {
         address: Ipv4Addr,
         external: Ipv4Net,
     },
     #[error(
-        "{address} is the gateway replica of {other}, which must not be reachable through the \
-         tunnels that it ends; write another address"
+        "{address} is the gateway replica of {other}, and peers must not reach a gateway through its own \
+         tunnels; use another address"
     )]
     MappedToGateway {
         address: Ipv4Addr,
@@ -243,13 +242,13 @@ pub enum Problem {
     StaleStatus { value: String },
 
     // Of planning.
-    #[error("{_0}; {cure}", cure = network_cure(_0))]
+    #[error("{_0}; {remedy}", remedy = network_remedy(_0))]
     Network(NetworkError),
     #[error("{0}; use a larger external CIDR, or remove IP objects")]
     Address(AddressError),
 }
 
-fn network_cure(error: &NetworkError) -> String {
+fn network_remedy(error: &NetworkError) -> String {
     match error {
         NetworkError::OutsidePools { .. } => {
             let pools = ipam::DEFAULT_POOLS.map(|pool| pool.to_string());
@@ -270,7 +269,7 @@ impl Errors {
 }
 
 impl Error {
-    /// Returns an error about all objects together.
+    /// Returns an error that concerns all objects together.
     pub(super) fn of_all(problem: Problem) -> Self {
         Self {
             place: Place::default(),

@@ -1,7 +1,7 @@
 //! The objects of a fabric, in the order of their file.
 
 use super::decode::{self, Strictness};
-use super::error::{Errors, Place, Position, Problem};
+use super::error::{Place, Position, Problem};
 use control_api::{
     Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey,
 };
@@ -19,7 +19,7 @@ pub struct Objects {
     pub(super) documents: Vec<Document>,
 }
 
-/// An object and where it was read. Copies share the object until one of them is changed.
+/// An object and its position in the file, if any. Copies share the object until one of them is changed.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Document {
     pub(super) position: Option<Position>,
@@ -55,7 +55,7 @@ macro_rules! kinds {
                 }
             }
 
-            /// Reads the object of that kind out of `value`.
+            /// Decodes the object of that kind from `value`.
             pub(super) fn decode(
                 api_version: &str,
                 kind: &str,
@@ -68,13 +68,14 @@ macro_rules! kinds {
                 let problem = Problem::UnknownKind {
                     api_version: api_version.to_owned(),
                     kind: kind.to_owned(),
+                    known: known_kinds(),
                 };
                 Err(vec![("kind".to_owned(), problem)])
             }
         }
 
         /// Returns the kinds that a fabric consists of, with their API versions.
-        pub(super) fn known_kinds() -> Vec<String> {
+        fn known_kinds() -> Vec<String> {
             vec![$(format!("{} ({})", stringify!($kind), $kind::api_version(&())),)*]
         }
 
@@ -111,7 +112,7 @@ kinds! {
     Connection Strict decode::schema::<Connection>,
 }
 
-/// An object is of another kind than asked for.
+/// The object is of another kind than the requested type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the object is of kind {0}")]
 pub struct OtherKind(pub &'static str);
@@ -175,7 +176,7 @@ impl Objects {
 
     /// Returns the objects as a multi-document YAML file, in their order.
     ///
-    /// Comments of the file they were read from are lost.
+    /// Comments of a parsed file are lost.
     pub fn to_yaml(&self) -> String {
         self.documents
             .iter()
@@ -187,7 +188,7 @@ impl Objects {
             .collect()
     }
 
-    /// Returns where a field of the object at `index` is.
+    /// Returns the place of a field of the object at `index`, for an error.
     pub(super) fn place(&self, index: usize, field: impl Into<String>) -> Place {
         let document = &self.documents[index];
         Place {
@@ -221,13 +222,5 @@ impl Object {
     pub(super) fn label_value(&self, key: &str) -> Option<&str> {
         let labels = self.metadata().labels.as_ref()?;
         labels.get(key).map(String::as_str)
-    }
-}
-
-impl std::str::FromStr for Objects {
-    type Err = Errors;
-
-    fn from_str(text: &str) -> Result<Self, Errors> {
-        super::parse(text)
     }
 }

@@ -1,4 +1,4 @@
-//! From text to objects.
+//! Parses the objects of a file.
 
 use super::error::{Error, Errors, Place, Position, Problem, ordered};
 use super::objects::{Document, Object, Objects};
@@ -6,11 +6,11 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Reads the objects of a multi-document YAML file.
+/// Parses the objects of a multi-document YAML file.
 ///
 /// # Errors
 ///
-/// Returns all that is wrong with the form of the documents: their syntax, kinds, fields and types.
+/// Returns all errors of syntax, kinds, fields and types.
 pub fn parse(text: &str) -> Result<Objects, Errors> {
     let mut objects = Objects::default();
     let mut errors = Vec::new();
@@ -60,16 +60,16 @@ pub fn parse(text: &str) -> Result<Objects, Errors> {
 
 /// The text of one document.
 struct Chunk<'a> {
-    /// Number of its first line that is no comment.
+    /// Number of the first line that is not a comment.
     line: usize,
     text: &'a str,
     /// Number of the first line of `text`.
     start: usize,
 }
 
-/// Splits a file where `---` or `...` starts a line, which YAML gives no other meaning.
+/// Splits a file at the lines that start with `---` or `...`, which always are document markers in YAML.
 ///
-/// Each document is then parsed alone, so that an error in one does not hide those in others.
+/// Each document is parsed separately, so that an error in one does not hide those in others.
 fn chunks(text: &str) -> Vec<Chunk<'_>> {
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     let mut chunks = Vec::new();
@@ -112,7 +112,7 @@ fn is_content(line: &str) -> bool {
     !line.is_empty() && !line.starts_with(['#', '%'])
 }
 
-/// Parses a document that cannot be parsed once more, for a message with line numbers of the file.
+/// Parses an invalid document again behind empty lines, so that the message has line numbers of the file.
 fn syntax(chunk: &Chunk<'_>) -> Problem {
     let padded = "\n".repeat(chunk.start - 1) + chunk.text;
     let message = match serde_saphyr::from_str::<Value>(&padded) {
@@ -123,7 +123,7 @@ fn syntax(chunk: &Chunk<'_>) -> Problem {
     Problem::Syntax { message }
 }
 
-/// Kind and name as far as they are known, and what is wrong with which field.
+/// Kind and name of the object as far as the document has them, and the problem of each invalid field.
 type Refusal = (String, Vec<(String, Problem)>);
 
 fn object(value: Value) -> Result<Object, Refusal> {
@@ -181,6 +181,14 @@ fn duplicates(objects: &Objects) -> Vec<Error> {
     }
 
     errors
+}
+
+impl std::str::FromStr for Objects {
+    type Err = Errors;
+
+    fn from_str(text: &str) -> Result<Self, Errors> {
+        parse(text)
+    }
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Allocates the CIDRs and addresses that the objects of a file lack, and writes them into their statuses.
 //!
-//! The result depends on the objects and not on their order. Planning twice changes nothing, and a new
-//! object takes nothing from an old one. A status that does not fit its spec, or that overlaps another,
+//! The result does not depend on the order of the objects. Planning is idempotent, and a new object never takes
+//! the CIDR or address of an old one. A status that does not fit its spec, or that overlaps another,
 //! is replaced.
 
 use super::addresses::{Allocation, Conflicts, Priority, Request};
@@ -23,13 +23,11 @@ use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// Fills in the status of the objects, adds the IP object of each node, and removes those of nodes that
-/// have left.
+/// Sets the statuses of the objects, adds the IP object of each node, and removes those of deleted nodes.
 ///
 /// # Errors
 ///
-/// Returns everything that is wrong with the specs, or which address could not be found. Then the
-/// objects are as before.
+/// Returns all errors of the specs, or the failed allocations. On error the objects are unchanged.
 pub fn plan(objects: &mut Objects) -> Result<(), Errors> {
     let mut planned = objects.clone();
     align_node_ips(&mut planned, &Spec::read(objects)?);
@@ -45,14 +43,14 @@ pub fn plan(objects: &mut Objects) -> Result<(), Errors> {
     planner.networks(&spec);
     planner.addresses(&spec);
     ordered(planner.errors).map_or(Ok(()), Err)?;
-    // Objects that gateways and route agents refuse are refused here.
+    // Gateways and route agents apply the same validation to the result.
     Fabric::try_from(&planned)?;
 
     *objects = planned;
     Ok(())
 }
 
-/// Gives each node its IP object, with the node's address, and removes those of nodes that have left.
+/// Adds or updates the IP object of each node, and removes those of deleted nodes.
 fn align_node_ips(objects: &mut Objects, spec: &Spec) {
     let orphans: BTreeSet<_> = spec
         .ips
@@ -147,7 +145,7 @@ struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// Decides the CIDRs of the cluster and of its peers.
+    /// Allocates the CIDRs of the cluster and of its peers.
     fn networks(&mut self, spec: &Spec) {
         let (fixed, open): (Vec<_>, Vec<_>) =
             spec.networks.iter().partition(|network| network.fixed);
@@ -282,7 +280,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Returns the CIDRs that peers receive.
+    /// Returns the CIDRs that this cluster publishes to its peers.
     fn local_cidrs(&self, spec: &Spec) -> ClusterCidrs {
         let of_type = |network_type| {
             spec.networks
@@ -299,7 +297,7 @@ impl Planner<'_> {
         }
     }
 
-    /// Decides the addresses of IPs.
+    /// Allocates the addresses of IPs.
     fn addresses(&mut self, spec: &Spec) {
         for network in &spec.networks {
             let name = Name::Network(network.index);
@@ -328,7 +326,7 @@ impl Planner<'_> {
                     }
                 }
                 Err(Some(error)) => self.refuse(ip.index, "spec.ip", Problem::Address(error)),
-                // Its Network has no CIDR, which is an error already.
+                // Its Network has no CIDR, which `networks` has reported.
                 Err(None) => {}
             }
         }
@@ -349,8 +347,7 @@ impl Planner<'_> {
     }
 }
 
-/// Returns Networks in the order in which they choose: the external one, the internal one, the others
-/// by name.
+/// Returns Networks in the order of their allocation: the external one, the internal one, the others by name.
 fn in_order(mut networks: Vec<&NetworkSpec>) -> Vec<&NetworkSpec> {
     networks.sort_by_key(|network| {
         let rank = match network.network_type {
@@ -367,14 +364,14 @@ fn in_order(mut networks: Vec<&NetworkSpec>) -> Vec<&NetworkSpec> {
     networks
 }
 
-/// Returns the CIDRs of the peer as seen here, as the status has them.
+/// Returns the remapped CIDRs of the peer in the status.
 pub(super) fn remote_status(configuration: &Configuration) -> Option<&ClusterCidrs> {
     let remote = configuration.status.as_ref()?.remote.as_ref()?;
 
     Some(&remote.cidr)
 }
 
-/// Writes what was decided into a Configuration.
+/// Writes the allocated CIDRs into a Configuration.
 fn configure(configuration: &mut Configuration, seen: ClusterCidrs, local: &ClusterCidrs) {
     let spec_local = configuration.spec.local.get_or_insert_default();
     if spec_local.cidr.pod.is_empty() {
@@ -395,7 +392,7 @@ fn configure(configuration: &mut Configuration, seen: ClusterCidrs, local: &Clus
         .find(|old| old.type_ == condition.type_);
     match old {
         Some(old) if old.status == condition.status => {
-            // The time of the transition stays.
+            // The transition time changes only with the condition's status.
             *old = Condition {
                 last_transition_time: old.last_transition_time.clone(),
                 ..condition
@@ -406,10 +403,10 @@ fn configure(configuration: &mut Configuration, seen: ClusterCidrs, local: &Clus
     }
 }
 
-/// Returns the condition that the CIDRs of a Configuration are decided.
+/// Returns the condition that the CIDRs of a Configuration are allocated.
 ///
-/// Planning reads no clock: the condition is as old as its object, or as the Unix epoch where the
-/// object has no creation time.
+/// Planning reads no clock: the transition time is the creation time of the object, or the Unix epoch if it has
+/// none.
 fn configured(configuration: &Configuration) -> Condition {
     let created = configuration.metadata.creation_timestamp.clone();
     Condition {

@@ -1,4 +1,4 @@
-//! What the objects ask for, checked: everything but what `plan` decides.
+//! The validated specs of all objects, without the statuses that `plan` allocates.
 
 use super::cidr;
 use super::error::{Error, Errors, Problem, ordered};
@@ -25,7 +25,7 @@ mod networks;
 mod nodes;
 mod peers;
 
-/// A fabric as asked for. Objects are named by their index, so that nothing is borrowed.
+/// The validated specs of a fabric's objects. It refers to objects by index, and so borrows none.
 #[derive(Clone, Debug)]
 pub(super) struct Spec {
     pub(super) cluster_id: String,
@@ -42,11 +42,11 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    /// Reads what the objects ask for.
+    /// Reads and validates the specs of the objects.
     ///
     /// # Errors
     ///
-    /// Returns everything that is wrong with it.
+    /// Returns all errors of the specs.
     pub(super) fn read(objects: &Objects) -> Result<Self, Errors> {
         let mut reader = Reader {
             objects,
@@ -70,8 +70,9 @@ impl Spec {
         })
     }
 
-    /// Returns the addresses that gateways and nodes themselves talk to, and where they are written:
-    /// no CIDR of a peer may cover one of them, or the tunnel would lead into itself.
+    /// Returns the underlay addresses of nodes, gateway replicas and peers' endpoints, each with the index of its
+    /// object and its field. If a CIDR of a peer contained one of them, the gateway would route the tunnel into
+    /// itself.
     pub(super) fn underlay(&self) -> impl Iterator<Item = (Ipv4Addr, usize, String)> {
         let nodes = self.nodes.iter().map(|node| {
             let field = "status.addresses".to_owned();
@@ -104,10 +105,10 @@ impl Spec {
     }
 }
 
-/// CIDRs of one peer and one kind: all together are no more than the kernel's tables hold.
+/// Maximum number of CIDRs of one peer and one kind, so that the CIDRs of all peers fit into the kernel's tables.
 const CIDRS_MAX: usize = 32;
 
-/// Reads objects and collects what is wrong with them.
+/// Reads objects, and collects their errors.
 pub(super) struct Reader<'a> {
     pub(super) objects: &'a Objects,
     pub(super) errors: Vec<Error>,
@@ -119,13 +120,13 @@ impl<'a> Reader<'a> {
         ordered(self.errors).map_or(Ok(value), Err)
     }
 
-    /// Notes that a field of an object is wrong.
+    /// Adds an error of a field of an object.
     pub(super) fn refuse(&mut self, index: usize, field: impl Into<String>, problem: Problem) {
         let place = self.objects.place(index, field);
         self.errors.push(Error { place, problem });
     }
 
-    /// Notes that something about the objects as a whole is wrong.
+    /// Adds an error that concerns all objects together.
     fn refuse_all(&mut self, problem: Problem) {
         self.errors.push(Error::of_all(problem));
     }
@@ -144,10 +145,10 @@ impl<'a> Reader<'a> {
             .ok()
     }
 
-    /// Notes overlaps; the owner of a CIDR is the index of its object and the field.
+    /// Adds an error for each overlap. The owner of a CIDR is the index of its object and the field.
     pub(super) fn refuse_overlaps(&mut self, claims: &[Claimed<(usize, String)>]) {
         for (inner, outer) in overlaps(claims) {
-            // To be corrected is what was chosen, not what is a fact.
+            // The user can change an exclusive CIDR; a shared one is given by the cluster.
             let is_outer = if inner.shared == outer.shared {
                 self.precedence(&inner.owner) < self.precedence(&outer.owner)
             } else {
@@ -232,7 +233,7 @@ impl<'a> Reader<'a> {
         found.unwrap_or_default().1
     }
 
-    /// Notes if `id` is no DNS-1123 label.
+    /// Adds an error if `id` is not a DNS-1123 label.
     fn check_cluster_id(&mut self, index: usize, field: &str, id: &str) {
         if !cidr::is_cluster_id(id) {
             let value = id.to_owned();

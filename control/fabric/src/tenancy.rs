@@ -1,7 +1,7 @@
-//! Which objects of an API server count, by their namespace.
+//! Removes objects of an API server that are in a wrong namespace.
 //!
-//! The kinds of a fabric lie in many namespaces, and the rights on each namespace differ. A file is one
-//! person's, so its namespaces decide nothing and this step is skipped.
+//! The objects of a fabric are in many namespaces, with different permissions. A file has a single author, so
+//! its objects do not pass this step.
 
 use super::error::{Error, Place, Problem};
 use super::objects::{Object, Objects};
@@ -19,7 +19,7 @@ mod claims;
 /// The namespaces that objects are read from.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Tenancy {
-    /// Liqo's own, which holds the Networks of this cluster and the IPs of its nodes.
+    /// Namespace of Liqo, with the Networks of this cluster and the IPs of its nodes.
     pub liqo: String,
     /// Namespaces that the settings name as tenant namespaces of any peer.
     pub named: Vec<String>,
@@ -28,8 +28,8 @@ pub struct Tenancy {
 }
 
 impl Tenancy {
-    /// Removes the objects that do not count in their namespace, and those that claim the CIDR or the key of a
-    /// more trusted or older object. Returns why.
+    /// Removes the objects in a wrong namespace, and those that claim the CIDR or the key of a
+    /// more trusted or older object. Returns an error for each.
     ///
     /// A reference of an IP to a Network without namespace gets the namespace of the IP.
     pub fn prune(&self, objects: &mut Objects) -> Vec<Error> {
@@ -111,7 +111,7 @@ impl Resolution {
             let peer = if let Problem::Misplaced(problem) = &error.problem {
                 problem.peer()
             } else if let Problem::CopiedKey { peer, .. } = &error.problem {
-                // Without this key the peer waits for one, which does not name the cause.
+                // The resolution reports that the peer waits for a key. The copied key is the cause.
                 self.unserved.remove(peer);
                 peer.as_str()
             } else {
@@ -128,7 +128,7 @@ impl Resolution {
     }
 }
 
-/// The field that is wrong, and why.
+/// The invalid field, and its problem.
 type Wrong = (&'static str, Problem);
 
 fn check_tenant(object: &Object, peer: &str, tenant: Option<&String>) -> Result<(), Wrong> {
@@ -140,15 +140,15 @@ fn check_tenant(object: &Object, peer: &str, tenant: Option<&String>) -> Result<
 
 /// Sets the namespace of references to Networks that name none.
 ///
-/// Any other choice would let an IP take its address from a Network of another namespace by chance. A file is
-/// read without this step: there a name refers to the Network of any namespace.
+/// Otherwise an IP could get its address from a Network of the same name in another namespace. Objects of a file
+/// do not pass this step: there a name refers to a Network of any namespace.
 fn set_reference_namespaces(objects: &mut Objects) {
     for document in &mut objects.documents {
         set_reference_namespace(&mut document.object);
     }
 }
 
-/// Sets the namespace of the reference of an IP to a Network, if there is none.
+/// Sets the namespace of the reference of an IP to a Network, if the reference has none.
 pub(super) fn set_reference_namespace(object: &mut Arc<Object>) {
     let Object::IP(ip) = &**object else {
         return;

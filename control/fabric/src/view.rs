@@ -28,7 +28,7 @@ pub struct Fabric {
     pub replicas: Vec<Replica>,
     /// The remote clusters.
     pub peers: List<Peer>,
-    /// Single addresses that the peers reach under an address of the external CIDR.
+    /// Addresses that the peers reach by an address of the external CIDR.
     pub ips: List<MappedIp>,
 }
 
@@ -52,12 +52,12 @@ pub struct FabricChange<'a> {
 pub struct Node {
     /// Name of the Kubernetes node.
     pub name: String,
-    /// Its address on the underlay, the outer address of the overlay.
+    /// Address on the underlay, which is the outer address of the overlay.
     pub internal_ip: Ipv4Addr,
-    /// The prefixes of the pods it runs, as far as they are known: an address of none of them may
-    /// be on any node.
+    /// Pod CIDRs of the node; empty if they are unknown. A pod address outside all nodes' pod CIDRs may be on any
+    /// node.
     pub pod_cidrs: Vec<Ipv4Net>,
-    /// Its address of the external CIDR (`status.ip` of the IP object `node-NAME`).
+    /// Address of the external CIDR (`status.ip` of the IP object `node-NAME`).
     pub external_ip: Ipv4Addr,
     /// Whether its condition `Ready` is true; a node without that condition is ready.
     pub ready: bool,
@@ -68,24 +68,24 @@ pub struct Node {
 pub struct Replica {
     /// Name of the gateway pod.
     pub name: String,
-    /// Address of the pod, the outer address of the overlay.
+    /// Address of the pod, which is the outer address of the overlay.
     pub address: Ipv4Addr,
     /// The node it runs on.
     pub node: String,
-    /// Whether its end point is ready; an end point that does not say is ready.
+    /// Whether the endpoint is ready; an endpoint without this condition is ready.
     pub ready: bool,
 }
 
 /// A remote cluster.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Peer {
-    /// Its identity.
+    /// Cluster ID of the peer.
     pub cluster_id: String,
-    /// Its pod CIDRs, from the original one to the one seen here.
+    /// Pod CIDRs, from the original to the remapped CIDR.
     pub pods: Vec<Remap>,
-    /// Its external CIDRs, from the original one to the one seen here.
+    /// External CIDRs, from the original to the remapped CIDR.
     pub external: Vec<Remap>,
-    /// Which side of the tunnel this cluster is.
+    /// Role of this cluster's gateway.
     pub role: Role,
     /// Upper bound of the inner MTU, in bytes.
     pub mtu: u16,
@@ -97,65 +97,65 @@ pub struct Peer {
     pub gateway_name: String,
 }
 
-/// Which side of a tunnel a gateway is.
+/// Role of a gateway in the handshake.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Role {
     /// Waits for the peer's handshakes.
     Server {
-        /// The UDP port that the peer is told.
+        /// UDP port that this cluster publishes to the peer.
         port: u16,
     },
     /// Starts the handshakes.
     Client {
-        /// Host names or addresses of the peer's end points; never empty.
+        /// Host names or addresses of the peer's endpoints; never empty.
         addresses: Vec<String>,
-        /// The UDP port of all of them.
+        /// UDP port of each endpoint.
         port: u16,
     },
 }
 
-/// An address that peers reach under another one.
+/// An address that peers reach by a mapped address.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MappedIp {
     /// Name of the IP object.
     pub name: String,
-    /// Namespace of the IP object; empty if a file names none.
+    /// Namespace of the IP object; empty if a file omits it.
     pub namespace: String,
-    /// The address itself.
+    /// The original address.
     pub spec_ip: Ipv4Addr,
-    /// The address of the external CIDR it is reached under.
+    /// The mapped address, which is in the external CIDR.
     pub status_ip: Ipv4Addr,
-    /// Whether nodes hide the source from it.
+    /// Whether nodes masquerade the source of packets to the address.
     pub masquerade: bool,
-    /// What the address is.
+    /// Owner of the original address.
     pub target: Target,
 }
 
-/// What a mapped address is.
+/// Owner of the original address of an IP object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A node of this cluster, by name.
     Node(String),
     /// A pod of this cluster.
     Pod {
-        /// The node whose pod CIDRs contain it, if one's do.
+        /// The node whose pod CIDRs contain the address; `None` if there is none.
         node: Option<String>,
     },
     /// A pod or a mapped address of a peer.
     Remote {
-        /// The peer.
+        /// Cluster ID of the peer.
         cluster_id: String,
-        /// The address as the peer itself knows it.
+        /// The address in the peer's own CIDRs, before the remapping.
         original: Ipv4Addr,
     },
     /// The ClusterIP of a Service of this cluster. No other IP object has the same `spec.ip`.
     Service,
-    /// An address that is neither ours nor a peer's.
+    /// An address outside this cluster and its peers.
     Outside,
 }
 
 impl Fabric {
-    /// Returns the CIDRs of `peer` as seen here: pods first, then external ones.
+    /// Returns the remapped CIDRs of `peer`: pod CIDRs, then external CIDRs.
     pub fn remote_cidrs(peer: &Peer) -> impl Iterator<Item = Ipv4Net> {
         peer.pods.iter().chain(&peer.external).map(Remap::to)
     }
@@ -184,7 +184,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the address under which senders of unknown origin appear: the first of the external CIDR.
+    /// Returns the source address that replaces senders of unknown origin: the first one of the external CIDR.
     pub fn unknown_source(&self) -> Ipv4Addr {
         self.external_cidr.network()
     }
@@ -240,8 +240,8 @@ impl Peer {
         echo_responder(self.external.first()?.to())
     }
 
-    /// Returns the address under which its senders of unknown origin are seen here: the first one of
-    /// its (remapped) external CIDR.
+    /// Returns the source address of the peer's senders of unknown origin: the first one of its remapped external
+    /// CIDR.
     pub fn unknown_source(&self) -> Option<Ipv4Addr> {
         self.external.first().map(|remap| remap.to().network())
     }

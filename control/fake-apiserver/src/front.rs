@@ -177,7 +177,7 @@ impl std::fmt::Debug for Front {
     }
 }
 
-/// Serves until told to stop; the runtime ends with all its connections.
+/// Serves until `stopped` completes; the end of the runtime closes all connections.
 fn serve(
     listener: std::net::TcpListener,
     shared: &Arc<Shared>,

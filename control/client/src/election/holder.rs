@@ -15,7 +15,7 @@ use tokio::sync::{mpsc, watch};
 /// Validity that a leader gives the Lease when it stops, the least that the API accepts.
 const RELEASED_SECONDS: i32 = 1;
 
-/// What an election reports.
+/// A change of leadership that an election reports.
 #[derive(Debug)]
 pub enum Turn {
     /// This replica leads from now on.

@@ -69,8 +69,8 @@ pub(super) struct Permit {
     kind: Kind,
 }
 
-/// The server redirects the request. Whoever controls it must not make this process send requests, with
-/// or without credentials, to another server.
+/// The server redirects the request. A server must not make this process send requests to another server, with
+/// or without credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the API server redirects to another server (status {0}), which is not followed")]
 struct RedirectError(u16);

@@ -217,7 +217,7 @@ fn statuses_that_collide_are_refused() {
         (
             "ip: \"10.70.0.3\"",
             "ip: \"10.70.0.4\"",
-            "10.70.0.4 is the address of document 16",
+            "already has the address 10.70.0.4",
         ),
     ] {
         let errors = edited(from, to);
@@ -228,7 +228,7 @@ fn statuses_that_collide_are_refused() {
 }
 
 #[test]
-fn mapped_addresses_must_make_sense() {
+fn an_ip_object_refers_to_a_suitable_network_and_address() {
     let with = |more: &str| format!("{ROME}{more}");
     expect_one(
         &with(&ip("a", "192.0.2.1\n  networkRef: {name: nowhere}")),
@@ -236,16 +236,16 @@ fn mapped_addresses_must_make_sense() {
     );
     expect_one(
         &with(&ip("a", "192.0.2.1\n  networkRef: {name: pod-cidr}")),
-        "IP a, spec.networkRef.name: the addresses of the Network `pod-cidr` are not for single use; name one of \
-         type external-cidr, or remove the reference",
+        "IP a, spec.networkRef.name: IP objects get no addresses of the Network `pod-cidr`; refer to a Network \
+         of type external-cidr, or remove the reference",
     );
     let itself = plan_refused(&with(&ip("a", "10.70.3.3")));
     assert!(itself[0].ends_with(
-        "IP a, spec.ip: 10.70.3.3 is itself of the external CIDR 10.70.0.0/16; write the address that is behind it"
+        "IP a, spec.ip: 10.70.3.3 is already mapped, because it is in the external CIDR 10.70.0.0/16; use the original address"
     ));
     for address in ["10.3.1.10", "10.96.0.1"] {
         let twice = plan_refused(&with(&(ip("a", address) + &ip("b", address))));
-        let expected = format!("IP b, spec.ip: {address} is the address of document 18");
+        let expected = "IP b, spec.ip: document 18".to_owned();
         assert!(twice[0].contains(&expected), "{twice:?}");
     }
 }

@@ -77,9 +77,7 @@ fn an_empty_file_is_an_error() {
     ] {
         assert_eq!(
             refused(text),
-            [
-                "there is no object in it; write the objects of the fabric into it, or name another file"
-            ],
+            ["the file contains no objects; add the objects of the fabric, or use another file"],
             "{text:?}"
         );
     }

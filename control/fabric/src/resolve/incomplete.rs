@@ -12,7 +12,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-/// What a peer without remapped CIDRs waits for.
+/// Missing status of a peer without remapped CIDRs, for [`Waiting`].
 pub(super) const WAITS_FOR_CIDRS: &str =
     "its CIDRs in the Configuration's status, from Liqo's controller manager";
 

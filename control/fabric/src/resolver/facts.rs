@@ -33,7 +33,7 @@ pub(super) enum Class {
     NodePods,
 }
 
-/// What an entity provides for others, and what its own outcome depends on.
+/// Keys and prefixes that an entity provides, and those on which its own outcome depends.
 ///
 /// A superset is right, but slower: an entity depends on another one if it reads a key that the other provides, or
 /// a prefix that overlaps a provided prefix of the same class.

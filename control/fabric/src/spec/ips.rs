@@ -1,4 +1,4 @@
-//! Single addresses that peers reach.
+//! IP objects: addresses that peers reach by an address of the external CIDR.
 
 use super::{NetworkSpec, NetworkType, NodeSpec, Reader};
 use crate::error::Problem;
@@ -9,7 +9,7 @@ use control_api::labels;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// An IP object as asked for.
+/// The validated spec of an IP object.
 #[derive(Clone, Debug)]
 pub(crate) struct IpSpec {
     pub(crate) index: usize,
@@ -17,13 +17,13 @@ pub(crate) struct IpSpec {
     pub(crate) namespace: Option<String>,
     pub(crate) address: Ipv4Addr,
     pub(crate) masquerade: bool,
-    /// Index of the Network object that gives the address.
+    /// Index of the Network from which the address is allocated.
     pub(crate) network: usize,
-    /// The node whose address it is, because it has its name.
+    /// The node that the IP object represents, according to its name.
     pub(crate) node: Option<String>,
-    /// Whether it was made for a node that is not there any more.
+    /// Whether the node of the IP object no longer exists.
     pub(crate) orphan: bool,
-    /// Whether it is to be left untranslated.
+    /// Whether the label for hosts that peers cannot reach is set; such an address is not translated.
     pub(crate) unreachable: bool,
 }
 
@@ -44,7 +44,7 @@ impl Reader<'_> {
             .collect();
         ips.sort_by(|a, b| (&a.name, &a.namespace).cmp(&(&b.name, &b.namespace)));
 
-        // Of several objects of a node's name, in several namespaces, one is the node's.
+        // If several namespaces have an IP object with the name of a node, the first one represents the node.
         for index in 1..ips.len() {
             if ips[index].node.is_some() && ips[index].name == ips[index - 1].name {
                 ips[index].node = None;
@@ -54,14 +54,14 @@ impl Reader<'_> {
         ips
     }
 
-    /// Who could reach a gateway through the tunnel that it ends could feed the tunnel with
-    /// itself, and write overlay frames in a node's name.
+    /// Adds an error for each IP object that maps the address of a gateway replica. Through such an address a peer
+    /// could send tunnel packets into the tunnel, and forge overlay frames of a node.
     pub(super) fn refuse_gateways(&mut self, ips: &[IpSpec], replicas: &[(usize, Replica)]) {
         let of_replicas: BTreeMap<_, _> = replicas
             .iter()
             .map(|(index, replica)| (replica.address, *index))
             .collect();
-        // A gateway may share its node's address; that of a node is given anyway.
+        // A gateway replica may use the address of its node, which the node's IP object always maps.
         for ip in ips.iter().filter(|ip| ip.node.is_none()) {
             if let Some(index) = of_replicas.get(&ip.address) {
                 let problem = Problem::MappedToGateway {
@@ -107,7 +107,7 @@ impl Reader<'_> {
         let reference = ip.spec.network_ref.as_ref();
         let name = reference.and_then(|reference| reference.name.as_deref());
         let Some(name) = name.filter(|name| !name.is_empty()) else {
-            // A missing external CIDR is told elsewhere.
+            // `networks` reports a missing external CIDR.
             return networks
                 .iter()
                 .find(|network| network.network_type == NetworkType::External)

@@ -1,4 +1,4 @@
-//! The CIDRs of the cluster itself.
+//! The Networks of this cluster.
 
 use super::Reader;
 use crate::error::Problem;
@@ -7,7 +7,7 @@ use crate::overlap::Claimed;
 use control_api::{Network, labels};
 use ipnet::Ipv4Net;
 
-/// A Network object of the cluster itself.
+/// The validated spec of a Network of this cluster.
 #[derive(Clone, Debug)]
 pub(crate) struct NetworkSpec {
     pub(crate) index: usize,
@@ -15,14 +15,14 @@ pub(crate) struct NetworkSpec {
     pub(crate) name: String,
     pub(crate) network_type: NetworkType,
     pub(crate) cidr: Ipv4Net,
-    /// Whether it must keep its CIDR.
+    /// Whether the Network must get the CIDR of its spec.
     pub(crate) fixed: bool,
-    /// Whether others may hold the CIDR, too.
+    /// Whether other shared Networks may overlap the CIDR.
     pub(crate) shared: bool,
     pub(crate) pre_allocated: u32,
 }
 
-/// What a Network is for.
+/// Purpose of a Network, according to its label.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NetworkType {
     Pod,
@@ -30,7 +30,7 @@ pub(crate) enum NetworkType {
     External,
     Internal,
     Reserved,
-    /// A user's own: it gets a CIDR that nobody else uses.
+    /// A Network without the label, which a user has created. Its CIDR is allocated exclusively.
     Other,
 }
 
@@ -47,17 +47,17 @@ impl NetworkType {
         }
     }
 
-    /// Returns whether the CIDR is a fact that nothing can change.
+    /// Returns whether the cluster's configuration determines the CIDR, so that it cannot be remapped.
     fn is_fixed(self) -> bool {
         matches!(self, Self::Pod | Self::Service | Self::Reserved)
     }
 }
 
-/// The external CIDR's first address stands for senders of unknown origin.
+/// Number of reserved addresses of the external CIDR: the first one represents senders of unknown origin.
 const EXTERNAL_PRE_ALLOCATED: u32 = 1;
 
 impl Reader<'_> {
-    /// Reads the Networks of the cluster itself, in the order of the objects.
+    /// Reads the Networks of this cluster, in the order of the objects.
     pub(super) fn networks(&mut self) -> Vec<NetworkSpec> {
         let networks: Vec<_> = self
             .indexed_of()
@@ -70,7 +70,7 @@ impl Reader<'_> {
         let internal = labels::NETWORK_TYPE_INTERNAL;
         self.check_count(&networks, NetworkType::Internal, internal, true);
 
-        // Pods and services of one cluster are distinct, whatever the labels say.
+        // Pod and service CIDRs of one cluster are shared with other clusters, but must not overlap each other.
         let distinct = |network: &&NetworkSpec| match network.network_type {
             NetworkType::Pod | NetworkType::Service => true,
             NetworkType::Reserved => false,
@@ -97,7 +97,7 @@ impl Reader<'_> {
             .label_value(labels::CONFIGURATION_CIDR_TYPE)
             .is_some()
         {
-            // It mirrors a Configuration, which is read itself.
+            // The Network copies a CIDR of a Configuration, which `peers` reads.
             return None;
         }
 
@@ -132,7 +132,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Notes if there is none of a type, or more than one of a single one.
+    /// Adds an error if a required type is missing, or if a `single` type occurs more than once.
     fn check_count(
         &mut self,
         networks: &[NetworkSpec],
@@ -140,7 +140,7 @@ impl Reader<'_> {
         label: &'static str,
         single: bool,
     ) {
-        // A Network whose CIDR is wrong is there nevertheless.
+        // An invalid Network is not missing: `network` reports its error.
         let is_present = self
             .indexed_of::<Network>()
             .any(|(_, object, _)| object.label_value(labels::NETWORK_TYPE) == Some(label));

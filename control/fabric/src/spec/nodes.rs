@@ -12,7 +12,7 @@ use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
-/// A node as asked for.
+/// The validated spec of a node.
 #[derive(Clone, Debug)]
 pub(crate) struct NodeSpec {
     pub(crate) index: usize,
@@ -36,7 +36,7 @@ impl Reader<'_> {
     pub(super) fn nodes(&mut self, networks: &[NetworkSpec]) -> Vec<NodeSpec> {
         let mut nodes: Vec<_> = self
             .indexed_of()
-            // A virtual node stands for a peer: it runs no route agent.
+            // A virtual node represents a peer, and runs no route agent.
             .filter(|(_, object, _)| {
                 object.label_value(labels::NODE_TYPE) != Some(labels::NODE_TYPE_VIRTUAL)
             })
@@ -64,7 +64,7 @@ impl Reader<'_> {
         nodes
     }
 
-    /// Notes which CIDRs of nodes are not of the cluster's pods.
+    /// Adds an error for each CIDR of a node outside the cluster's pod CIDRs.
     fn check_inside(&mut self, networks: &[NetworkSpec], claims: Vec<Claimed<(usize, String)>>) {
         let pod_cidrs: Vec<_> = networks
             .iter()
@@ -77,7 +77,7 @@ impl Reader<'_> {
         };
         let listed = self.objects.iter().filter(|object| is_pod_network(object));
         if pod_cidrs.is_empty() || pod_cidrs.len() != listed.count() {
-            // That one is missing or wrong is told already.
+            // `networks` reports the missing or invalid pod CIDR.
             return;
         }
 
@@ -107,7 +107,7 @@ impl Reader<'_> {
         })
     }
 
-    /// Reads the node's address; of a dual-stack node, the IPv4 one.
+    /// Reads the InternalIP of the node; of a dual-stack node, the IPv4 address.
     fn internal_ip(&mut self, index: usize, node: &v1::Node) -> Option<Ipv4Addr> {
         let addresses = node.status.iter().flat_map(|status| &status.addresses);
         let addresses = addresses
@@ -123,9 +123,9 @@ impl Reader<'_> {
         self.address(index, "status.addresses", text)
     }
 
-    /// Reads the node's pod CIDRs; of a dual-stack node, the IPv4 ones.
+    /// Reads the pod CIDRs of the node; of a dual-stack node, the IPv4 CIDRs.
     ///
-    /// There is none where a CNI gives out addresses itself: any node can forward to such pods.
+    /// A CNI with its own IPAM sets no pod CIDRs; then any node can forward to the pods.
     fn node_pod_cidrs(&mut self, index: usize, node: &v1::Node) -> Option<Vec<Ipv4Net>> {
         let spec = node.spec.as_ref();
         let list = spec.and_then(|spec| spec.pod_cidrs.as_ref());
@@ -136,7 +136,7 @@ impl Reader<'_> {
                 .into_iter()
                 .map(String::as_str),
         );
-        // All are read, so that all errors are told.
+        // Read all CIDRs before returning, so that each invalid one is reported.
         let cidrs: Vec<_> = texts
             .iter()
             .map(|text| self.cidr(index, "spec.podCIDRs", text))
@@ -202,7 +202,7 @@ impl Reader<'_> {
         }
         let address = self.address(index, &format!("{field}.addresses[0]"), first?);
         let node = endpoint.node_name.clone()?;
-        // A node whose document is wrong is there nevertheless.
+        // An invalid Node is not unknown: `node` reports its error.
         let is_known = NodeSpec::named(nodes, &node).is_some()
             || self.indexed().any(|(_, object)| {
                 matches!(object, Object::Node(known) if known.metadata.name.as_ref() == Some(&node))
@@ -239,7 +239,7 @@ impl Reader<'_> {
     }
 }
 
-/// Returns the IPv4 ones, or all if there is none: then each is told to be unsupported.
+/// Returns the IPv4 texts. Without any it returns all, so that the caller reports each as unsupported.
 fn ipv4_first<'a>(texts: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
     let all = Vec::from_iter(texts);
     let ipv4 = Vec::from_iter(all.iter().copied().filter(|text| !text.contains(':')));

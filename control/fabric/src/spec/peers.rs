@@ -16,7 +16,7 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::ops::RangeInclusive;
 
-/// A peer as asked for.
+/// The validated specs of a peer's objects.
 #[derive(Clone, Debug)]
 pub(crate) struct PeerSpec {
     /// Index of the Configuration.
@@ -33,7 +33,7 @@ pub(crate) struct PeerSpec {
     pub(crate) gateway_name: String,
 }
 
-/// What GatewayServer and GatewayClient have in common.
+/// The validated fields that GatewayServer and GatewayClient share.
 struct Gateway {
     index: usize,
     name: String,
@@ -42,11 +42,11 @@ struct Gateway {
     key_secret: String,
 }
 
-/// What leaves room for WireGuard over IPv6 in Ethernet's 1500 bytes, and for most tunnels below.
+/// Default MTU, in bytes: WireGuard over IPv6 fits into Ethernet's 1500 bytes, also inside most other tunnels.
 const MTU_DEFAULT: u16 = 1340;
-/// The MTUs of a gateway, in bytes: from what every IPv4 host accepts (RFC 791) to jumbo frames.
+/// Valid MTUs of a gateway, in bytes: from the datagram size that each IPv4 host accepts (RFC 791) to jumbo frames.
 pub const MTU_RANGE: RangeInclusive<i64> = 576..=9000;
-/// The port that `liqoctl` gives a server.
+/// Default UDP port of a GatewayServer, as in `liqoctl`.
 const PORT_DEFAULT: u16 = 51840;
 
 impl<'a> Reader<'a> {
@@ -118,7 +118,8 @@ impl<'a> Reader<'a> {
         peers
     }
 
-    /// A peer could give another one's key for its own, and so get what is meant for it.
+    /// Adds an error for each key that two peers publish: a peer that copies the key of another one could receive
+    /// the traffic to it.
     fn refuse_equal_keys(&mut self, keys: &BTreeMap<&str, (usize, Option<[u8; 32]>)>) {
         let mut seen = BTreeMap::new();
         for (index, key) in keys.values() {
@@ -132,7 +133,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads the objects that `read` takes, by peer, each with its index.
+    /// Returns the objects for which `read` returns a value, by peer, each with its index.
     fn by_peer<T>(
         &mut self,
         cluster_id: &str,
@@ -163,7 +164,7 @@ impl<'a> Reader<'a> {
         found
     }
 
-    /// Reads which peer an object is about.
+    /// Reads the cluster ID of an object's peer from its label.
     fn peer_label<'o>(
         &mut self,
         index: usize,
@@ -243,7 +244,7 @@ impl<'a> Reader<'a> {
             .ok()
     }
 
-    /// Reads a GatewayServer or GatewayClient; `None` within if it is wrong.
+    /// Reads a GatewayServer or GatewayClient; the inner option is `None` if it is invalid.
     fn gateway(&mut self, index: usize, object: &Object) -> Option<Option<Gateway>> {
         let (role, mtu, secret) = if let Object::GatewayServer(server) = object {
             let role = self.server(index, server.spec.endpoint.as_ref());
@@ -329,7 +330,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Where the peer's cluster id is written.
+/// Field with the cluster ID of the peer.
 const PEER_FIELD: &str = "metadata.labels[liqo.io/remote-cluster-id]";
 
 fn key_secret(gateway: &str, secret: Option<&LocalObjectReference>) -> String {

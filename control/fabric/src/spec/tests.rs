@@ -48,7 +48,7 @@ fn cidrs_must_be_well_formed() {
             "  ip: 192.0.2.9",
             "  ip: 10.244.2.100",
             "IP office/printer, spec.ip: 10.244.2.100 is the gateway replica of document 4, EndpointSlice gateway, \
-             endpoints, which must not be reachable through the tunnels that it ends; write another address",
+             endpoints, and peers must not reach a gateway through its own tunnels; use another address",
         ),
         (
             "      address: 172.18.1.3",
@@ -65,18 +65,18 @@ fn cidrs_of_one_cluster_must_not_overlap() {
     expect_one(
         &rome_with("cidr: 10.96.0.0/12", "cidr: 10.244.96.0/20"),
         "Network liqo/service-cidr, spec.cidr: 10.244.96.0/20 overlaps 10.244.0.0/16 of document 5, \
-         Network liqo/pod-cidr, spec.cidr; use another CIDR; if it stands in a status, run `gateway plan FILE`",
+         Network liqo/pod-cidr, spec.cidr; use another CIDR; if the CIDR is in a status, run `gateway plan FILE`",
     );
     expect_one(
         &rome_with("10.200.0.0/24", "10.244.7.0/24"),
         "milan, spec.remote.cidr.pod[1]: 10.244.7.0/24 overlaps 10.244.0.0/16 of document 13, \
-         Configuration liqo-tenant-milan/milan, spec.remote.cidr.pod[0]; use another CIDR; if it stands in a \
+         Configuration liqo-tenant-milan/milan, spec.remote.cidr.pod[0]; use another CIDR; if the CIDR is in a \
          status, run `gateway plan FILE`",
     );
     expect_one(
         &rome_with("podCIDRs: [10.244.2.0/24]", "podCIDRs: [10.244.1.128/25]"),
         "Node rome-1, spec.podCIDRs: 10.244.1.0/24 overlaps 10.244.1.128/25 of document 2, Node \
-         rome-2, spec.podCIDRs; use another CIDR; if it stands in a status, run `gateway plan FILE`",
+         rome-2, spec.podCIDRs; use another CIDR; if the CIDR is in a status, run `gateway plan FILE`",
     );
 }
 
@@ -84,7 +84,7 @@ fn cidrs_of_one_cluster_must_not_overlap() {
 fn a_cluster_needs_one_id_that_is_a_label() {
     expect_one(
         &rome_without("CLUSTER_ID"),
-        "no ConfigMap tells this cluster's id; add a ConfigMap with the label \
+        "the ConfigMap with this cluster's id is missing; add a ConfigMap with the label \
          app.kubernetes.io/name=clusterid-configmap and the data CLUSTER_ID",
     );
     expect_one(
@@ -102,21 +102,21 @@ fn a_cluster_needs_one_id_that_is_a_label() {
         .replace("liqo-clusterid", "other");
     expect_one(
         &format!("{ROME}---\n{second}"),
-        "ConfigMap liqo/other-configmap: the cluster id is told already by document 1, ConfigMap \
-         liqo/liqo-clusterid-configmap; remove one of them",
+        "ConfigMap liqo/other-configmap: document 1, ConfigMap liqo/liqo-clusterid-configmap already sets the \
+         cluster id; remove one of the ConfigMaps",
     );
 }
 
 #[test]
-fn networks_must_be_there_once_and_of_a_known_type() {
+fn each_network_type_is_known_and_used_once() {
     expect_one(
         &rome_without("network-type: pod-cidr"),
         "no Network has the type `pod-cidr`; add one with the label ipam.liqo.io/network-type=pod-cidr",
     );
     expect_one(
         &rome_with("network-type: internal-cidr", "network-type: external-cidr"),
-        "Network liqo/internal-cidr: the type `external-cidr` is that of document 7, Network \
-         liqo/external-cidr already; remove one of them",
+        "Network liqo/internal-cidr: document 7, Network liqo/external-cidr already has the type \
+         `external-cidr`; remove one of them",
     );
     expect_one(
         &rome_with("network-type: internal-cidr", "network-type: secret-cidr"),
@@ -142,14 +142,14 @@ fn nodes_and_replicas_must_be_complete_and_distinct() {
         (
             "      address: 172.18.1.3",
             "      address: 172.18.1.2",
-            "Node rome-1, status.addresses: 172.18.1.2 is the address of document 2, Node rome-2, \
-             status.addresses already; give each its own",
+            "Node rome-1, status.addresses: document 2, Node rome-2, status.addresses already has the \
+             address 172.18.1.2; use another address",
         ),
         (
             "nodeName: rome-1",
             "nodeName: rome-7",
             "EndpointSlice gateway, endpoints[0].nodeName: the gateway replica runs on the unknown node `rome-7`; \
-             add the Node, or remove the end point",
+             add the Node, or remove the endpoint",
         ),
         (
             "    nodeName: rome-1\n",
@@ -164,14 +164,14 @@ fn nodes_and_replicas_must_be_complete_and_distinct() {
         (
             "gateway-b",
             "gateway-a",
-            "EndpointSlice gateway, endpoints[1]: the gateway replica `gateway-a` is in document 4, \
-             EndpointSlice gateway, endpoints[0] already; remove one of the end points",
+            "EndpointSlice gateway, endpoints[1]: document 4, EndpointSlice gateway, endpoints[0] already has \
+             the gateway replica `gateway-a`; remove one of the endpoints",
         ),
         (
             "10.244.1.100",
             "10.244.2.100",
-            "EndpointSlice gateway, endpoints[1]: 10.244.2.100 is the address of document 4, \
-             EndpointSlice gateway, endpoints[0] already; give each its own",
+            "EndpointSlice gateway, endpoints[1]: document 4, EndpointSlice gateway, endpoints[0] already has \
+             the address 10.244.2.100; use another address",
         ),
     ] {
         expect_one(&rome_with(from, to), expected);
@@ -179,7 +179,7 @@ fn nodes_and_replicas_must_be_complete_and_distinct() {
 }
 
 #[test]
-fn a_dual_stack_node_is_used_by_its_ipv4_side() {
+fn a_dual_stack_node_is_used_by_its_ipv4_address() {
     let text = rome_with("podCIDRs: [", "podCIDRs: [\"fd00:244::/64\", ");
     let text = text.replace(
         "    - type: InternalIP\n      address: 172.18.1.3",
@@ -190,7 +190,7 @@ fn a_dual_stack_node_is_used_by_its_ipv4_side() {
 }
 
 #[test]
-fn a_node_whose_pods_are_not_known_takes_part() {
+fn a_node_without_pod_cidrs_is_part_of_the_fabric() {
     let text = rome_with("  podCIDRs: [10.244.2.0/24]", "  podCIDRs: []");
 
     let fabric = fabric(&text);
@@ -201,7 +201,7 @@ fn a_node_whose_pods_are_not_known_takes_part() {
 }
 
 #[test]
-fn a_virtual_node_is_none_of_the_fabric() {
+fn a_virtual_node_is_not_part_of_the_fabric() {
     let text = format!(
         "{ROME}---\napiVersion: v1\nkind: Node\nmetadata:\n  name: milan\n  labels: {{liqo.io/type: virtual-node}}\n"
     );
@@ -231,8 +231,8 @@ fn a_peer_needs_configuration_gateway_and_key_once_each() {
                 "  name: naples\n  namespace: liqo-tenant-naples\nspec:\n  publicKey",
             ),
             format!(
-                "PublicKey liqo-tenant-naples/naples, {label}: the label does not say which peer the object is \
-                 about; set the label liqo.io/remote-cluster-id"
+                "PublicKey liqo-tenant-naples/naples, {label}: the label is missing; set \
+                 liqo.io/remote-cluster-id to the cluster id of the peer"
             ),
         ),
     ] {
@@ -251,7 +251,7 @@ fn a_peer_needs_configuration_gateway_and_key_once_each() {
 }
 
 #[test]
-fn a_peer_must_not_be_there_twice_or_be_this_cluster() {
+fn a_peer_is_unique_and_not_this_cluster() {
     let server = ROME
         .split("---\n")
         .find(|document| document.contains("kind: GatewayServer"))
@@ -261,8 +261,8 @@ fn a_peer_must_not_be_there_twice_or_be_this_cluster() {
             "{ROME}---\n{}",
             server.replace("name: milan", "name: second")
         ),
-        "GatewayServer liqo-tenant-milan/second: the peer `milan` has document 14, GatewayServer \
-         liqo-tenant-milan/milan already; keep one of the two",
+        "GatewayServer liqo-tenant-milan/second: the peer `milan` already has document 14, GatewayServer \
+         liqo-tenant-milan/milan; remove one of the two",
     );
     let client = ROME
         .split("---\n")
@@ -275,7 +275,7 @@ fn a_peer_must_not_be_there_twice_or_be_this_cluster() {
                 .replace("cluster-id: naples", "cluster-id: milan")
                 .replace("to-naples", "to-milan")
         ),
-        "GatewayClient liqo-tenant-naples/to-milan: the peer `milan` has document 14",
+        "GatewayClient liqo-tenant-naples/to-milan: the peer `milan` already has document 14",
     );
     let configuration = ROME
         .split("---\n")
@@ -286,10 +286,10 @@ fn a_peer_must_not_be_there_twice_or_be_this_cluster() {
             "{ROME}---\n{}",
             configuration.replace("name: naples", "name: again")
         ),
-        "Configuration liqo-tenant-naples/again: the peer `naples` has document 10",
+        "Configuration liqo-tenant-naples/again: the peer `naples` already has document 10",
     );
     let errors = plan_refused(&ROME.replace("cluster-id: milan", "cluster-id: rome"));
-    assert!(errors[0].contains("`rome` is this cluster itself; name the peer in the label"));
+    assert!(errors[0].contains("`rome` is the id of this cluster; set the label"));
 }
 
 #[test]
@@ -299,13 +299,13 @@ fn two_peers_must_not_have_the_same_key() {
 
     expect_one(
         &rome_with(naples, milan),
-        "spec.publicKey: the key is that of document 15, PublicKey liqo-tenant-milan/milan already; each peer \
-         must have one of its own, or nobody could tell them apart: ask both for theirs",
+        "spec.publicKey: document 15, PublicKey liqo-tenant-milan/milan has the same key; gateways cannot \
+         distinguish two peers with one key: publish a separate key for each peer",
     );
 }
 
 #[test]
-fn no_peer_can_fill_the_tables() {
+fn the_number_of_cidrs_of_a_peer_is_limited() {
     let cidrs = |count: usize| {
         let cidrs: Vec<_> = (0..count).map(|n| format!("10.244.{n}.0/24")).collect();
         format!("pod: [{}]", cidrs.join(", "))
@@ -356,7 +356,7 @@ fn gateways_and_keys_must_be_usable() {
         (
             "protocol: UDP",
             "protocol: TCP",
-            "spec.endpoint.protocol: the gateway speaks UDP only; set UDP",
+            "spec.endpoint.protocol: the gateway supports UDP only; set UDP",
         ),
         (
             "[gw.naples.example, 203.0.113.7]",
@@ -387,7 +387,7 @@ fn gateways_and_keys_must_be_usable() {
 }
 
 #[test]
-fn all_errors_come_at_once_in_the_order_of_the_documents() {
+fn all_errors_are_returned_in_the_order_of_the_documents() {
     let text = rome_with("mtu: 1280", "mtu: 5");
     let text = text.replace("cidr: 10.96.0.0/12", "cidr: 10.96.0.1/12");
     let text = text.replace("address: 172.18.1.3", "address: there");
@@ -401,7 +401,7 @@ fn all_errors_come_at_once_in_the_order_of_the_documents() {
 }
 
 #[test]
-fn objects_made_by_a_program_are_named_without_a_document() {
+fn errors_of_objects_that_were_not_parsed_name_no_document() {
     let mut objects = Objects::default();
     objects.extend(parse(ROME).unwrap().iter().cloned());
     objects.retain(|object| object.kind() != "PublicKey");

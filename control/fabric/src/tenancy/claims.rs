@@ -76,7 +76,7 @@ impl Tenancy {
     ///
     /// A user with rights on Networks of one namespace sets their labels and, depending on the rights, their
     /// status. An overlap must not stop the cluster or a peer. The controller manager allocates no CIDR
-    /// twice, so such a status is forged or about to be corrected.
+    /// twice, so such a status was written by another client, or the manager will correct it.
     pub(super) fn prune_networks(&self, objects: &mut Objects) -> Vec<Error> {
         let mut trusted = Cidrs::default();
         let mut of_users = BTreeSet::new();
@@ -84,7 +84,7 @@ impl Tenancy {
             if let Object::Configuration(configuration) = object {
                 trusted.extend(remote_cidrs(configuration), &place(object, "status.remote"));
             }
-            // One that mirrors a Configuration is not read.
+            // A Network that copies a CIDR of a Configuration is not read.
             if let Object::Network(network) = object
                 && object
                     .label_value(labels::CONFIGURATION_CIDR_TYPE)
@@ -144,7 +144,7 @@ impl Tenancy {
     }
 }
 
-/// Orders the PublicKeys of one key; the first one has it.
+/// Orders the PublicKeys with one key; the key belongs to the first one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct KeyRank {
     seniority: Seniority,
@@ -160,7 +160,7 @@ fn age(object: &Object) -> Age {
     (metadata.creation_timestamp.clone(), object.label())
 }
 
-/// Returns the CIDRs under which a peer is seen.
+/// Returns the remapped CIDRs of a peer.
 fn remote_cidrs(configuration: &Configuration) -> Vec<Ipv4Net> {
     let status = configuration.status.as_ref();
     let remote = status.and_then(|status| status.remote.as_ref());
@@ -170,7 +170,7 @@ fn remote_cidrs(configuration: &Configuration) -> Vec<Ipv4Net> {
     texts.filter_map(|text| cidr::cidr(text).ok()).collect()
 }
 
-/// Returns the CIDRs that a Network claims: that of its status and, if it must have that one, of its spec.
+/// Returns the CIDRs that a Network claims: that of its status and, if it must not be remapped, that of its spec.
 fn network_cidrs(object: &Object, network: &Network) -> Vec<Ipv4Net> {
     let status = network.status.as_ref();
     let status = status.and_then(|status| status.cidr.as_ref());
@@ -185,7 +185,7 @@ fn is_shared(object: &Object) -> bool {
     object.label_value(labels::NETWORK_SHARED) == Some("true")
 }
 
-/// CIDRs and whose they are, by first address and prefix length.
+/// Owners of CIDRs, by first address and prefix length.
 #[derive(Clone, Debug, Default)]
 struct Cidrs(BTreeMap<(Ipv4Addr, u8), Place>);
 

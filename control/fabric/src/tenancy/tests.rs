@@ -17,7 +17,7 @@ fn labelled(name: &str, peer: &str) -> ObjectMeta {
     .unwrap()
 }
 
-/// What the fixture's cluster has: a tenant namespace of each peer.
+/// The fixture's cluster has a tenant namespace of each peer.
 fn tenancy() -> Tenancy {
     Tenancy {
         liqo: "liqo".to_owned(),

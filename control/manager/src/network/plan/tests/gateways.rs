@@ -134,7 +134,7 @@ fn fields_that_no_gateway_can_use_are_named() {
         ),
         (
             endpoint(json!({"protocol": "TCP"})),
-            "spec.endpoint.protocol: the gateway speaks UDP only",
+            "spec.endpoint.protocol: the gateway supports UDP only",
         ),
     ] {
         let mut rome = rome();
