@@ -106,7 +106,7 @@ impl fmt::Debug for Env<'_> {
     }
 }
 
-/// What to do for a work item.
+/// Writes, watches and other effects that a controller plans for a work item.
 #[derive(Clone, Debug)]
 pub struct Plan<I> {
     /// Writes. Those of different resources are sent concurrently, those of one resource in this

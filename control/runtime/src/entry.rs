@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 
-/// What the cache keeps of the objects of one resource.
+/// The form in which the cache keeps the objects of one resource.
 ///
 /// Kubernetes types that are known at compile time are kept as they are, or with unused fields
 /// cleared. A type of its own keeps less, for example a digest.
@@ -66,7 +66,7 @@ pub struct Entry {
     pub(crate) full: Option<Arc<dyn Any + Send + Sync>>,
 }
 
-/// What delays the deletion of an object.
+/// Finalizers that delay the deletion of an object, and the time of its deletion.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finalization {
     pub(crate) finalizers: Vec<String>,

@@ -23,7 +23,7 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b':');
 
-/// What a request needs besides its own content.
+/// Client, leadership and decoder of a request.
 #[derive(Clone)]
 pub(crate) struct Context {
     pub(crate) client: Client,

@@ -1,8 +1,8 @@
 //! Finalizers, with a limit on how long they delay a deletion.
 //!
 //! A finalizer is written by a merge patch that carries UID and resourceVersion, under a field manager
-//! of its own. So it is added and removed whoever owns it, and no Apply of the controller, which does
-//! not name it, removes it.
+//! of its own. So the runtime adds and removes it independently of its owner, and an Apply of the controller,
+//! which omits it, does not remove it.
 
 use crate::controller::{Action, Event, Plan, Write};
 use crate::entry::Entry;

@@ -1,12 +1,12 @@
-//! What a controller declares about a resource: which objects it follows, what of them is kept, how
-//! they are indexed, and which rights it needs.
+//! Registrations: a controller declares the watched objects of a resource, the form in which the cache keeps
+//! them, their indexes, and the required permissions.
 
 use crate::entry::{DecodeError, Entry, Kept, Source};
+use crate::selector::Selector;
 use crate::watch::WatchId;
 use control_client::object::{Cluster, Resource};
 use kube::api::DynamicObject;
 use std::any::{Any, TypeId};
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 mod fields;
@@ -26,34 +26,6 @@ pub enum Scope {
     Namespace(String),
     /// Where a plan adds a watch, in any cluster.
     Planned,
-}
-
-/// Which objects of a resource are watched.
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Selector {
-    /// Label selector; empty for all objects.
-    pub labels: String,
-    /// Name of the only object; `None` for all objects. A role with `resourceNames` permits a list
-    /// or watch with exactly this field selector.
-    pub name: Option<String>,
-}
-
-impl Selector {
-    /// Returns whether an object with these labels is selected. Knows the forms `key=value`,
-    /// `key==value`, `key` and `!key`; an object is not selected by others.
-    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
-        let mut terms = self.labels.split(',').filter(|term| !term.is_empty());
-        terms.all(
-            |term| match (term.strip_prefix('!'), term.split_once('=')) {
-                (Some(key), _) => !labels.contains_key(key),
-                (None, Some((key, value))) => {
-                    let value = value.strip_prefix('=').unwrap_or(value);
-                    labels.get(key).is_some_and(|found| found == value)
-                }
-                (None, None) => labels.contains_key(term),
-            },
-        )
-    }
 }
 
 /// A resource as one controller uses it. Create it by [`Registration::of`].

@@ -1,4 +1,4 @@
-//! What a runtime reports about itself: readiness, health, and watches that fail.
+//! Status of a runtime: readiness, health, and failing watches.
 
 use crate::watch::WatchId;
 use std::collections::{BTreeMap, BTreeSet};

@@ -5,7 +5,7 @@
 //! when the server's history went back (a restored etcd), and objects that cannot be decoded.
 
 use crate::entry::{DecodeError, Decoded, Entry, Source};
-use crate::registration::Selector;
+use crate::selector::Selector;
 use control_client::cause::cause;
 use control_client::object::{Cluster, Key, Resource};
 use control_client::transport::{LimitError, ReplacedError};
@@ -26,7 +26,8 @@ use failure::{Delay, message, status};
 /// Objects per page of a list. Bounds the memory of a list's response.
 const PAGE_SIZE: u32 = 500;
 
-/// Smallest page: so many of the largest objects that kube-apiserver stores (3 MiB) fit into a response.
+/// Smallest number of objects per page: a response holds this number of the largest objects that
+/// kube-apiserver stores (3 MiB).
 const PAGE_SIZE_MIN: u32 = 8;
 
 /// Longest list, over all its pages. kube-apiserver refuses to continue a list after 5 to 10 minutes, when
@@ -75,7 +76,7 @@ impl fmt::Display for WatchId {
     }
 }
 
-/// What a watch reports.
+/// An event of a watch.
 #[derive(Debug)]
 pub(crate) enum Signal {
     /// A list begins. Objects that it does not contain were deleted.
@@ -90,7 +91,7 @@ pub(crate) enum Signal {
         uid: String,
         version: Option<u64>,
     },
-    /// An object cannot be decoded. `is_listed` tells whether it was in a list.
+    /// An object cannot be decoded. `is_listed`: whether the object was in a list.
     Invalid { error: DecodeError, is_listed: bool },
     /// The server's history went back: all watches of the cluster must list again.
     WentBack,

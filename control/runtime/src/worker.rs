@@ -30,7 +30,7 @@ pub(crate) struct Ready {
     pub(crate) request: Request,
 }
 
-/// What a step of a worker asks the runtime to do.
+/// Requests, watches and clusters that the runtime starts or stops after a step of a worker.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub(crate) requests: Vec<Ready>,

@@ -1,11 +1,11 @@
-//! The flags that say where the desired state is.
+//! Flags that select the source of the desired state.
 
+use crate::installation::Installation;
 use crate::source::Origin;
-use crate::watch::Installation;
 use clap::Args;
 use std::path::PathBuf;
 
-/// Where the desired state is.
+/// Source of the desired state, as flags.
 #[derive(Clone, Debug, Args)]
 pub struct Arguments {
     /// The desired state: a YAML file of Liqo's resources and the nodes; watched for change.
@@ -18,8 +18,8 @@ pub struct Arguments {
     )]
     config: Option<PathBuf>,
 
-    /// Take the desired state from the API server of the cluster instead: with the pod's
-    /// service account, or by KUBECONFIG.
+    /// Read the desired state from the API server of the cluster instead, with the credentials of the
+    /// pod's service account or of KUBECONFIG.
     #[arg(long)]
     kubernetes: bool,
 
@@ -28,7 +28,7 @@ pub struct Arguments {
 }
 
 impl Arguments {
-    /// Returns what they say.
+    /// Returns the selected source.
     pub fn origin(self) -> Origin {
         match self.config {
             Some(path) => Origin::File(path),

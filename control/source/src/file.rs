@@ -1,47 +1,47 @@
-//! The desired state as a file holds it.
+//! Reads the desired state from a file.
 
 use control_fabric::{Errors, Fabric};
 use std::path::{Path, PathBuf};
 use std::{fs, io};
 use telemetry::watch::FileWatch;
 
-/// The longest file that is read, in bytes: a thousand peers fill a tenth of it.
+/// Maximum size of the file, in bytes: ten times the size with a thousand peers.
 const FILE_MAX: u64 = 64 << 20;
 
-/// The file holds no state that can be served.
+/// The file contains no valid desired state.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("failed to read {path}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// Cause.
         source: io::Error,
     },
 
-    /// It is longer than any fabric.
-    #[error("{0} has more than {FILE_MAX} bytes: is it a fabric file?")]
+    /// The file exceeds the maximum size.
+    #[error("{0} exceeds {FILE_MAX} bytes: use a file with the objects of a fabric")]
     TooLong(PathBuf),
 
-    /// Its objects are wrong.
+    /// The objects of the file are invalid.
     #[error("{path} is not valid:\n{errors}")]
     Invalid {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// All that is wrong.
+        /// All errors of the objects.
         errors: Errors,
     },
 }
 
-/// A file and, once it is followed, the watch on it.
+/// A file and, after [`File::follow`], its watch.
 pub struct File {
     path: PathBuf,
     watch: Option<FileWatch>,
 }
 
 impl File {
-    /// Names a file, which is not opened yet.
+    /// Creates the source without opening the file.
     pub fn new(path: &Path) -> Self {
         Self {
             path: path.to_owned(),
@@ -49,18 +49,18 @@ impl File {
         }
     }
 
-    /// Starts to watch it, by a thread.
+    /// Starts a thread that watches the file.
     ///
     /// # Errors
     ///
-    /// Returns an error if its directory does not exist or inotify is exhausted.
+    /// Returns an error if the directory of the file does not exist, or if a limit of inotify is reached.
     pub fn follow(&mut self) -> Result<(), telemetry::watch::Error> {
         self.watch = Some(FileWatch::new(&self.path)?);
 
         Ok(())
     }
 
-    /// Completes when it may have changed; never before [`File::follow`].
+    /// Completes when the file may have changed; never before [`File::follow`].
     pub async fn changed(&mut self) {
         match &mut self.watch {
             Some(watch) => watch.changed().await,
@@ -68,17 +68,17 @@ impl File {
         }
     }
 
-    /// Returns where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 }
 
-/// Reads and checks a fabric file.
+/// Reads and validates a fabric file.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if it cannot be read or is invalid.
+/// Returns [`Error`] if the file cannot be read or is invalid.
 pub fn load(path: &Path) -> Result<Fabric, Error> {
     let invalid = |errors| Error::Invalid {
         path: path.to_owned(),
@@ -88,11 +88,11 @@ pub fn load(path: &Path) -> Result<Fabric, Error> {
     Fabric::try_from(&objects).map_err(invalid)
 }
 
-/// Reads a fabric file's text.
+/// Reads the text of a fabric file.
 ///
 /// # Errors
 ///
-/// Returns [`Error`] if it cannot be read, or is no text or too long.
+/// Returns [`Error`] if the file cannot be read, is not UTF-8, or exceeds the maximum size.
 pub fn read(path: &Path) -> Result<String, Error> {
     let failed = |source| Error::Read {
         path: path.to_owned(),

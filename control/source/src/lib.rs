@@ -1,5 +1,5 @@
-//! Where gateways and route agents have the desired state from: a file, or the API server of
-//! their cluster.
+//! The source of the desired state of gateways and route agents: a file, or the API server of their
+//! cluster.
 //!
 //! ```text
 //! file --load-----------------------------------------------------> Fabric
@@ -9,15 +9,17 @@
 #![forbid(unsafe_code)]
 
 pub use arguments::Arguments;
-pub use registrations::Keys;
+pub use installation::Installation;
+pub use registrations::{Keys, Scope};
 pub use source::{Error, Origin, Reading, Source};
-pub use watch::{Error as WatchError, Installation, Scope, Watch};
+pub use watch::{Error as WatchError, Watch};
 
 pub mod file;
 
 mod arguments;
 mod blocks;
 mod followed;
+mod installation;
 mod prune;
 mod registrations;
 mod source;

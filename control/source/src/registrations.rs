@@ -1,9 +1,8 @@
-//! Which resources are followed, and what is kept of their objects.
+//! The watched resources, and the fields of their objects that the cache keeps.
 
 use crate::blocks;
 use crate::followed::Followed;
 use crate::prune::{self, Prune};
-use crate::watch::Scope;
 use control_api::{
     Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, labels,
 };
@@ -22,7 +21,7 @@ const KEYS_SECRET: &str = "liqo-gateway-keys";
 /// The private keys of this cluster's gateways, raw, by the peer's cluster id.
 pub type Keys = BTreeMap<String, Zeroizing<Vec<u8>>>;
 
-/// What the cache keeps of the Secret of the private keys.
+/// The cached form of the Secret with the private keys.
 #[derive(PartialEq)]
 pub(crate) struct KeysSecret(pub(crate) Keys);
 
@@ -32,11 +31,20 @@ impl Kept for KeysSecret {
     }
 }
 
-/// Returns the resources that a route agent or a gateway follows, with Liqo in `namespace`.
+/// The process that watches, which determines the watched resources.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scope {
+    /// A node's route agent.
+    Node,
+    /// A gateway, which also needs private keys and Connections.
+    Gateway,
+}
+
+/// Returns the resources that a route agent or a gateway watches, with Liqo in `namespace`.
 pub(crate) fn registrations(namespace: &str, scope: Scope) -> Vec<Registration> {
     let id = format!("{}={}", labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP);
     let replicas = format!("{}={}", labels::COMPONENT, labels::COMPONENT_GATEWAY);
-    // Those mirror Configurations, which are followed themselves.
+    // Networks with this label copy CIDRs of Configurations, which are watched anyway.
     let own = format!("!{}", labels::CONFIGURATION_CIDR_TYPE);
     let tenants = format!("{}=true", labels::TENANT_NAMESPACE);
     let liqo = || In::Namespace(namespace.to_owned());
@@ -54,7 +62,7 @@ pub(crate) fn registrations(namespace: &str, scope: Scope) -> Vec<Registration> 
         of_peers::<GatewayServer>(),
         of_peers::<GatewayClient>(),
         of_peers::<PublicKey>(),
-        // The labels by which an administrator chooses the namespaces of peers.
+        // An administrator labels the tenant namespaces of peers.
         namespaces.labels(tenants),
     ];
     if scope == Scope::Gateway {

@@ -1,7 +1,9 @@
-//! Where the desired state comes from: one interface over file and API server.
+//! The source of the desired state: one interface over file and API server.
 
 use crate::file::{self, File};
-use crate::watch::{self, Installation, Scope, Watch};
+use crate::installation::Installation;
+use crate::registrations::Scope;
+use crate::watch::{self, Watch};
 use control_fabric::{Errors, Fabric, Resolution, Waiting};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -31,7 +33,7 @@ pub enum Error {
     #[error(transparent)]
     Watch(#[from] watch::Error),
 
-    /// The cluster's own objects are missing or wrong.
+    /// Objects of this cluster are missing or invalid.
     #[error("the cluster's objects cannot be served:\n{0}")]
     Cluster(Errors),
 }
@@ -41,7 +43,7 @@ pub enum Error {
 pub struct Reading {
     /// The part that is served.
     pub fabric: Fabric,
-    /// A line for each error of a refused object. A file with an error is rejected as a whole.
+    /// A line for each error of a rejected object. A file with an error is rejected as a whole.
     pub refused: Vec<String>,
     /// The incomplete objects.
     pub waiting: Vec<Waiting>,

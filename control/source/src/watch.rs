@@ -1,8 +1,8 @@
 //! Watches the API server, and resolves its objects.
 
 use crate::followed::{self, Followed};
-use crate::registrations::{self, Keys, KeysSecret};
-use clap::Args;
+use crate::installation::Installation;
+use crate::registrations::{self, Keys, KeysSecret, Scope};
 use control_api::{Connection, labels};
 use control_fabric::{Changes, Resolution, Resolver};
 use control_runtime::{
@@ -43,48 +43,6 @@ pub enum Error {
     /// Two registrations of a resource differ.
     #[error(transparent)]
     Registration(#[from] runtime::RegistrationError),
-}
-
-/// The process that watches, which determines the watched resources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    /// A node's route agent.
-    Node,
-    /// A gateway, which also needs private keys and Connections.
-    Gateway,
-}
-
-/// The namespaces of an installation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Args)]
-pub struct Installation {
-    /// Namespace of Liqo in the cluster.
-    #[arg(
-        long,
-        value_name = "NAME",
-        env = "POD_NAMESPACE",
-        default_value = "liqo"
-    )]
-    pub namespace: String,
-
-    /// Namespaces of the cluster that may hold the objects of any peer, besides those labelled
-    /// liqo.io/tenant-namespace=true.
-    #[arg(
-        long,
-        value_name = "NAME,...",
-        env = "LIQO_TENANT_NAMESPACES",
-        value_delimiter = ','
-    )]
-    pub tenant_namespaces: Vec<String>,
-}
-
-impl From<&str> for Installation {
-    /// Creates one in `namespace`, without further namespaces for peers.
-    fn from(namespace: &str) -> Self {
-        Self {
-            namespace: namespace.to_owned(),
-            tenant_namespaces: Vec::new(),
-        }
-    }
 }
 
 /// The controller of a process that follows objects and writes none. It reports that an object has

@@ -29,7 +29,7 @@ impl CacheLimits {
     };
 }
 
-/// What the cache keeps of one cluster.
+/// Cached objects and bytes of one cluster, with their limits.
 #[derive(Debug)]
 pub(super) struct Usage {
     pub(super) limits: CacheLimits,

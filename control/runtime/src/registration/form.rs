@@ -72,7 +72,7 @@ pub(crate) trait Form: Send + Sync {
     fn with(&self, indexes: Vec<Index>, is_full: bool) -> Arc<dyn Form>;
 }
 
-/// What a form keeps of an object.
+/// The conversion of an object to its cached form.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Projection {
     pub(crate) kept: TypeId,

@@ -3,6 +3,7 @@ use crate::cache::{Cache, CacheLimits};
 use crate::digest::Digested;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
+use std::collections::BTreeMap;
 
 fn without_data(mut map: ConfigMap) -> ConfigMap {
     map.data = None;

@@ -129,7 +129,8 @@ impl Runtime {
                     write(&self.cache).put_answer(&object.cluster, &object.resource, entry.clone());
                 put.ok().flatten()
             }
-            // Only a deletion tells which object is gone; after other writes the watch reports it.
+            // Only a deletion names the UID of the deleted object; after other writes the watch reports the
+            // deletion.
             (Outcome::Gone, Request::Write(gone)) if gone.action == Action::Delete => {
                 let uid = gone.uid.as_deref();
                 uid.and_then(|uid| write(&self.cache).delete_answer(object, uid))

@@ -110,7 +110,7 @@ async fn writes_that_wait_are_dropped_at_the_loss_of_the_lease_and_planned_again
     settle(&mut runtime);
     assert_eq!(runtime.requests.len(), in_flight);
 
-    // Those in flight are planned again when they have ended.
+    // The runtime plans the items of the requests in flight again when these have ended.
     runtime.take_turn(0, Turn::Leads(Leadership::permanent()));
     settle(&mut runtime);
     assert_eq!(runtime.admission.waiting(), waiting);

@@ -1,0 +1,31 @@
+//! Selection of the watched objects of a resource.
+
+use std::collections::BTreeMap;
+
+/// Selects the watched objects of a resource.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Selector {
+    /// Label selector; empty for all objects.
+    pub labels: String,
+    /// Name of the only object; `None` for all objects. A role with `resourceNames` permits a list
+    /// or watch with exactly this field selector.
+    pub name: Option<String>,
+}
+
+impl Selector {
+    /// Returns whether the label selector matches these labels. Supports the forms `key=value`,
+    /// `key==value`, `key` and `!key`; other forms match no object.
+    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+        let mut terms = self.labels.split(',').filter(|term| !term.is_empty());
+        terms.all(
+            |term| match (term.strip_prefix('!'), term.split_once('=')) {
+                (Some(key), _) => !labels.contains_key(key),
+                (None, Some((key, value))) => {
+                    let value = value.strip_prefix('=').unwrap_or(value);
+                    labels.get(key).is_some_and(|found| found == value)
+                }
+                (None, None) => labels.contains_key(term),
+            },
+        )
+    }
+}
