@@ -6,11 +6,11 @@ use crate::network::local::{IndexKey, is_terminating};
 use crate::network::plan::metadata::{is_ours, repaired};
 use crate::network::plan::{Plan, Planner, is_owned_by, label, network, owner};
 use crate::network::write::{Action, Write};
-use control_api::{Configuration, labels};
+use control_api::{Configuration, Network, labels};
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 
-/// Makes the Networks of one kind, removes those that are not wanted any more, reads how they are seen.
+/// Creates the Networks of one side, deletes those without a CIDR in the spec, and reads the remapped CIDRs.
 pub(super) fn networks(
     planner: &Planner<'_>,
     key: &Key,
@@ -67,15 +67,7 @@ pub(super) fn networks(
         if let Some(error) = network::refusal(planner, &network_key, network) {
             refusal.get_or_insert_with(|| format!("Network {network_key}: {error}"));
         }
-        let status = network
-            .status
-            .as_ref()
-            .and_then(|status| status.cidr.clone());
-        let held = planner
-            .allocation
-            .held(&network_key)
-            .map(|held| held.to_string());
-        seen.extend(status.filter(|status| Some(status) == held.as_ref()));
+        seen.extend(published_cidr(planner, &network_key, network));
     }
     let is_complete = !is_pending && seen.len() == side.cidrs.len();
     side.seen = is_complete.then_some(seen);
@@ -83,7 +75,15 @@ pub(super) fn networks(
     plan
 }
 
-/// Removes what belongs to a Configuration of this name, but not to the one of this uid.
+/// Returns the CIDR in the status of a Network, if it is the allocated one.
+fn published_cidr(planner: &Planner<'_>, key: &Key, network: &Network) -> Option<String> {
+    let cidr = network.status.as_ref()?.cidr.clone()?;
+    let allocated = planner.allocation.held(key)?;
+
+    (cidr == allocated.to_string()).then_some(cidr)
+}
+
+/// Deletes the objects of an earlier Configuration with this name and another UID.
 pub(super) fn leftovers(planner: &Planner<'_>, key: &Key, uid: Option<&str>) -> Vec<Write> {
     let subject = IndexKey::owner(Kind::Configuration, key);
     let linked = planner.local.indexed(&subject);
