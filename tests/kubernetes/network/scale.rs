@@ -169,7 +169,14 @@ async fn fifty_peers_are_served_and_a_change_costs_little(peering: &'static Peer
         let id = format!("scale-{number}");
         let peer = match (number + 1) % SERVER_EVERY {
             0 => Foreign::server(rome, &id).await,
-            _ => Foreign::client(rome, &id, &json!({"serviceType": "NodePort"})).await,
+            _ => {
+                Foreign::client(
+                    rome,
+                    &id,
+                    &json!({"port": 51840, "serviceType": "NodePort"}),
+                )
+                .await
+            }
         };
         peers.push(peer.with_context(|| format!("peer {id}"))?);
     }
@@ -230,7 +237,7 @@ async fn added(cluster: &Cluster, meter: &Meter<'_>, web: &Web) -> Result<Foreig
     let (cost, newcomer) = meter
         .measure(async || {
             tenant.configure(&[POD_CIDR], &["10.70.0.0/16"]).await?;
-            let endpoint = json!({"serviceType": "NodePort"});
+            let endpoint = json!({"port": 51840, "serviceType": "NodePort"});
             tenant.serve(&json!({"endpoint": endpoint})).await?;
             tenant.publish(&key).await?;
             let (addresses, port) = tenant.endpoint().await?;

@@ -236,7 +236,7 @@ async fn a_changed_endpoint_takes_effect_without_disturbing_another_peer(
 
 async fn each_peer_has_the_mtu_of_its_own_gateway_server(peering: &'static Peering) -> Result<()> {
     let web = Web::up(&peering.milan, "mtu").await?;
-    let endpoint = json!({"serviceType": "NodePort"});
+    let endpoint = json!({"port": 51840, "serviceType": "NodePort"});
     let small = Foreign::client(&peering.milan, "mtu-small", &endpoint).await?;
     let large = Foreign::client(&peering.milan, "mtu-large", &endpoint).await?;
 

@@ -217,7 +217,7 @@ fn statuses_that_collide_are_refused() {
         (
             "ip: \"10.70.0.3\"",
             "ip: \"10.70.0.4\"",
-            "already has the address 10.70.0.4",
+            "document 16, IP office/printer, status.ip already has the address 10.70.0.4",
         ),
     ] {
         let errors = edited(from, to);
@@ -245,7 +245,8 @@ fn an_ip_object_refers_to_a_suitable_network_and_address() {
     ));
     for address in ["10.3.1.10", "10.96.0.1"] {
         let twice = plan_refused(&with(&(ip("a", address) + &ip("b", address))));
-        let expected = "IP b, spec.ip: document 18".to_owned();
+        let expected =
+            format!("IP b, spec.ip: document 18, IP a, spec.ip already has the address {address};");
         assert!(twice[0].contains(&expected), "{twice:?}");
     }
 }

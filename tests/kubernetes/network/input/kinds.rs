@@ -192,7 +192,7 @@ async fn an_invalid_configuration_is_reported(peering: &'static Peering) -> Resu
 
 async fn invalid_keys_are_reported_until_they_are_fixed(peering: &'static Peering) -> Result<()> {
     let monitor = Monitor::start(peering, "wrong-keys").await?;
-    let endpoint = json!({"serviceType": "NodePort"});
+    let endpoint = json!({"port": 51840, "serviceType": "NodePort"});
     let peer = Foreign::client(&peering.milan, "wrong-keys", &endpoint).await?;
     peer.connected().await?;
     let right = peer.upstream.wireguard.key().public();
@@ -390,7 +390,7 @@ async fn a_name_that_is_too_long_is_reported(peering: &'static Peering) -> Resul
     tenant
         .configure(&["10.244.0.0/16"], &["10.70.0.0/16"])
         .await?;
-    let spec = json!({"endpoint": {"serviceType": "NodePort"}});
+    let spec = json!({"endpoint": {"port": 51840, "serviceType": "NodePort"}});
     tenant.write_as(&name, "GatewayServer", &spec).await?;
     let what = format!("gatewayserver/{name}");
     reported_by(tenant.namespace(), &what, "NameTooLong", "60 characters").await?;

@@ -61,7 +61,7 @@ async fn two_servers_without_a_client_do_not_affect_other_peers(
     peering: &'static Peering,
 ) -> Result<()> {
     let monitor = Monitor::start(peering, "two-servers").await?;
-    let spec = json!({"endpoint": {"serviceType": "NodePort"}});
+    let spec = json!({"endpoint": {"port": 51840, "serviceType": "NodePort"}});
     let mut tenants = Vec::new();
     for (cluster, key) in [(&peering.rome, [12; 32]), (&peering.milan, [13; 32])] {
         let tenant = Tenant::create(cluster, "two-servers").await?;
@@ -97,7 +97,7 @@ async fn an_mtu_above_that_of_the_links_keeps_the_connection(
     peering: &'static Peering,
 ) -> Result<()> {
     let web = Web::up(&peering.milan, "large-mtu").await?;
-    let endpoint = json!({"serviceType": "NodePort"});
+    let endpoint = json!({"port": 51840, "serviceType": "NodePort"});
     let peer = Foreign::client(&peering.milan, "large-mtu", &endpoint).await?;
     peer.tenant
         .serve(&json!({"endpoint": endpoint, "mtu": 9000}))
@@ -235,7 +235,7 @@ async fn a_second_gateway_for_a_peer_is_reported_and_the_first_keeps_serving(
     for (kind, spec) in [
         (
             "GatewayServer",
-            json!({"endpoint": {"serviceType": "NodePort"}}),
+            json!({"endpoint": {"port": 51840, "serviceType": "NodePort"}}),
         ),
         ("GatewayClient", json!({"endpoint": endpoint})),
     ] {
