@@ -1,6 +1,7 @@
 //! Names of clusters, resources and objects.
 
 use kube::api::ApiResource;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
@@ -29,6 +30,13 @@ impl fmt::Display for Cluster {
         }
     }
 }
+
+/// Characters that Kubernetes allows in names; others are encoded.
+const PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'-')
+    .remove(b'.')
+    .remove(b'_')
+    .remove(b':');
 
 /// A resource of the Kubernetes API: group, version, kind and plural name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -165,6 +173,34 @@ impl Ref {
     pub fn of<K: kube::Resource<DynamicType = ()>>(cluster: &Cluster, key: &Key) -> Self {
         Self::new(cluster, &Resource::of::<K>(), key)
     }
+
+    /// Returns the URL path of the object or of a subresource, with the parameters of `query`. Without a name, it is
+    /// the path of all objects of the resource.
+    pub fn path(&self, subresource: Option<&str>, query: &[(&str, &str)]) -> String {
+        let encode = |text: &str| utf8_percent_encode(text, PATH).to_string();
+        let (namespace, name) = (encode(&self.key.namespace), encode(&self.key.name));
+        let name = (!name.is_empty()).then_some(name.as_str());
+        let mut path = self.resource.path(&namespace, name);
+        if let Some(subresource) = subresource {
+            path.push('/');
+            path.push_str(subresource);
+        }
+        for (position, (name, value)) in query.iter().enumerate() {
+            path.push(if position == 0 { '?' } else { '&' });
+            path.push_str(name);
+            path.push('=');
+            path.push_str(&encode(value));
+        }
+
+        path
+    }
+
+    /// Returns the first part of the key that would address another object.
+    pub fn invalid_part(&self) -> Option<&str> {
+        let parts = [self.key.namespace.as_str(), self.key.name.as_str()];
+        let is_invalid = |part: &&str| *part == "." || *part == ".." || part.contains(['/', '%']);
+        parts.into_iter().find(is_invalid)
+    }
 }
 
 impl fmt::Display for Ref {
@@ -181,7 +217,7 @@ impl fmt::Display for Ref {
 mod tests {
     use super::*;
     use k8s_openapi::api::coordination::v1::Lease;
-    use k8s_openapi::api::core::v1::{Node, Pod};
+    use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 
     #[test]
     fn a_path_has_group_namespace_and_name() {
@@ -206,5 +242,22 @@ mod tests {
 
         assert_eq!(local.to_string(), "Node rome-1");
         assert_eq!(remote.to_string(), "Pod shop/web of cluster milan");
+    }
+
+    #[test]
+    fn names_that_would_address_another_object_are_invalid() {
+        let map =
+            |namespace, name| Ref::of::<ConfigMap>(&Cluster::Local, &Key::new(namespace, name));
+        for name in ["..", ".", "a/b", "../secrets/x", "%2e%2e"] {
+            assert_eq!(map("a", name).invalid_part(), Some(name));
+            assert_eq!(map(name, "a").invalid_part(), Some(name));
+        }
+        assert_eq!(map("a", "b.c-d").invalid_part(), None);
+        // Characters that separate a query are encoded.
+        let path = map("a", "b?force=true#x").path(None, &[("a", "b c")]);
+        assert_eq!(
+            path,
+            "/api/v1/namespaces/a/configmaps/b%3Fforce%3Dtrue%23x?a=b%20c"
+        );
     }
 }

@@ -11,17 +11,8 @@ use control_client::transport::DeadlineError;
 use http::{Method, header};
 use kube::Client;
 use kube::core::Status;
-use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
-use std::fmt::Write as _;
 use std::sync::Arc;
-
-/// Characters that Kubernetes allows in names; others are encoded.
-const PATH: &AsciiSet = &NON_ALPHANUMERIC
-    .remove(b'-')
-    .remove(b'.')
-    .remove(b'_')
-    .remove(b':');
 
 /// Client, leadership and decoder of a request.
 #[derive(Clone)]
@@ -47,7 +38,7 @@ impl Context {
             // The path would be that of all objects.
             return Outcome::Failed("the object has no name".into());
         }
-        if let Some(part) = invalid_part(object) {
+        if let Some(part) = object.invalid_part() {
             return Outcome::Failed(format!("{part:?} is not a valid name"));
         }
         match request {
@@ -57,7 +48,7 @@ impl Context {
     }
 
     async fn read(&self, object: &Ref) -> Outcome {
-        let request = http::Request::get(path(object, None, &[]));
+        let request = http::Request::get(object.path(None, &[]));
         let request = request.body(Vec::new()).map_err(|error| error.to_string());
         match self.send(request).await {
             Ok(text) => self.stored(&text),
@@ -66,12 +57,8 @@ impl Context {
     }
 
     async fn write(&self, write: &Write) -> Outcome {
-        if let Action::Apply(value) = &write.action
-            && let Some(field) = registration::undeclared(value, &self.fields)
-        {
-            return Outcome::Failed(format!(
-                "the registration does not declare the field {field}"
-            ));
+        if let Some(reason) = invalid(write, &self.fields) {
+            return Outcome::Failed(reason);
         }
         if write.gate == Gate::Leader && !self.leadership.may_write() {
             return Outcome::NotLeader;
@@ -109,7 +96,7 @@ impl Context {
     /// Assigns the fields of earlier field managers to this one.
     async fn adopt(&self, write: &Write) -> Result<(), Outcome> {
         let object = &write.object;
-        let get = http::Request::get(path(object, None, &[])).body(Vec::new());
+        let get = http::Request::get(object.path(None, &[])).body(Vec::new());
         let text = match self.send(get.map_err(|error| error.to_string())).await {
             Ok(text) => text,
             Err(Outcome::Gone) => return Ok(()),
@@ -123,7 +110,7 @@ impl Context {
             return Ok(());
         };
         // kube-apiserver ignores `managedFields` in a patch of a subresource.
-        let patch = http::Request::patch(path(object, None, &[]))
+        let patch = http::Request::patch(object.path(None, &[]))
             .header(header::CONTENT_TYPE, "application/json-patch+json")
             .body(patch.to_string().into_bytes());
         self.send(patch.map_err(|error| error.to_string())).await?;
@@ -163,6 +150,27 @@ impl Context {
             return Outcome::Gone;
         }
         outcome
+    }
+}
+
+/// Returns why a write of a controller that declares `fields` is not sent.
+fn invalid(write: &Write, fields: &[&'static str]) -> Option<String> {
+    match &write.action {
+        Action::Apply(value) => {
+            let field = registration::undeclared(value, fields)?;
+            Some(format!(
+                "the registration does not declare the field {field}"
+            ))
+        }
+        Action::Finalize(_) if write.uid.is_none() || write.resource_version.is_none() => {
+            Some("the object has no UID or no version to compare".into())
+        }
+        Action::Finalize(_)
+        | Action::Create(_)
+        | Action::Update(_)
+        | Action::Merge(_)
+        | Action::Delete
+        | Action::Post(_) => None,
     }
 }
 
@@ -222,7 +230,7 @@ fn request(write: &Write, field_manager: &str) -> Result<http::Request<Vec<u8>>,
     if let Action::Create(_) = write.action {
         addressed.key.name.clear();
     }
-    let uri = path(&addressed, write.subresource, &query);
+    let uri = addressed.path(write.subresource, &query);
 
     http::Request::builder()
         .method(method)
@@ -257,31 +265,6 @@ fn delete_options(write: &Write) -> Value {
     let preconditions = json!({"uid": write.uid, "resourceVersion": write.resource_version});
     json!({"apiVersion": "v1", "kind": "DeleteOptions",
         "propagationPolicy": "Background", "preconditions": preconditions})
-}
-
-/// Returns the first part of a name that would address another object.
-fn invalid_part(object: &Ref) -> Option<&str> {
-    let parts = [object.key.namespace.as_str(), object.key.name.as_str()];
-    let is_invalid = |part: &&str| *part == "." || *part == ".." || part.contains(['/', '%']);
-    parts.into_iter().find(is_invalid)
-}
-
-fn path(object: &Ref, subresource: Option<&str>, query: &[(&str, &str)]) -> String {
-    let encode = |text: &str| utf8_percent_encode(text, PATH).to_string();
-    let (namespace, name) = (encode(&object.key.namespace), encode(&object.key.name));
-    let name = (!name.is_empty()).then_some(name.as_str());
-    let mut path = object.resource.path(&namespace, name);
-    if let Some(subresource) = subresource {
-        path.push('/');
-        path.push_str(subresource);
-    }
-    for (position, (name, value)) in query.iter().enumerate() {
-        let separator = if position == 0 { '?' } else { '&' };
-        // Writing to a String does not fail.
-        write!(path, "{separator}{name}={}", encode(value)).ok();
-    }
-
-    path
 }
 
 fn parse(text: &str) -> Result<Value, String> {

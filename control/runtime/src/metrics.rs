@@ -52,38 +52,18 @@ impl Metrics {
         Self {
             depth: add(r, "queue_length", "Work items that are not planned yet"),
             wait: seconds(r, "queue_wait", "Time that due work items wait"),
-            duration: seconds(
-                r,
-                "reconcile_duration",
-                "Time from a plan to the last response",
-            ),
-            retries: add(
-                r,
-                "reconcile_errors",
-                "Plans that are repeated after a failed request",
-            ),
-            requests: add(
-                r,
-                "requests",
-                "Requests to API servers that controllers caused",
-            ),
-            latency: seconds(r, "request_duration", "Time from a request to its response"),
-            waiting: add(
-                r,
-                "requests_waiting",
-                "Requests that wait for others to end",
-            ),
+            duration: seconds(r, "reconcile_duration", "Time from plan to response"),
+            retries: add(r, "reconcile_errors", "Plans that failed and are repeated"),
+            requests: add(r, "requests", "Requests of controllers to API servers"),
+            latency: seconds(r, "request_duration", "Time from request to response"),
+            waiting: add(r, "requests_waiting", "Requests that wait for others"),
             objects: add(r, "cache_objects", "Objects in the cache"),
             bytes: add(
                 r,
                 "cache_json_bytes",
-                "Length of the JSON of the cached objects",
+                "JSON of the cached objects, in bytes",
             ),
-            rejected: add(
-                r,
-                "cache_rejected_objects",
-                "Objects beyond the limits of a cluster",
-            ),
+            rejected: add(r, "cache_rejected_objects", "Objects beyond the limits"),
             invalid: add(r, "invalid_objects", "Objects that could not be decoded"),
             watch_errors: add(r, "watch_errors", "Lists and watches that failed"),
             is_leader: add(r, "is_leader", "Whether this replica holds the Lease"),
@@ -98,16 +78,12 @@ impl Metrics {
 
     pub(crate) fn planned(&self, controller: &str, item: &str, waited: Duration) {
         let labels = item_labels(controller, item);
-        self.wait
-            .get_or_create(&labels)
-            .observe(waited.as_secs_f64());
+        observe(&self.wait, &labels, waited);
     }
 
     pub(crate) fn ended(&self, controller: &str, item: &str, is_success: bool, took: Duration) {
         let labels = item_labels(controller, item);
-        self.duration
-            .get_or_create(&labels)
-            .observe(took.as_secs_f64());
+        observe(&self.duration, &labels, took);
         if !is_success {
             self.retries.get_or_create(&labels).inc();
         }
@@ -117,17 +93,10 @@ impl Metrics {
         let object = request.object();
         let cluster = ("cluster", object.cluster.to_string());
         let verb = ("verb", request.verb().to_owned());
-        let latency = [cluster.clone(), verb.clone()];
-        self.latency
-            .get_or_create(&latency)
-            .observe(took.as_secs_f64());
+        observe(&self.latency, &[cluster.clone(), verb.clone()], took);
         let resource = ("resource", object.resource.to_string());
-        let labels = [
-            cluster,
-            resource,
-            verb,
-            ("outcome", name(outcome).to_owned()),
-        ];
+        let outcome = ("outcome", name(outcome).to_owned());
+        let labels = [cluster, resource, verb, outcome];
         self.requests.get_or_create(&labels).inc();
         self.see(labels);
     }
@@ -203,6 +172,11 @@ fn seconds(registry: &mut Registry, name: &str, help: &str) -> Histograms {
     let metric = Family::new_with_constructor((|| Histogram::new(BUCKETS)) as fn() -> Histogram);
     registry.register_with_unit(name, help, Unit::Seconds, metric.clone());
     metric
+}
+
+fn observe(histograms: &Histograms, labels: &Labels<2>, duration: Duration) {
+    let histogram = histograms.get_or_create(labels);
+    histogram.observe(duration.as_secs_f64());
 }
 
 fn item_labels(controller: &str, item: &str) -> Labels<2> {
