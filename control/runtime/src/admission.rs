@@ -26,23 +26,19 @@ pub(crate) struct Admission<Id> {
 }
 
 /// The requests of one resource in one cluster.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Lane<Id> {
     waiting: BTreeMap<Queue, VecDeque<(Id, Request)>>,
     turns: VecDeque<Queue>,
     in_flight: usize,
 }
 
-impl<Id> Admission<Id> {
+impl<Id: Default> Admission<Id> {
     /// Adds a request that may be sent.
     pub(crate) fn push(&mut self, id: Id, queue: Queue, request: Request) {
         let object = request.object();
         let key = (object.cluster.clone(), object.resource.clone());
-        let lane = self.lanes.entry(key).or_insert_with(|| Lane {
-            waiting: BTreeMap::new(),
-            turns: VecDeque::new(),
-            in_flight: 0,
-        });
+        let lane = self.lanes.entry(key).or_default();
         let requests = lane.waiting.entry(queue.clone()).or_default();
         if requests.is_empty() {
             lane.turns.push_back(queue);

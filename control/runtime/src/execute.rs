@@ -10,7 +10,7 @@ use control_client::object::Ref;
 use control_client::transport::DeadlineError;
 use http::{Method, header};
 use kube::Client;
-use kube::core::Status;
+use kube::core::{Status, TypeMeta};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -48,9 +48,7 @@ impl Context {
     }
 
     async fn read(&self, object: &Ref) -> Outcome {
-        let request = http::Request::get(object.path(None, &[]));
-        let request = request.body(Vec::new()).map_err(|error| error.to_string());
-        match self.send(request).await {
+        match self.get(object).await {
             Ok(text) => self.stored(&text),
             Err(outcome) => outcome,
         }
@@ -96,8 +94,7 @@ impl Context {
     /// Assigns the fields of earlier field managers to this one.
     async fn adopt(&self, write: &Write) -> Result<(), Outcome> {
         let object = &write.object;
-        let get = http::Request::get(object.path(None, &[])).body(Vec::new());
-        let text = match self.send(get.map_err(|error| error.to_string())).await {
+        let text = match self.get(object).await {
             Ok(text) => text,
             Err(Outcome::Gone) => return Ok(()),
             Err(outcome) => return Err(outcome),
@@ -113,16 +110,16 @@ impl Context {
         let patch = http::Request::patch(object.path(None, &[]))
             .header(header::CONTENT_TYPE, "application/json-patch+json")
             .body(patch.to_string().into_bytes());
-        self.send(patch.map_err(|error| error.to_string())).await?;
-
-        Ok(())
+        self.send(patch).await.map(drop)
     }
 
-    async fn send(
-        &self,
-        request: Result<http::Request<Vec<u8>>, String>,
-    ) -> Result<String, Outcome> {
-        let request = request.map_err(Outcome::Failed)?;
+    async fn get(&self, object: &Ref) -> Result<String, Outcome> {
+        let request = http::Request::get(object.path(None, &[])).body(Vec::new());
+        self.send(request).await
+    }
+
+    async fn send(&self, request: http::Result<http::Request<Vec<u8>>>) -> Result<String, Outcome> {
+        let request = request.map_err(|error| Outcome::Failed(error.to_string()))?;
         self.client.request_text(request).await.map_err(failure)
     }
 
@@ -139,13 +136,13 @@ impl Context {
 
     /// The response to a deletion is a Status, or the object if finalizers delay the deletion.
     fn deleted(&self, text: &str) -> Outcome {
-        let is_status = serde_json::from_str::<Head>(text).is_ok_and(|head| head.kind == "Status");
+        let is_status = serde_json::from_str::<TypeMeta>(text).is_ok_and(|it| it.kind == "Status");
         if is_status {
             return Outcome::Gone;
         }
-        let outcome = self.stored(text);
         // kube-apiserver returns the deleted object itself for some resources.
         let is_pending = text.contains("\"deletionTimestamp\"");
+        let outcome = self.stored(text);
         if matches!(outcome, Outcome::Stored(_)) && !is_pending {
             return Outcome::Gone;
         }
@@ -174,12 +171,6 @@ fn invalid(write: &Write, fields: &[&'static str]) -> Option<String> {
     }
 }
 
-#[derive(serde::Deserialize)]
-struct Head {
-    #[serde(default)]
-    kind: String,
-}
-
 /// A missing object is the aim of a deletion. The parent of a new object that is missing, its
 /// namespace or resource, is a refusal.
 pub(crate) fn missing(write: &Write, outcome: Outcome) -> Outcome {
@@ -200,7 +191,7 @@ pub(crate) fn missing(write: &Write, outcome: Outcome) -> Outcome {
     }
 }
 
-fn request(write: &Write, field_manager: &str) -> Result<http::Request<Vec<u8>>, String> {
+fn request(write: &Write, field_manager: &str) -> http::Result<http::Request<Vec<u8>>> {
     let force = write.force.is_some().to_string();
     let finalizers = format!("{field_manager}-finalizers");
     let mut query = vec![("fieldManager", field_manager)];
@@ -237,7 +228,6 @@ fn request(write: &Write, field_manager: &str) -> Result<http::Request<Vec<u8>>,
         .uri(uri)
         .header(header::CONTENT_TYPE, content_type)
         .body(body.to_string().into_bytes())
-        .map_err(|error| error.to_string())
 }
 
 /// Returns the body of a write, with the preconditions in it.

@@ -103,30 +103,25 @@ impl Runtime {
     }
 
     pub(super) fn take_response(&mut self, response: Response) {
-        let Response {
-            worker,
-            id,
-            request,
-            outcome,
-            duration,
-        } = response;
-        self.admission.ended(&request);
-        self.metrics.requested(&request, &outcome, duration);
-        log(&request, &outcome);
-        let changes = self.cache_answer(request.object(), &request, &outcome);
+        let (request, outcome) = (&response.request, &response.outcome);
+        self.admission.ended(request);
+        self.metrics.requested(request, outcome, response.duration);
+        log(request, outcome);
+        let changes = self.cache_answer(request.object(), request, outcome);
         self.observe(&changes);
         let cache = self.cache.read();
-        let effects = (self.workers[worker].worker).complete(id, &outcome, &cache, Instant::now());
+        let worker = &mut self.workers[response.worker].worker;
+        let effects = worker.complete(response.id, outcome, &cache, Instant::now());
         drop(cache);
-        self.carry_out(worker, effects);
+        self.carry_out(response.worker, effects);
     }
 
     /// Puts an answer into the cache, so that the next plan knows what was written.
     fn cache_answer(&self, object: &Ref, request: &Request, outcome: &Outcome) -> Vec<Changed> {
         let change = match (outcome, request) {
             (Outcome::Stored(entry) | Outcome::AlreadyExists(Some(entry)), _) => {
-                let put =
-                    write(&self.cache).put_answer(&object.cluster, &object.resource, entry.clone());
+                let mut cache = write(&self.cache);
+                let put = cache.put_answer(&object.cluster, &object.resource, entry.clone());
                 put.ok().flatten()
             }
             // Only a deletion names the UID of the deleted object; after other writes the watch reports the
@@ -166,8 +161,6 @@ fn log(request: &Request, outcome: &Outcome) {
 
 /// Returns whether a write was refused because its namespace is being deleted.
 fn is_terminating(status: &kube::core::Status) -> bool {
-    let causes = status.details.iter().flat_map(|details| &details.causes);
-    causes
-        .into_iter()
-        .any(|it| it.reason == "NamespaceTerminating")
+    let mut causes = status.details.iter().flat_map(|details| &details.causes);
+    causes.any(|it| it.reason == "NamespaceTerminating")
 }
