@@ -22,7 +22,7 @@ fn run(text: &str) {
     };
     let again = parse(&objects.to_yaml()).expect("the parser accepts a serialized file");
     assert!(again.iter().eq(objects.iter()));
-    resolve(&objects);
+    check_resolved(&objects);
 
     let mut planned = objects.clone();
     match plan(&mut planned) {
@@ -31,7 +31,7 @@ fn run(text: &str) {
             plan(&mut planned).expect("the planner accepts its own result");
             assert_eq!(planned, once);
             check(&Fabric::try_from(&planned).expect("planned objects are a valid fabric"));
-            resolve(&planned);
+            check_resolved(&planned);
         }
         Err(errors) => {
             assert!(!errors.to_string().is_empty());
@@ -42,7 +42,7 @@ fn run(text: &str) {
 
 /// Resolves the objects as if they came from an API server: the resolver ignores incomplete and
 /// invalid objects.
-fn resolve(objects: &Objects) {
+fn check_resolved(objects: &Objects) {
     if let Ok(fabric) = resolve(objects.clone()).fabric {
         check(&fabric);
     }
