@@ -268,7 +268,7 @@ impl Agent {
     /// Binds the probe and echo sockets to the node's external address. Binds new sockets if the
     /// address has changed.
     async fn open_probe(&mut self) -> Result<(), Error> {
-        let address = self.plan(&self.liveness.view())?.external_ip;
+        let address = plan::node(&self.fabric, &self.options.node)?.external_ip;
         if self.probe.as_ref().map(probe::Socket::address) != Some(address) {
             let port = self.options.settings.probe_port;
             self.probe = Some(probe::Socket::bind(address, port).await?);
@@ -343,25 +343,20 @@ impl Agent {
 
     /// Reads the desired state again, and applies it. An invalid state is reported and not applied.
     async fn reload(&mut self) {
-        let previous = self.fabric.clone();
         let read = self.source.read().map_err(Error::from);
         let checked = read.and_then(|reading| {
-            self.fabric = reading.fabric;
-            self.plan(&self.liveness.view())?;
-            Ok((reading.refused, reading.waiting))
+            plan::node(&reading.fabric, &self.options.node)?;
+            Ok(reading)
         });
-        let (refused, waiting) = match checked {
-            Ok(unserved) => unserved,
-            Err(error) => {
-                self.fabric = previous;
-                self.report_invalid(&error);
-                return;
-            }
+        let reading = match checked {
+            Ok(reading) => reading,
+            Err(error) => return self.report_invalid(&error),
         };
 
-        self.report_unserved(&refused, &waiting);
+        self.report_unserved(&reading.refused, &reading.waiting);
         self.report_valid();
-        if self.fabric != previous {
+        if self.fabric != reading.fabric {
+            self.fabric = reading.fabric;
             self.liveness.set_clusters(cluster_ids(&self.fabric));
             self.observe_underlay().await;
             self.converge_or_retry().await;

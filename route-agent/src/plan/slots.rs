@@ -23,12 +23,7 @@ pub(super) fn assign(
     observed: &State,
     settings: &Settings,
 ) -> Result<BTreeMap<Ipv4Addr, u8>, Error> {
-    let addresses: BTreeSet<_> = replicas.iter().map(|replica| replica.address).collect();
-    if addresses.len() > REPLICAS_MAX {
-        let count = addresses.len();
-        return Err(Error::TooManyReplicas { count });
-    }
-
+    let addresses = addresses(replicas)?;
     let occupied: BTreeMap<u8, Ipv4Addr> = (1..=u8::MAX - 1)
         .filter_map(|slot| Some((slot, observed.hops.get(&settings.hop_id(slot, PROBES))?.dst)))
         .collect();
@@ -51,6 +46,21 @@ pub(super) fn assign(
     }
 
     Ok(slots)
+}
+
+/// Returns the addresses of the replicas.
+///
+/// # Errors
+///
+/// Returns [`Error::TooManyReplicas`] if there are more than [`REPLICAS_MAX`].
+pub(super) fn addresses(replicas: &[Replica]) -> Result<BTreeSet<Ipv4Addr>, Error> {
+    let addresses: BTreeSet<_> = replicas.iter().map(|replica| replica.address).collect();
+    let count = addresses.len();
+    if count > REPLICAS_MAX {
+        return Err(Error::TooManyReplicas { count });
+    }
+
+    Ok(addresses)
 }
 
 #[cfg(test)]

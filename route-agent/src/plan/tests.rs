@@ -162,6 +162,32 @@ fn the_error_of_an_unknown_node_names_the_known_ones() {
 }
 
 #[test]
+fn the_check_of_a_node_fails_with_the_error_of_the_plan() {
+    let mut fabric = fabric();
+    let view = View::default();
+    assert_eq!(super::node(&fabric, "rome-1").unwrap().name, "rome-1");
+    let error = super::node(&fabric, "paris-1").unwrap_err();
+    assert_eq!(error, Error::unknown_node(&fabric, "paris-1"));
+
+    let replica = fabric.replicas[0].clone();
+    fabric.replicas = (0..=u8::MAX)
+        .map(|host| control_fabric::Replica {
+            address: Ipv4Addr::new(10, 9, 9, host),
+            ..replica.clone()
+        })
+        .collect();
+    let planned = plan(&input(
+        &fabric,
+        &view,
+        &State::default(),
+        &Settings::default(),
+    ));
+    let error = super::node(&fabric, "rome-1").unwrap_err();
+    assert_eq!(error, Error::TooManyReplicas { count: 256 });
+    assert_eq!(planned.unwrap_err(), error);
+}
+
+#[test]
 fn mapped_addresses_are_translated_on_the_nodes_to_which_gateways_send_them() {
     let pod = |node: &str| control_fabric::Target::Pod {
         node: Some(node.into()),
