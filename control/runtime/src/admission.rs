@@ -5,8 +5,9 @@
 //! a peer with many requests no other peer.
 
 use crate::controller::{Queue, Request};
+use crate::turns::Turns;
 use control_client::object::{Cluster, Resource};
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 
 /// Most requests in flight per cluster. Below the streams of one connection that end (90), so
 /// requests do not open a second connection.
@@ -28,8 +29,7 @@ pub(crate) struct Admission<Id> {
 /// The requests of one resource in one cluster.
 #[derive(Debug, Default)]
 struct Lane<Id> {
-    waiting: BTreeMap<Queue, VecDeque<(Id, Request)>>,
-    turns: VecDeque<Queue>,
+    waiting: Turns<(Id, Request)>,
     in_flight: usize,
 }
 
@@ -39,11 +39,7 @@ impl<Id: Default> Admission<Id> {
         let object = request.object();
         let key = (object.cluster.clone(), object.resource.clone());
         let lane = self.lanes.entry(key).or_default();
-        let requests = lane.waiting.entry(queue.clone()).or_default();
-        if requests.is_empty() {
-            lane.turns.push_back(queue);
-        }
-        requests.push_back((id, request));
+        lane.waiting.push(queue, (id, request));
         self.waiting += 1;
     }
 
@@ -62,7 +58,7 @@ impl<Id: Default> Admission<Id> {
             let in_flight = self.in_flight.entry(cluster.clone()).or_default();
             while *in_flight < CLUSTER_MAX
                 && lane.in_flight < RESOURCE_MAX
-                && let Some(request) = lane.next()
+                && let Some(request) = lane.waiting.pop()
             {
                 *in_flight += 1;
                 lane.in_flight += 1;
@@ -79,19 +75,11 @@ impl<Id: Default> Admission<Id> {
     pub(crate) fn remove(&mut self, is_removed: impl Fn(&Id, &Request) -> bool) -> Vec<Id> {
         let mut removed = Vec::new();
         for lane in self.lanes.values_mut() {
-            for requests in lane.waiting.values_mut() {
-                let (gone, kept): (Vec<_>, Vec<_>) = std::mem::take(requests)
-                    .into_iter()
-                    .partition(|(id, request)| is_removed(id, request));
-                requests.extend(kept);
-                removed.extend(gone.into_iter().map(|(id, _)| id));
-            }
-            lane.waiting.retain(|_, requests| !requests.is_empty());
-            let waiting = &lane.waiting;
-            lane.turns.retain(|queue| waiting.contains_key(queue));
+            let gone = lane.waiting.remove(|(id, request)| is_removed(id, request));
+            removed.extend(gone.into_iter().map(|(id, _)| id));
         }
         self.lanes
-            .retain(|_, lane| lane.in_flight > 0 || !lane.turns.is_empty());
+            .retain(|_, lane| lane.in_flight > 0 || !lane.waiting.is_empty());
         self.waiting -= removed.len();
 
         removed
@@ -103,7 +91,7 @@ impl<Id: Default> Admission<Id> {
         let key = (object.cluster.clone(), object.resource.clone());
         if let Some(lane) = self.lanes.get_mut(&key) {
             lane.in_flight = lane.in_flight.saturating_sub(1);
-            if lane.in_flight == 0 && lane.turns.is_empty() {
+            if lane.in_flight == 0 && lane.waiting.is_empty() {
                 self.lanes.remove(&key);
             }
         }
@@ -118,21 +106,6 @@ impl<Id: Default> Admission<Id> {
     /// Returns the number of requests that wait for others to end.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
-    }
-}
-
-impl<Id> Lane<Id> {
-    fn next(&mut self) -> Option<(Id, Request)> {
-        let queue = self.turns.pop_front()?;
-        let requests = self.waiting.get_mut(&queue)?;
-        let request = requests.pop_front()?;
-        if requests.is_empty() {
-            self.waiting.remove(&queue);
-        } else {
-            self.turns.push_back(queue);
-        }
-
-        Some(request)
     }
 }
 

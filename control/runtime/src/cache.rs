@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 mod change;
+mod inputs;
 mod limits;
 mod reader;
 mod store;

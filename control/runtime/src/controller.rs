@@ -10,7 +10,7 @@ use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::Value;
 use std::fmt;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Decides what to write when objects change. Controllers have no IO: the runtime calls them with
 /// values, and carries out the plans that they return.
@@ -48,14 +48,12 @@ pub trait Controller: Send + 'static {
     /// this replica becomes the leader. [`observe`](Self::observe) has been called for every object
     /// before. A controller that derives state from objects, such as allocations, derives it here:
     /// plans of a standby are not carried out, so they must not count.
-    fn started(&mut self, cache: &Cache) -> Vec<Self::Item> {
-        let _ = cache;
+    fn started(&mut self, _cache: &Cache) -> Vec<Self::Item> {
         Vec::new()
     }
 
     /// Returns the work items that can proceed because a watch that a plan has added was listed.
-    fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<Self::Item> {
-        let _ = (id, cache);
+    fn listed(&mut self, _id: &WatchId, _cache: &Cache) -> Vec<Self::Item> {
         Vec::new()
     }
 
@@ -63,25 +61,22 @@ pub trait Controller: Send + 'static {
     /// was read. Most outcomes are objects, which [`observe`](Self::observe) has received before.
     fn done(
         &mut self,
-        item: &Self::Item,
-        request: &Request,
-        outcome: &Outcome,
-        cache: &Cache,
+        _item: &Self::Item,
+        _request: &Request,
+        _outcome: &Outcome,
+        _cache: &Cache,
     ) -> Vec<Self::Item> {
-        let _ = (item, request, outcome, cache);
         Vec::new()
     }
 
     /// Returns the queue of an item. Queues take turns, so a queue with many items does not delay
     /// the others; usually one per peer.
-    fn queue(item: &Self::Item) -> Queue {
-        let _ = item;
+    fn queue(_item: &Self::Item) -> Queue {
         Queue::default()
     }
 
     /// Returns a name for the kind of an item, for metrics. There must be few.
-    fn item_kind(item: &Self::Item) -> &'static str {
-        let _ = item;
+    fn item_kind(_item: &Self::Item) -> &'static str {
         "item"
     }
 }
@@ -94,6 +89,9 @@ pub struct Queue(pub String);
 pub struct Env<'a> {
     /// Time of day.
     pub now: Timestamp,
+    /// Time for intervals, which no change of the clock affects. The delays of
+    /// [`Plan::requeue`] count from it.
+    pub at: Instant,
     /// Returns 32 bytes that cannot be guessed.
     pub random: &'a mut dyn FnMut() -> [u8; 32],
 }
@@ -341,14 +339,6 @@ pub struct Event {
     /// Whether it is published although it equals the last one about the object, because it reports
     /// an action and not a condition.
     pub is_repeated: bool,
-}
-
-/// Returns the key of an object from its metadata.
-pub fn key_of(meta: &k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta) -> Key {
-    Key {
-        namespace: meta.namespace.clone().unwrap_or_default(),
-        name: meta.name.clone().unwrap_or_default(),
-    }
 }
 
 impl<I> Plan<I> {

@@ -155,33 +155,24 @@ impl<K: Source> Decoded<K> {
     ///
     /// Returns an error if `text` is not an object with metadata.
     pub(crate) fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        let size = text.len();
-        match serde_json::from_str::<K>(text) {
-            Ok(mut object) => {
-                let metadata = identity(object.meta_mut());
-                Ok(Self {
-                    metadata,
-                    object: Ok(object),
-                    size,
-                })
-            }
+        let (metadata, object) = match serde_json::from_str::<K>(text) {
+            Ok(mut object) => (identity(object.meta_mut()), Ok(object)),
             Err(error) => {
                 let head: Head = serde_json::from_str(text)?;
-                Ok(Self {
-                    metadata: head.metadata,
-                    object: Err(error.to_string()),
-                    size,
-                })
+                (head.metadata, Err(error.to_string()))
             }
-        }
+        };
+        let size = text.len();
+
+        Ok(Self {
+            metadata,
+            object,
+            size,
+        })
     }
 
     pub(crate) fn key(&self) -> Key {
-        let metadata = &self.metadata;
-        Key {
-            namespace: metadata.namespace.clone().unwrap_or_default(),
-            name: metadata.name.clone().unwrap_or_default(),
-        }
+        key_of(&self.metadata)
     }
 
     /// Applies `keep` to the object.
@@ -214,6 +205,14 @@ impl<K: Source> Decoded<K> {
             full: is_full.then(|| Arc::new(object.clone()) as _),
             kept: Arc::new(keep(object)),
         })
+    }
+}
+
+/// Returns the key of an object from its metadata.
+pub fn key_of(meta: &ObjectMeta) -> Key {
+    Key {
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
     }
 }
 

@@ -1,5 +1,6 @@
 //! Sends one request, and turns the response into an outcome.
 
+use crate::cache::{Cache, Changed};
 use crate::controller::{Action, Answer, Gate, Outcome, Request, Write, named};
 use crate::managed_fields;
 use crate::registration::{self, Form};
@@ -58,7 +59,8 @@ impl Context {
         if let Some(reason) = invalid(write, &self.fields) {
             return Outcome::Failed(reason);
         }
-        if write.gate == Gate::Leader && !self.leadership.may_write() {
+        let may_write = || write.gate == Gate::Always || self.leadership.may_write();
+        if !may_write() {
             return Outcome::NotLeader;
         }
         if let Action::Apply(_) = write.action
@@ -68,7 +70,7 @@ impl Context {
             return outcome;
         }
         // Again: the adoption has taken time.
-        if write.gate == Gate::Leader && !self.leadership.may_write() {
+        if !may_write() {
             return Outcome::NotLeader;
         }
         match self.send(request(write, self.field_manager)).await {
@@ -152,23 +154,16 @@ impl Context {
 
 /// Returns why a write of a controller that declares `fields` is not sent.
 fn invalid(write: &Write, fields: &[&'static str]) -> Option<String> {
-    match &write.action {
-        Action::Apply(value) => {
-            let field = registration::undeclared(value, fields)?;
-            Some(format!(
-                "the registration does not declare the field {field}"
-            ))
-        }
-        Action::Finalize(_) if write.uid.is_none() || write.resource_version.is_none() => {
-            Some("the object has no UID or no version to compare".into())
-        }
-        Action::Finalize(_)
-        | Action::Create(_)
-        | Action::Update(_)
-        | Action::Merge(_)
-        | Action::Delete
-        | Action::Post(_) => None,
+    if let Action::Apply(value) = &write.action {
+        let field = registration::undeclared(value, fields)?;
+        return Some(format!(
+            "the registration does not declare the field {field}"
+        ));
     }
+    let is_comparable = write.uid.is_some() && write.resource_version.is_some();
+    let is_blind = matches!(write.action, Action::Finalize(_)) && !is_comparable;
+
+    is_blind.then(|| "the object has no UID or no version to compare".into())
 }
 
 /// A missing object is the aim of a deletion. The parent of a new object that is missing, its
@@ -188,6 +183,24 @@ pub(crate) fn missing(write: &Write, outcome: Outcome) -> Outcome {
             Outcome::Gone
         }
         _ => outcome,
+    }
+}
+
+/// Enters the result of a request into the cache: the returned object, or the deletion of an object, so
+/// that the next plan knows the result. Returns the change.
+pub(crate) fn enter(cache: &mut Cache, request: &Request, outcome: &Outcome) -> Option<Changed> {
+    let object = request.object();
+    match (outcome, request) {
+        (Outcome::Stored(entry) | Outcome::AlreadyExists(Some(entry)), _) => {
+            let put = cache.put_answer(&object.cluster, &object.resource, entry.clone());
+            put.ok().flatten()
+        }
+        // Only a deletion names the UID of the deleted object; after other writes the watch reports the
+        // deletion.
+        (Outcome::Gone, Request::Write(gone)) if gone.action == Action::Delete => {
+            cache.delete_answer(object, gone.uid.as_deref()?)
+        }
+        _ => None,
     }
 }
 

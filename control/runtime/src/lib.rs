@@ -13,6 +13,7 @@ mod entry;
 mod event;
 mod execute;
 mod finalizer;
+mod injector;
 mod managed_fields;
 mod metrics;
 mod queue;
@@ -21,6 +22,7 @@ mod rights;
 mod runtime;
 mod selector;
 mod status;
+mod turns;
 mod watch;
 mod worker;
 
@@ -32,11 +34,12 @@ pub use control_client::object::{Cluster, Key, Ref, Resource};
 pub use control_client::transport;
 pub use controller::{
     Action, Answer, ClusterChange, Controller, Env, Event, Gate, Outcome, Plan, Queue, Request,
-    WatchChange, Write, key_of,
+    WatchChange, Write,
 };
 pub use digest::{Digest, Digested};
-pub use entry::{DecodeError, Entry, Kept, Source};
+pub use entry::{DecodeError, Entry, Kept, Source, key_of};
 pub use finalizer::{CLEANUP_TIMED_OUT, Finalizer, Protection};
+pub use injector::Injector;
 pub use metrics::Metrics;
 pub use registration::{Registration, RegistrationError, Scope};
 pub use rights::rules;

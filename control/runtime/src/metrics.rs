@@ -58,11 +58,7 @@ impl Metrics {
             latency: seconds(r, "request_duration", "Time from request to response"),
             waiting: add(r, "requests_waiting", "Requests that wait for others"),
             objects: add(r, "cache_objects", "Objects in the cache"),
-            bytes: add(
-                r,
-                "cache_json_bytes",
-                "JSON of the cached objects, in bytes",
-            ),
+            bytes: add(r, "cache_json_bytes", "Length of the objects' JSON"),
             rejected: add(r, "cache_rejected_objects", "Objects beyond the limits"),
             invalid: add(r, "invalid_objects", "Objects that could not be decoded"),
             watch_errors: add(r, "watch_errors", "Lists and watches that failed"),
@@ -121,9 +117,8 @@ impl Metrics {
     }
 
     pub(crate) fn watch_failed(&self, id: &WatchId) {
-        self.watch_errors
-            .get_or_create(&self.watch_labels(id))
-            .inc();
+        let labels = self.watch_labels(id);
+        self.watch_errors.get_or_create(&labels).inc();
     }
 
     pub(crate) fn leads(&self, lease: &str, leads: bool) {

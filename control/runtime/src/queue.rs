@@ -1,8 +1,9 @@
 //! Work items that are to be planned: each once, queues in turns, failed ones after a delay.
 
 use crate::controller::Queue;
+use crate::turns::Turns;
 use control_client::backoff::Backoff;
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Delay of an item after failures.
@@ -14,10 +15,8 @@ const BACKOFF: Backoff = Backoff {
 /// The items of one controller.
 #[derive(Debug)]
 pub(crate) struct WorkQueue<I> {
-    /// Items that are due, by queue, with the time since when they are.
-    due: BTreeMap<Queue, VecDeque<(I, Instant)>>,
-    /// Queues with due items. The first one is served next.
-    turns: VecDeque<Queue>,
+    /// Items that are due, with the time since when they are.
+    due: Turns<(I, Instant)>,
     /// The items in `due`.
     members: BTreeSet<I>,
     delayed: BTreeSet<(Instant, I)>,
@@ -30,8 +29,7 @@ pub(crate) struct WorkQueue<I> {
 impl<I> Default for WorkQueue<I> {
     fn default() -> Self {
         Self {
-            due: BTreeMap::new(),
-            turns: VecDeque::new(),
+            due: Turns::default(),
             members: BTreeSet::new(),
             delayed: BTreeSet::new(),
             delays: BTreeMap::new(),
@@ -43,14 +41,9 @@ impl<I> Default for WorkQueue<I> {
 impl<I: Ord + Clone> WorkQueue<I> {
     /// Adds an item that is due, unless it is already.
     pub(crate) fn push(&mut self, item: I, queue: Queue, now: Instant) {
-        if !self.members.insert(item.clone()) {
-            return;
+        if self.members.insert(item.clone()) {
+            self.due.push(queue, (item, now));
         }
-        let items = self.due.entry(queue.clone()).or_default();
-        if items.is_empty() {
-            self.turns.push_back(queue);
-        }
-        items.push_back((item, now));
     }
 
     /// Adds an item that is due after a delay. An earlier time is kept.
@@ -79,14 +72,7 @@ impl<I: Ord + Clone> WorkQueue<I> {
             let queue = queue(&item);
             self.push(item, queue, at);
         }
-        let queue = self.turns.pop_front()?;
-        let items = self.due.get_mut(&queue)?;
-        let (item, since) = items.pop_front()?;
-        if items.is_empty() {
-            self.due.remove(&queue);
-        } else {
-            self.turns.push_back(queue);
-        }
+        let (item, since) = self.due.pop()?;
         self.members.remove(&item);
 
         Some((item, now.saturating_duration_since(since)))
@@ -107,7 +93,7 @@ impl<I: Ord + Clone> WorkQueue<I> {
 
     /// Returns when [`pop`](Self::pop) returns an item next.
     pub(crate) fn next_at(&self, now: Instant) -> Option<Instant> {
-        if self.turns.is_empty() {
+        if self.due.is_empty() {
             self.delayed.first().map(|(at, _)| *at)
         } else {
             Some(now)

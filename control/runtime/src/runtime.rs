@@ -7,11 +7,12 @@ use crate::admission::Admission;
 use crate::cache::{Cache, CacheLimits, CacheReader, Changed};
 use crate::controller::{Controller, Env, Outcome, Request};
 use crate::event::Events;
+use crate::injector::Injector;
 use crate::metrics::Metrics;
 use crate::registration::{self, RegistrationError};
 use crate::status::RuntimeStatus;
 use crate::watch::{Signal, WatchId};
-use crate::worker::{Effects, RequestId};
+use crate::worker::{Effects, RequestId, TypedWorker};
 use control_client::clusters::Clusters;
 use control_client::object::Cluster;
 use futures_util::StreamExt as _;
@@ -19,9 +20,9 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use k8s_openapi::jiff::Timestamp;
 use kube::Client;
-use std::sync::{PoisonError, RwLockWriteGuard};
+use std::sync::{Arc, PoisonError, RwLockWriteGuard};
 use std::time::{Duration, Instant};
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Notify, mpsc, watch};
 
 mod effects;
 mod elections;
@@ -63,6 +64,8 @@ pub struct Runtime {
     clusters: Clusters,
     cache: CacheReader,
     workers: Vec<Hosted>,
+    /// Notified of items of [`Injector`]s.
+    wake: Arc<Notify>,
     admission: Admission<(usize, RequestId)>,
     requests: FuturesUnordered<BoxFuture<'static, Response>>,
     signals: mpsc::Receiver<Report>,
@@ -99,6 +102,7 @@ impl Runtime {
             clusters: Clusters::new(client),
             cache,
             workers: Vec::new(),
+            wake: Arc::default(),
             admission: Admission::default(),
             requests: FuturesUnordered::new(),
             signals,
@@ -112,7 +116,7 @@ impl Runtime {
     }
 
     /// Adds a controller. Controllers that name the same Lease share one election, with the durations
-    /// that the first of them names.
+    /// that the first of them names. Returns a handle by which other tasks have items planned.
     ///
     /// # Errors
     ///
@@ -121,15 +125,15 @@ impl Runtime {
         &mut self,
         controller: C,
         replicas: &Replicas,
-    ) -> Result<(), RegistrationError> {
-        let mut hosted = Hosted::new(controller, replicas);
+    ) -> Result<Injector<C::Item>, RegistrationError> {
+        let injector = Injector::new(Arc::clone(&self.wake));
+        let worker = TypedWorker::new(controller, injector.clone());
+        let mut hosted = Hosted::new(Box::new(worker), replicas);
         let workers = self.workers.iter().chain([&hosted]);
         let registrations = workers.flat_map(|it| {
             let manager = it.worker.field_manager();
-            it.worker
-                .registrations()
-                .iter()
-                .map(move |it| (manager, it))
+            let registrations = it.worker.registrations().iter();
+            registrations.map(move |it| (manager, it))
         });
         registration::check(&registrations.collect::<Vec<_>>())?;
         for registration in hosted.worker.registrations() {
@@ -141,12 +145,8 @@ impl Runtime {
             self.metrics.leads(&lease.name, false);
         }
         let number = self.workers.len();
-        for id in hosted
-            .worker
-            .registrations()
-            .iter()
-            .filter_map(|it| it.watch_id())
-        {
+        let registrations = hosted.worker.registrations().iter();
+        for id in registrations.filter_map(|it| it.watch_id()) {
             self.watches.add(id, number);
         }
         if !hosted.is_cold {
@@ -154,7 +154,7 @@ impl Runtime {
         }
         self.workers.push(hosted);
 
-        Ok(())
+        Ok(injector)
     }
 
     /// Returns a handle that reads the cache.
@@ -189,6 +189,7 @@ impl Runtime {
                 Some(response) = self.requests.next() => self.take_response(response),
                 Some(cluster) = self.clusters.replaced() => self.relist(&cluster),
                 Some(report) = self.signals.recv() => self.take_signal(report),
+                () = self.wake.notified() => {}
                 () = tokio::time::sleep(wait) => {}
             }
         }
@@ -238,10 +239,10 @@ impl Runtime {
         let mut random = self.settings.random;
         let mut env = Env {
             now: Timestamp::now(),
+            at: Instant::now(),
             random: &mut random,
         };
-        let cache = self.cache.read();
-        hosted.worker.step(&cache, &mut env, Instant::now())
+        hosted.worker.step(&self.cache.read(), &mut env)
     }
 
     fn next_at(&self, now: Instant) -> Instant {

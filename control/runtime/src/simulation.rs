@@ -17,6 +17,7 @@
 //! cover them.
 
 use crate::controller::{Controller, Env, Gate, Outcome, Request};
+use crate::injector::Injector;
 use crate::watch::WatchId;
 use crate::worker::{TypedWorker, Worker};
 use control_client::object::{Cluster, Ref};
@@ -24,6 +25,7 @@ use control_client::transport::Kind;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod fields;
@@ -108,9 +110,27 @@ impl Simulation {
     ///
     /// Panics if its registrations contradict those of another controller.
     #[must_use]
-    pub fn host<C: Controller>(mut self, make: impl Fn() -> C + 'static) -> Self {
-        let make =
-            move || -> Box<dyn Worker> { Box::new(TypedWorker::with_jitter(make(), || 0.5)) };
+    pub fn host<C: Controller>(self, make: impl Fn() -> C + 'static) -> Self {
+        self.host_injected(move |_| make())
+    }
+
+    /// Adds a controller, as [`host`](Self::host) does. `make` gets the injector of its replica.
+    ///
+    /// # Panics
+    ///
+    /// Panics if its registrations contradict those of another controller.
+    #[must_use]
+    pub fn host_injected<C, F>(mut self, make: F) -> Self
+    where
+        C: Controller,
+        F: Fn(Injector<C::Item>) -> C + 'static,
+    {
+        let make = move || -> Box<dyn Worker> {
+            let injector = Injector::new(Arc::default());
+            let mut worker = TypedWorker::new(make(injector.clone()), injector);
+            worker.jitter = || 0.5;
+            Box::new(worker)
+        };
         self.controllers.push(Box::new(make));
         let count = self.replicas.len();
         self.replicas(count)
@@ -277,9 +297,10 @@ impl Simulation {
                 let millis = i64::try_from(self.elapsed.as_millis()).unwrap_or_default();
                 let mut env = Env {
                     now: Timestamp::from_millisecond(millis).unwrap_or_default(),
+                    at: now,
                     random: &mut random,
                 };
-                self.replicas[replica].plan(worker, &mut env, now);
+                self.replicas[replica].plan(worker, &mut env);
                 replica
             }
             Step::Watch(replica, id) => {

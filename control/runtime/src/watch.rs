@@ -203,6 +203,11 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         if !matches!(event, Event::Init) {
             self.delay = Delay::default();
         }
+        if let Event::Apply(object) | Event::Delete(object) = &event
+            && self.went_back(object)
+        {
+            return Signal::WentBack;
+        }
         match event {
             Event::Init => {
                 self.newest = None;
@@ -217,22 +222,12 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
                 self.list_ends_by = None;
                 Signal::ListEnds
             }
-            Event::Apply(object) => {
-                if self.went_back(&object) {
-                    return Signal::WentBack;
-                }
-                self.decode(object, false)
-            }
-            Event::Delete(object) => {
-                if self.went_back(&object) {
-                    return Signal::WentBack;
-                }
-                Signal::Deleted {
-                    key: object.key(),
-                    uid: object.metadata.uid.unwrap_or_default(),
-                    version: self.newest,
-                }
-            }
+            Event::Apply(object) => self.decode(object, false),
+            Event::Delete(object) => Signal::Deleted {
+                key: object.key(),
+                uid: object.metadata.uid.unwrap_or_default(),
+                version: self.newest,
+            },
         }
     }
 

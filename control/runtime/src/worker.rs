@@ -7,6 +7,7 @@ use crate::cache::{Cache, Change};
 use crate::controller::{
     ClusterChange, Controller, Env, Event, Outcome, Plan, Queue, Request, WatchChange,
 };
+use crate::injector::Injector;
 use crate::queue::WorkQueue;
 use crate::registration::Registration;
 use crate::watch::WatchId;
@@ -59,7 +60,7 @@ pub(crate) trait Worker: Send {
     fn listed(&mut self, id: &WatchId, cache: &Cache, now: Instant);
 
     /// Plans the next due item; `None` if there is none.
-    fn step(&mut self, cache: &Cache, env: &mut Env<'_>, now: Instant) -> Option<Effects>;
+    fn step(&mut self, cache: &Cache, env: &mut Env<'_>) -> Option<Effects>;
 
     /// Takes the outcome of a request.
     fn complete(
@@ -90,12 +91,13 @@ pub(crate) struct TypedWorker<C: Controller> {
     controller: C,
     registrations: Vec<Registration>,
     queue: WorkQueue<C::Item>,
+    injector: Injector<C::Item>,
     flights: BTreeMap<C::Item, Flight>,
     /// The items in flight, by number of the plan.
     plans: BTreeMap<u64, C::Item>,
     next_plan: u64,
     /// Returns a number from 0 to 1, which spreads the delays of failed items.
-    jitter: fn() -> f64,
+    pub(crate) jitter: fn() -> f64,
 }
 
 /// The requests of one plan.
@@ -117,24 +119,22 @@ enum State {
 }
 
 impl<C: Controller> TypedWorker<C> {
-    pub(crate) fn new(controller: C) -> Self {
-        Self::with_jitter(controller, backoff::random)
-    }
-
-    pub(crate) fn with_jitter(controller: C, jitter: fn() -> f64) -> Self {
+    /// Creates a worker, which adds the items of `injector` before it plans the next one.
+    pub(crate) fn new(controller: C, injector: Injector<C::Item>) -> Self {
         let registrations = controller.resources();
         Self {
             controller,
             registrations,
             queue: WorkQueue::default(),
+            injector,
             flights: BTreeMap::new(),
             plans: BTreeMap::new(),
             next_plan: 0,
-            jitter,
+            jitter: backoff::random,
         }
     }
 
-    fn push_all(&mut self, items: Vec<C::Item>, now: Instant) {
+    fn push_all(&mut self, items: impl IntoIterator<Item = C::Item>, now: Instant) {
         for item in items {
             self.push(item, now);
         }
@@ -273,7 +273,9 @@ impl<C: Controller> Worker for TypedWorker<C> {
         self.push_all(items, now);
     }
 
-    fn step(&mut self, cache: &Cache, env: &mut Env<'_>, now: Instant) -> Option<Effects> {
+    fn step(&mut self, cache: &Cache, env: &mut Env<'_>) -> Option<Effects> {
+        let now = env.at;
+        self.push_all(self.injector.take(), now);
         let (item, waited) = self.queue.pop(now, C::queue)?;
         if let Some(flight) = self.flights.get_mut(&item) {
             flight.is_outdated = true;
@@ -324,7 +326,8 @@ impl<C: Controller> Worker for TypedWorker<C> {
     }
 
     fn next_at(&self, now: Instant) -> Option<Instant> {
-        self.queue.next_at(now)
+        let injected = (!self.injector.is_empty()).then_some(now);
+        injected.or_else(|| self.queue.next_at(now))
     }
 
     fn depth(&self) -> usize {

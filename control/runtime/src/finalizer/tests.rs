@@ -1,11 +1,13 @@
 use super::*;
 use crate::cache::{Cache, CacheLimits, Change};
 use crate::controller::{Controller, Env, Outcome};
+use crate::injector::Injector;
 use crate::registration::{Registration, Scope};
 use crate::worker::{Effects, TypedWorker, Worker as _};
 use control_client::object::{Cluster, Key};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
+use std::sync::Arc;
 use std::time::Instant;
 
 const FINALIZER: Finalizer = Finalizer {
@@ -53,7 +55,7 @@ struct Fixture {
 
 impl Fixture {
     fn new(is_clean: bool) -> Self {
-        let worker = TypedWorker::new(Protector { is_clean });
+        let worker = TypedWorker::new(Protector { is_clean }, Injector::new(Arc::default()));
         let mut cache = Cache::default();
         cache.add_cluster(Cluster::Local, CacheLimits::LOCAL);
         for registration in worker.registrations() {
@@ -86,9 +88,10 @@ impl Fixture {
         let now = Timestamp::UNIX_EPOCH + self.elapsed;
         let mut env = Env {
             now,
+            at: self.start + self.elapsed,
             random: &mut || [0; 32],
         };
-        (self.worker).step(&self.cache, &mut env, self.start + self.elapsed)
+        (self.worker).step(&self.cache, &mut env)
     }
 
     /// Advances the time to when the worker plans next.

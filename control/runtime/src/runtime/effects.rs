@@ -5,7 +5,7 @@ use super::{Response, Runtime, write};
 use crate::cache::CacheLimits;
 use crate::controller::{ClusterChange, Event, Outcome, Request, WatchChange};
 use crate::execute::Context;
-use crate::worker::{Effects, Ready};
+use crate::worker::{Effects, Ready, RequestId};
 use control_client::kubeconfig::RemoteConfig;
 use control_client::object::Cluster;
 use std::time::Instant;
@@ -43,6 +43,13 @@ impl Runtime {
         }
     }
 
+    /// Gives the outcome of a request to its controller.
+    pub(super) fn complete(&mut self, worker: usize, id: RequestId, outcome: &Outcome) {
+        let hosted = &mut self.workers[worker].worker;
+        let effects = hosted.complete(id, outcome, &self.cache.read(), Instant::now());
+        self.carry_out(worker, effects);
+    }
+
     /// Lets a request wait until it is sent. One that only the leader sends ends at once on a standby,
     /// so that it is not sent after a take-over, when it is outdated.
     fn admit(&mut self, worker: usize, ready: Ready) -> Option<Effects> {
@@ -60,11 +67,8 @@ impl Runtime {
     fn publish(&mut self, worker: usize, event: Event) {
         let election = self.workers[worker].election;
         if self.elections.leadership(election).may_write() {
-            let uid = self
-                .cache
-                .read()
-                .entry(&event.object)
-                .map(|it| it.uid.clone());
+            let cache = self.cache.read();
+            let uid = cache.entry(&event.object).map(|it| it.uid.clone());
             self.events.publish(event, uid);
         }
     }

@@ -5,7 +5,6 @@ use crate::controller::{Gate, Outcome, Request};
 use control_client::election::{Candidate, Leadership, LeaseSettings, Turn};
 use control_client::object::Cluster;
 use std::collections::BTreeSet;
-use std::time::Instant;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -103,11 +102,7 @@ impl Runtime {
             workers[*worker].election == Some(election) && is_of_leader(request)
         });
         for (worker, id) in dropped {
-            let cache = self.cache.read();
-            let hosted = &mut self.workers[worker].worker;
-            let effects = hosted.complete(id, &Outcome::NotLeader, &cache, Instant::now());
-            drop(cache);
-            self.carry_out(worker, effects);
+            self.complete(worker, id, &Outcome::NotLeader);
         }
     }
 

@@ -1,9 +1,8 @@
 //! A controller in a runtime.
 
 use crate::cache::Cache;
-use crate::controller::Controller;
 use crate::watch::WatchId;
-use crate::worker::{TypedWorker, Worker};
+use crate::worker::Worker;
 use control_client::election::LeaseSettings;
 use control_client::object::Resource;
 use std::collections::BTreeSet;
@@ -42,15 +41,14 @@ pub(super) struct Hosted {
 }
 
 impl Hosted {
-    pub(super) fn new<C: Controller>(controller: C, replicas: &Replicas) -> Self {
-        let worker = TypedWorker::new(controller);
+    pub(super) fn new(worker: Box<dyn Worker>, replicas: &Replicas) -> Self {
         let registrations = worker.registrations().iter();
         let required = registrations.filter(|it| !it.is_optional);
 
         Self {
             required: required.filter_map(|it| it.watch_id()).collect(),
             resources: worker.resources(),
-            worker: Box::new(worker),
+            worker,
             election: None,
             is_cold: matches!(replicas, Replicas::ColdStandby(_)),
             is_started: false,

@@ -1,10 +1,9 @@
 //! Takes what watches and requests report.
 
 use super::{Report, Response, Runtime, write};
-use crate::cache::{CacheLimits, Changed};
-use crate::controller::{Action, Outcome, Request};
+use crate::controller::{Gate, Outcome, Request};
+use crate::execute::enter;
 use crate::watch::{Signal, WatchId};
-use control_client::object::Ref;
 use std::time::Instant;
 
 impl Runtime {
@@ -13,71 +12,52 @@ impl Runtime {
         if !self.watches.is_current(id, generation) {
             return; // It was sent before the watch was removed or restarted.
         }
-        let is_response = !matches!(
-            signal,
-            Signal::ListBegins | Signal::Failed(_) | Signal::Refused(_)
-        );
-        if is_response && self.status.recovered(id) {
-            tracing::info!(watch = %id, "the watch reports again");
+        self.note(id, &signal);
+        let ends_list = matches!(signal, Signal::ListEnds);
+        if matches!(signal, Signal::WentBack) {
+            self.relist(&id.cluster);
         }
-        let changes = match signal {
-            Signal::ListBegins => {
-                write(&self.cache).begin_list(id);
-                Vec::new()
-            }
-            Signal::Object { entry, is_listed } => {
-                let put = write(&self.cache).put_watched(id, entry, is_listed);
-                self.kept(id, put)
-            }
-            Signal::ListEnds => {
-                let changes = write(&self.cache).end_list(id);
-                self.status.synced(id);
-                self.observe(&changes);
-                self.listed(id);
-                Vec::new()
-            }
-            Signal::Deleted { key, uid, version } => {
-                let change = write(&self.cache).delete_watched(id, &key, &uid, version);
-                change.into_iter().collect()
-            }
-            Signal::Invalid { error, is_listed } => {
-                self.metrics.invalid(id);
-                tracing::warn!(watch = %id, "ignored an object: {error}");
-                if is_listed {
-                    write(&self.cache).keep_listed(id, &error.key);
-                }
-                Vec::new()
-            }
-            Signal::WentBack => {
-                self.relist(&id.cluster);
-                Vec::new()
-            }
-            Signal::Refused(reason) if self.is_optional(id) => {
-                tracing::debug!(watch = %id, "not watched: {reason}");
-                Vec::new()
-            }
-            Signal::Failed(reason) | Signal::Refused(reason) => {
-                self.metrics.watch_failed(id);
-                if self.status.failed(id, &reason) {
-                    tracing::warn!(watch = %id, "failed to watch, and retries: {reason}");
-                }
-                Vec::new()
-            }
-        };
+        let taken = write(&self.cache).take_signal(id, signal);
+        let changes = taken.unwrap_or_else(|limits| {
+            self.metrics.rejected(&id.cluster);
+            tracing::debug!(watch = %id, ?limits, "ignored an object: the cluster has too many");
+            Vec::new()
+        });
         self.observe(&changes);
+        if ends_list {
+            self.status.synced(id);
+            self.listed(id);
+        }
         let usage = self.cache.read().usage(&id.cluster);
         self.metrics.usage(&id.cluster, usage);
         self.start_workers();
     }
 
-    fn kept(&self, id: &WatchId, put: Result<Option<Changed>, CacheLimits>) -> Vec<Changed> {
-        match put {
-            Ok(change) => change.into_iter().collect(),
-            Err(limits) => {
-                self.metrics.rejected(&id.cluster);
-                tracing::debug!(watch = %id, ?limits, "ignored an object: the cluster has too many");
-                Vec::new()
+    /// Reports a signal in status, metrics and log.
+    fn note(&self, id: &WatchId, signal: &Signal) {
+        match signal {
+            Signal::ListBegins => return,
+            Signal::Refused(reason) if self.is_optional(id) => {
+                return tracing::debug!(watch = %id, "not watched: {reason}");
             }
+            Signal::Failed(reason) | Signal::Refused(reason) => {
+                self.metrics.watch_failed(id);
+                if self.status.failed(id, reason) {
+                    tracing::warn!(watch = %id, "failed to watch, and retries: {reason}");
+                }
+                return;
+            }
+            Signal::Invalid { error, .. } => {
+                self.metrics.invalid(id);
+                tracing::warn!(watch = %id, "ignored an object: {error}");
+            }
+            Signal::Object { .. }
+            | Signal::Deleted { .. }
+            | Signal::ListEnds
+            | Signal::WentBack => {}
+        }
+        if self.status.recovered(id) {
+            tracing::info!(watch = %id, "the watch reports again");
         }
     }
 
@@ -107,33 +87,9 @@ impl Runtime {
         self.admission.ended(request);
         self.metrics.requested(request, outcome, response.duration);
         log(request, outcome);
-        let changes = self.cache_answer(request.object(), request, outcome);
-        self.observe(&changes);
-        let cache = self.cache.read();
-        let worker = &mut self.workers[response.worker].worker;
-        let effects = worker.complete(response.id, outcome, &cache, Instant::now());
-        drop(cache);
-        self.carry_out(response.worker, effects);
-    }
-
-    /// Puts an answer into the cache, so that the next plan knows what was written.
-    fn cache_answer(&self, object: &Ref, request: &Request, outcome: &Outcome) -> Vec<Changed> {
-        let change = match (outcome, request) {
-            (Outcome::Stored(entry) | Outcome::AlreadyExists(Some(entry)), _) => {
-                let mut cache = write(&self.cache);
-                let put = cache.put_answer(&object.cluster, &object.resource, entry.clone());
-                put.ok().flatten()
-            }
-            // Only a deletion names the UID of the deleted object; after other writes the watch reports the
-            // deletion.
-            (Outcome::Gone, Request::Write(gone)) if gone.action == Action::Delete => {
-                let uid = gone.uid.as_deref();
-                uid.and_then(|uid| write(&self.cache).delete_answer(object, uid))
-            }
-            _ => None,
-        };
-
-        change.into_iter().collect()
+        let changes = enter(&mut write(&self.cache), request, outcome);
+        self.observe(changes.as_slice());
+        self.complete(response.worker, response.id, outcome);
     }
 }
 
@@ -142,6 +98,10 @@ fn log(request: &Request, outcome: &Outcome) {
         return;
     };
     let (object, verb) = (&write.object, request.verb());
+    if write.gate == Gate::Always {
+        // All replicas may send it at any rate. The controller reports failures that matter.
+        return tracing::debug!(%object, verb, subresource = write.subresource, ?outcome, "sent");
+    }
     match outcome {
         Outcome::Stored(_) | Outcome::Answer(_) | Outcome::Gone => {
             tracing::info!(%object, verb, subresource = write.subresource, "written");

@@ -189,3 +189,47 @@ async fn late_signals_of_a_restarted_watch_are_ignored() {
     runtime.take_signal((id, 1, Signal::ListEnds));
     assert_eq!(known(&runtime), [false, false]);
 }
+
+/// Sends the items that it plans to a test.
+struct Sender(mpsc::UnboundedSender<String>);
+
+impl Controller for Sender {
+    type Item = String;
+    const NAME: &'static str = "sender";
+    const FIELD_MANAGER: &'static str = "sender";
+
+    fn resources(&self) -> Vec<Registration> {
+        vec![Registration::whole::<ConfigMap>(Scope::All).optional()]
+    }
+
+    fn observe(&mut self, _: &Change<'_>, _: &Cache) -> Vec<String> {
+        Vec::new()
+    }
+
+    fn plan(&mut self, name: &String, _: &Cache, _: &mut Env<'_>) -> Plan<String> {
+        self.0.send(name.clone()).ok();
+        Plan::default()
+    }
+}
+
+#[tokio::test]
+async fn an_item_of_another_task_is_planned_once_the_controller_has_started_and_without_delay() {
+    let mut runtime = empty();
+    let (sender, mut planned) = mpsc::unbounded_channel();
+    let injector = runtime.add(Sender(sender), &Replicas::Active).unwrap();
+    for _ in 0..2 {
+        injector.push("early".to_owned());
+    }
+    runtime.turn();
+    assert!(planned.is_empty(), "the controller has not started");
+    runtime.start_workers();
+    let run = tokio::spawn(runtime.run(std::future::pending()));
+    assert_eq!(planned.recv().await.as_deref(), Some("early"));
+
+    injector.push("late".to_owned());
+
+    // Without a notification the runtime looks again after `WAIT_MAX`.
+    let late = tokio::time::timeout(WAIT_MAX / 2, planned.recv()).await;
+    assert_eq!(late.expect("the runtime is woken").as_deref(), Some("late"));
+    run.abort();
+}

@@ -108,13 +108,8 @@ impl Runtime {
             (false, true) => self.stop_watch(id),
             (true, true) | (false, false) => {}
         }
-        if !should_run
-            && self
-                .watches
-                .needed
-                .get(id)
-                .is_some_and(|it| it.workers.is_empty())
-        {
+        let needed = self.watches.needed.get(id);
+        if !should_run && needed.is_some_and(|it| it.workers.is_empty()) {
             self.watches.needed.remove(id);
         }
     }

@@ -3,7 +3,8 @@
 use super::server::Server;
 use crate::admission::Admission;
 use crate::cache::{Cache, CacheLimits, Changed};
-use crate::controller::{Action, ClusterChange, Env, Outcome, Request, WatchChange};
+use crate::controller::{ClusterChange, Env, Outcome, Request, WatchChange};
+use crate::execute::enter;
 use crate::watch::{Signal, WatchId};
 use crate::worker::{Effects, RequestId, Worker};
 use control_client::object::{Cluster, Resource};
@@ -129,36 +130,14 @@ impl Replica {
     }
 
     fn take_signal(&mut self, id: &WatchId, signal: Signal, now: Instant) {
-        let cache = &mut self.cache;
-        let changes: Vec<_> = match signal {
-            Signal::ListBegins => {
-                cache.begin_list(id);
-                Vec::new()
-            }
-            Signal::Object { entry, is_listed } => put(cache.put_watched(id, entry, is_listed)),
-            Signal::Deleted { key, uid, version } => {
-                let change = cache.delete_watched(id, &key, &uid, version);
-                change.into_iter().collect()
-            }
-            Signal::ListEnds => {
-                let changes = cache.end_list(id);
-                self.observe(&changes, now);
-                for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
-                    if hosted.resources.contains(&id.resource) {
-                        hosted.worker.listed(id, &self.cache, now);
-                    }
-                }
-                Vec::new()
-            }
-            Signal::Invalid { error, is_listed } => {
-                if is_listed {
-                    cache.keep_listed(id, &error.key);
-                }
-                Vec::new()
-            }
-            Signal::WentBack | Signal::Refused(_) | Signal::Failed(_) => Vec::new(),
-        };
+        let ends_list = matches!(signal, Signal::ListEnds);
+        let changes = self.cache.take_signal(id, signal).unwrap_or_default();
         self.observe(&changes, now);
+        for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
+            if ends_list && hosted.resources.contains(&id.resource) {
+                hosted.worker.listed(id, &self.cache, now);
+            }
+        }
         for hosted in &mut self.workers {
             let is_listed = || hosted.required.iter().all(|id| self.cache.is_synced(id));
             if !hosted.is_started && is_listed() {
@@ -169,29 +148,18 @@ impl Replica {
     }
 
     /// Plans the next item of a worker.
-    pub(super) fn plan(&mut self, worker: usize, env: &mut Env<'_>, now: Instant) {
-        let step = self.workers[worker].worker.step(&self.cache, env, now);
+    pub(super) fn plan(&mut self, worker: usize, env: &mut Env<'_>) {
+        let step = self.workers[worker].worker.step(&self.cache, env);
         if let Some(effects) = step {
-            self.carry_out(worker, effects, now);
+            self.carry_out(worker, effects, env.at);
         }
     }
 
     /// Takes the outcome of a request.
     pub(super) fn take_outcome(&mut self, flight: &Flight, outcome: &Outcome, now: Instant) {
         self.admission.ended(&flight.request);
-        let object = flight.request.object();
-        let changes = match (outcome, &flight.request) {
-            (Outcome::Stored(entry) | Outcome::AlreadyExists(Some(entry)), _) => put(self
-                .cache
-                .put_answer(&object.cluster, &object.resource, entry.clone())),
-            (Outcome::Gone, Request::Write(write)) if write.action == Action::Delete => {
-                let uid = write.uid.as_deref().unwrap_or_default();
-                let change = self.cache.delete_answer(object, uid);
-                change.into_iter().collect()
-            }
-            _ => Vec::new(),
-        };
-        self.observe(&changes, now);
+        let changes = enter(&mut self.cache, &flight.request, outcome);
+        self.observe(changes.as_slice(), now);
         let worker = &mut self.workers[flight.worker].worker;
         let effects = worker.complete(flight.id, outcome, &self.cache, now);
         self.carry_out(flight.worker, effects, now);
@@ -263,8 +231,4 @@ impl Hosted {
         }
         self.worker.started(cache, now);
     }
-}
-
-fn put(put: Result<Option<Changed>, CacheLimits>) -> Vec<Changed> {
-    put.ok().flatten().into_iter().collect()
 }

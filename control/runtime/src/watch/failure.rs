@@ -69,11 +69,8 @@ impl Delay {
 
     /// The right may be granted a moment later, so the delay grows from the shortest one.
     pub(super) fn refused(&mut self, is_optional: bool) {
-        let min = if is_optional {
-            OPTIONAL_DELAY
-        } else {
-            Backoff::REQUEST.min
-        };
+        let min = is_optional.then_some(OPTIONAL_DELAY);
+        let min = min.unwrap_or(Backoff::REQUEST.min);
         let max = min.max(REFUSED_DELAY);
         self.next = Backoff { min, max }.delay(self.failures, backoff::random());
         self.failures = self.failures.saturating_add(1);

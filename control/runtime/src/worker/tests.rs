@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::json;
+use std::sync::Arc;
 
 /// Returns the plans that a test sets, in turn.
 #[derive(Default)]
@@ -52,7 +53,7 @@ impl Fixture {
             done: Vec::new(),
         };
         Self {
-            worker: TypedWorker::new(controller),
+            worker: TypedWorker::new(controller, Injector::new(Arc::default())),
             cache: Cache::default(),
             now: Instant::now(),
         }
@@ -71,9 +72,10 @@ impl Fixture {
     fn step(&mut self) -> Option<Effects> {
         let mut env = Env {
             now: Timestamp::UNIX_EPOCH,
+            at: self.now,
             random: &mut || [0; 32],
         };
-        self.worker.step(&self.cache, &mut env, self.now)
+        self.worker.step(&self.cache, &mut env)
     }
 
     fn complete(&mut self, ready: &Ready, outcome: &Outcome) -> Effects {

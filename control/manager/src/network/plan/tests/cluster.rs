@@ -272,6 +272,7 @@ impl Cluster {
             };
             let mut env = Env {
                 now: Timestamp::from_second(i64::try_from(self.counter).unwrap()).unwrap(),
+                at: Instant::now(),
                 random: &mut random,
             };
             let plan = self.state.plan(task, &self.cache, &mut env);
