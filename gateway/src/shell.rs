@@ -7,7 +7,6 @@
 //! `control` applies the desired state and reports the status. It runs on the main thread, which
 //! may block because it forwards no packets.
 
-mod condition;
 mod connections;
 mod control;
 pub(crate) mod datapath_setup;

@@ -63,7 +63,7 @@ pub struct Resolver {
     last_good: LastGood,
     /// The reasons why entities are not served or not completely; without those of served ones.
     outcomes: BTreeMap<Entity, Outcome>,
-    tenants: BTreeMap<String, String>,
+    tenants: Arc<BTreeMap<String, String>>,
     resolution: Resolution,
     /// Whether the resolution depends on all objects. It then has to be computed from all after any change.
     is_global: bool,
@@ -111,7 +111,7 @@ impl Resolver {
             blocks: blocks::Assignment::default(),
             last_good: LastGood::default(),
             outcomes: BTreeMap::new(),
-            tenants: BTreeMap::new(),
+            tenants: Arc::default(),
             resolution: Resolution {
                 fabric: Err(Errors(Vec::new())),
                 refused: Vec::new(),
@@ -158,9 +158,10 @@ impl Resolver {
         self.objects.values().map(|object| &**object)
     }
 
-    /// Returns the tenant namespace of a peer.
-    pub fn tenant_namespace(&self, cluster_id: &str) -> Option<&str> {
-        self.tenants.get(cluster_id).map(String::as_str)
+    /// Returns the tenant namespace of each peer that has one, by cluster ID. A change makes another map,
+    /// so two equal pointers mean that nothing has changed.
+    pub fn tenant_namespaces(&self) -> &Arc<BTreeMap<String, String>> {
+        &self.tenants
     }
 
     fn set_namespace(&mut self, name: &str, namespace: Option<ObjectMeta>, dirty: &mut Dirty) {
@@ -261,7 +262,7 @@ impl Resolver {
         }
         let labelled = self.namespaces.values().flat_map(BTreeMap::values);
         let tenancy = self.tenancy_of(labelled);
-        self.tenants = tenancy.tenant_namespaces(&objects);
+        self.tenants = Arc::new(tenancy.tenant_namespaces(&objects));
         let misplaced = tenancy.prune(&mut objects);
         let mut resolution = self.last_good.resolve(objects);
         resolution.refuse(misplaced);

@@ -187,6 +187,13 @@ impl Simulation {
         false
     }
 
+    /// Runs for a time, which passes also if nothing is left to do.
+    pub fn pass(&mut self, time: Duration) {
+        let end = self.elapsed + time;
+        self.run(time);
+        self.elapsed = self.elapsed.max(end);
+    }
+
     /// Has every object observed again, as a new leader does, and settles; returns the requests that
     /// this caused. There are none if plans that were carried out are followed by empty plans.
     ///

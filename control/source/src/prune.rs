@@ -1,9 +1,7 @@
 //! Removes the fields of objects that a fabric does not use. A Node has kilobytes of images and heartbeats, and a
 //! change of an unused field must not count as a change.
 
-use control_api::{
-    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, labels,
-};
+use control_api::{Configuration, GatewayClient, GatewayServer, IP, Network, PublicKey, labels};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, NodeSpec, NodeStatus};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -95,18 +93,6 @@ impl Prune for PublicKey {
     }
 }
 
-impl Prune for Connection {
-    /// Keeps the resourceVersion, with which gateways recognize their own writes.
-    fn prune(mut self) -> Self {
-        let resource_version = self.metadata.resource_version.take();
-        self.metadata = ObjectMeta {
-            resource_version,
-            ..metadata(self.metadata)
-        };
-        self
-    }
-}
-
 /// Returns identity, age, generation, and the labels that the fabric uses.
 pub(crate) fn metadata(metadata: ObjectMeta) -> ObjectMeta {
     let is_ours = |key: &str| {
@@ -136,19 +122,6 @@ mod tests {
     use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
     use k8s_openapi::jiff::Timestamp;
     use serde_json::{from_value, json};
-
-    #[test]
-    fn a_connection_keeps_the_version_by_which_its_writer_knows_it() {
-        let mut connection = Connection::new(
-            "gw-milan",
-            from_value(json!({"type": "Server", "gatewayRef": {}})).unwrap(),
-        );
-        connection.metadata.resource_version = Some("7".to_owned());
-
-        let pruned = connection.prune();
-
-        assert_eq!(pruned.metadata.resource_version.as_deref(), Some("7"));
-    }
 
     #[test]
     fn parts_that_only_the_controller_manager_reads_are_dropped() {

@@ -3,9 +3,7 @@
 use crate::blocks;
 use crate::followed::Followed;
 use crate::prune::{self, Prune};
-use control_api::{
-    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, labels,
-};
+use control_api::{Configuration, GatewayClient, GatewayServer, IP, Network, PublicKey, labels};
 use control_fabric::Object;
 use control_runtime::{Kept, Registration, Resource, Scope as In};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
@@ -36,7 +34,7 @@ impl Kept for KeysSecret {
 pub enum Scope {
     /// A node's route agent.
     Node,
-    /// A gateway, which also needs private keys and Connections.
+    /// A gateway, which also needs private keys.
     Gateway,
 }
 
@@ -67,8 +65,6 @@ pub(crate) fn registrations(namespace: &str, scope: Scope) -> Vec<Registration> 
     ];
     if scope == Scope::Gateway {
         all.push(Registration::of(liqo(), keys).name(KEYS_SECRET));
-        let connections = Registration::of(In::All, Connection::prune);
-        all.push(connections.labels(labels::REMOTE_CLUSTER_ID));
     }
     all.extend(blocks::registrations());
 

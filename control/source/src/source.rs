@@ -5,6 +5,7 @@ use crate::installation::Installation;
 use crate::registrations::Scope;
 use crate::watch::{self, Watch};
 use control_fabric::{Errors, Fabric, Resolution, Waiting};
+use control_runtime::{RegistrationError, Runtime};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::path::PathBuf;
@@ -66,10 +67,24 @@ impl Source {
     ///
     /// Returns [`Error::Watch`] if there are no credentials for an API server.
     pub async fn open(origin: &Origin, scope: Scope) -> Result<Self, Error> {
+        Self::open_with(origin, scope, |_| Ok(())).await
+    }
+
+    /// Opens the source as [`open`](Self::open) does. If it is an API server, `add` adds the controllers
+    /// of the process to the runtime that watches.
+    ///
+    /// # Errors
+    ///
+    /// As [`open`](Self::open); [`Error::Watch`] also if `add` fails.
+    pub async fn open_with(
+        origin: &Origin,
+        scope: Scope,
+        add: impl FnOnce(&mut Runtime) -> Result<(), RegistrationError>,
+    ) -> Result<Self, Error> {
         match origin {
             Origin::File(path) => Ok(Self::File(File::new(path))),
             Origin::Cluster(installation) => {
-                let mut watch = Watch::start(installation, scope).await?;
+                let mut watch = Watch::start(installation, scope, add).await?;
                 watch.wait_until_complete().await;
                 Ok(Self::Cluster(Box::new(watch)))
             }

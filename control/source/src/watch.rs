@@ -3,14 +3,14 @@
 use crate::followed::{self, Followed};
 use crate::installation::Installation;
 use crate::registrations::{self, Keys, KeysSecret, Scope};
-use control_api::{Connection, labels};
 use control_fabric::{Changes, Resolution, Resolver};
 use control_runtime::{
     self as runtime, Cache, CacheReader, Change, Cluster, Controller, Env, Plan, Registration,
-    Runtime, RuntimeStatus,
+    RegistrationError, Runtime, RuntimeStatus,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
-use kube::{Client, Config, ResourceExt as _};
+use kube::{Client, Config};
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub enum Error {
 
     /// Two registrations of a resource differ.
     #[error(transparent)]
-    Registration(#[from] runtime::RegistrationError),
+    Registration(#[from] RegistrationError),
 }
 
 /// The controller of a process that follows objects and writes none. It reports that an object has
@@ -99,22 +99,27 @@ pub struct Watch {
 }
 
 impl Watch {
-    /// Starts to watch, with the credentials of this pod or those of `KUBECONFIG`.
+    /// Starts to watch, with the credentials of this pod or those of `KUBECONFIG`. `add` adds further
+    /// controllers to the runtime.
     ///
     /// # Errors
     ///
     /// Returns [`Error`] if there are no credentials. An unreachable API server is no error: the requests are
     /// repeated.
-    pub async fn start(installation: &Installation, scope: Scope) -> Result<Self, Error> {
+    pub async fn start(
+        installation: &Installation,
+        scope: Scope,
+        add: impl FnOnce(&mut Runtime) -> Result<(), RegistrationError>,
+    ) -> Result<Self, Error> {
         let config = Config::infer()
             .await
             .map_err(|error| Error::Config(kube::Error::InferConfig(error)))?;
         let client = Client::try_from(config).map_err(Error::Client)?;
 
-        Self::with(client, installation.clone(), scope)
+        Self::with(client, installation.clone(), scope, add)
     }
 
-    /// Starts to watch by `client`. Must be called within a tokio runtime.
+    /// Starts to watch by `client`, as [`start`](Self::start) does. Must be called within a tokio runtime.
     ///
     /// # Errors
     ///
@@ -123,6 +128,7 @@ impl Watch {
         client: Client,
         installation: impl Into<Installation>,
         scope: Scope,
+        add: impl FnOnce(&mut Runtime) -> Result<(), RegistrationError>,
     ) -> Result<Self, Error> {
         let installation = installation.into();
         let (sender, is_listed) = watch::channel(false);
@@ -141,6 +147,7 @@ impl Watch {
             changes: changes.clone(),
         };
         runtime.add(follower, &runtime::Replicas::Active)?;
+        add(&mut runtime)?;
         let (cache, status) = (runtime.reader(), runtime.status());
         let mut task = JoinSet::new();
         task.spawn(runtime.run(std::future::pending()));
@@ -218,18 +225,10 @@ impl Watch {
         keys.collect()
     }
 
-    /// Returns the Connections in the tenant namespaces of their peers: the status of a copy elsewhere
-    /// is not written in place of theirs.
-    pub fn connections(&self) -> Vec<Arc<Connection>> {
-        let cache = self.cache.read();
-        let connections = cache.objects::<Connection>(&Cluster::Local).shared();
-        let connections = connections.filter(|connection| {
-            let peer = connection.labels().get(labels::REMOTE_CLUSTER_ID);
-            let tenant = peer.and_then(|peer| self.resolver.tenant_namespace(peer));
-            tenant.is_some() && tenant == connection.metadata.namespace.as_deref()
-        });
-
-        connections.collect()
+    /// Returns the tenant namespace of each peer that has one, by cluster ID, as of the last
+    /// resolution.
+    pub fn tenant_namespaces(&self) -> &Arc<BTreeMap<String, String>> {
+        self.resolver.tenant_namespaces()
     }
 
     /// Returns whether the ConfigMap exists that names the cluster.

@@ -70,6 +70,8 @@ struct LookupResult {
 /// The arguments of [`Control::start`].
 pub(crate) struct Parts {
     pub(crate) loader: Loader,
+    /// `None` without an API server.
+    pub(crate) reporter: Option<Reporter>,
     pub(crate) lanes: Lanes,
     pub(crate) notices: mpsc::Receiver<LaneNotice>,
     pub(crate) datapath: Arc<Mutex<Datapath>>,
@@ -87,9 +89,8 @@ impl Control {
     ///
     /// Returns [`Hung`] if a lane does not respond or has ended.
     pub(crate) fn start(parts: Parts) -> Result<Self, Hung> {
-        let client = parts.loader.client();
         let mut control = Self {
-            reporter: client.map(|client| Reporter::new(client, &parts.replica)),
+            reporter: parts.reporter,
             paths: Paths::new(&parts.replica),
             nodes: Nodes::default(),
             standby: Some(Standby::new(Instant::now())),
@@ -116,6 +117,7 @@ impl Control {
     /// Handles changes of the desired state and notices of the lanes, until the lanes end.
     pub(crate) async fn run(&mut self) {
         self.reload(); // The desired state may have changed before the watch started.
+        self.follow_tenants();
         let mut checks = paths::check_interval();
         loop {
             tokio::select! {
@@ -123,9 +125,8 @@ impl Control {
                 () = standby::next_check(self.standby) => self.end_standby(),
                 () = self.loader.changed() => {
                     self.reload();
-                    self.report();
+                    self.follow_tenants();
                 }
-                () = written(self.reporter.as_mut()) => self.report(),
                 notice = self.notices.recv() => match notice {
                     Some(notice) => self.handle_lane_notice(notice),
                     None => return,
@@ -297,12 +298,11 @@ impl Control {
                         "connection state changed"
                     );
                 }
-                if let Some(reporter) = &mut self.reporter {
+                if let Some(reporter) = &self.reporter {
                     reporter.note(&cluster_id, state, latency);
                 }
                 let now = std::time::Instant::now();
                 self.paths.note_connection(&cluster_id, state, now);
-                self.report();
             }
             Notice::Remote { peer, kind, nodes } => {
                 if let Some(cluster_id) = self.cluster_id(peer).map(str::to_owned) {
@@ -319,11 +319,10 @@ impl Control {
         }
     }
 
-    /// Starts the writes of all Connections whose status is out of date.
-    fn report(&mut self) {
-        if let Some(reporter) = &mut self.reporter {
-            let connections = self.loader.connections();
-            reporter.write(connections.iter().map(Arc::as_ref));
+    /// Passes the tenant namespaces of the peers to the reporter.
+    fn follow_tenants(&self) {
+        if let (Some(reporter), Some(tenants)) = (&self.reporter, self.loader.tenant_namespaces()) {
+            reporter.set_tenant_namespaces(tenants);
         }
     }
 
@@ -382,14 +381,6 @@ impl Control {
         if let Err(hung) = self.lanes.send(command) {
             tracing::error!(%hung, "failed to send a peer's addresses to the packet loops");
         }
-    }
-}
-
-/// Completes when the write of a status has ended; stays pending without an API server.
-async fn written(reporter: Option<&mut Reporter>) {
-    match reporter {
-        Some(reporter) => reporter.written().await,
-        None => std::future::pending().await,
     }
 }
 

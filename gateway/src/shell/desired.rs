@@ -1,14 +1,14 @@
 //! Reads the desired state: the objects from a file or the API server, and the private keys.
 
+use super::connections::Reporter;
 use super::keys;
 use crate::engine::{PeerConfig, PrivateKey};
 use crate::tables::{self, Indices};
-use control_api::Connection;
 use control_fabric::Fabric;
+use control_runtime::Runtime;
 use control_source::{Origin, Reading, Scope, Source};
 use ebpf::Tables;
 use ipnet::Ipv4Net;
-use kube::Client;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -87,40 +87,43 @@ pub(crate) struct Loader {
 }
 
 impl Loader {
-    /// Creates a loader that reads the objects from `origin`.
+    /// Creates a loader that reads the objects from `origin`, and the reporter to its API server, which
+    /// is `None` if the source is a file. `replica` is the name of this replica in the EndpointSlice.
     ///
     /// # Errors
     ///
     /// Returns [`Error::Source`] if the API server's credentials are missing.
-    pub(crate) async fn open(origin: &Origin, keys: KeyStore) -> Result<Self, Error> {
-        let source = Source::open(origin, Scope::Gateway).await?;
-
-        Ok(Self {
+    pub(crate) async fn open(
+        origin: &Origin,
+        keys: KeyStore,
+        replica: &str,
+    ) -> Result<(Self, Option<Reporter>), Error> {
+        let mut reporter = None;
+        let add = |runtime: &mut Runtime| {
+            reporter = Some(Reporter::add(runtime, replica)?);
+            Ok(())
+        };
+        let source = Source::open_with(origin, Scope::Gateway, add).await?;
+        let loader = Self {
             source,
             keys,
             indices: Indices::default(),
             cluster_id: None,
             accepted: None,
-        })
+        };
+
+        Ok((loader, reporter))
     }
 
     pub(crate) fn source(&self) -> &Source {
         &self.source
     }
 
-    /// Returns a client of the API server; `None` if the source is a file.
-    pub(crate) fn client(&self) -> Option<Client> {
+    /// Returns the tenant namespace of each peer; `None` if the source is a file.
+    pub(crate) fn tenant_namespaces(&self) -> Option<&Arc<BTreeMap<String, String>>> {
         match &self.source {
-            Source::Cluster(watch) => Some(watch.client().clone()),
+            Source::Cluster(watch) => Some(watch.tenant_namespaces()),
             Source::File(_) => None,
-        }
-    }
-
-    /// Returns the watched Connections; none if the source is a file.
-    pub(crate) fn connections(&self) -> Vec<Arc<Connection>> {
-        match &self.source {
-            Source::Cluster(watch) => watch.connections(),
-            Source::File(_) => Vec::new(),
         }
     }
 

@@ -1,5 +1,6 @@
 //! Starts and stops a gateway.
 
+use super::connections::Reporter;
 use super::control::{Control, Parts};
 use super::datapath_setup::{KernelParts, Plan};
 use super::desired::{Desired, Error as DesiredError, KeyStore, Loader};
@@ -69,7 +70,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
             }
         }
     })?;
-    let Some((mut loader, served)) = first else {
+    let Some((mut loader, reporter, served)) = first else {
         return Ok(()); // A signal arrived before the first valid desired state.
     };
     if !served
@@ -144,6 +145,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     );
     let control = Control::start(Parts {
         loader,
+        reporter,
         lanes,
         notices,
         datapath,
@@ -161,12 +163,13 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
 /// Returns the first valid desired state.
 ///
 /// An invalid file is an error. With an API server, waits until the objects are valid.
-async fn first_desired(options: &Options) -> anyhow::Result<(Loader, Desired)> {
-    let mut loader = Loader::open(&options.origin, options.keys.clone()).await?;
+async fn first_desired(options: &Options) -> anyhow::Result<(Loader, Option<Reporter>, Desired)> {
+    let (mut loader, reporter) =
+        Loader::open(&options.origin, options.keys.clone(), &options.replica).await?;
     let mut logged = String::new();
     loop {
         match loader.load() {
-            Ok(Some(served)) => return Ok((loader, served)),
+            Ok(Some(served)) => return Ok((loader, reporter, served)),
             Ok(None) => {}
             Err(DesiredError::Source(error @ control_source::Error::Cluster(_))) => {
                 let error = error.to_string();

@@ -42,10 +42,7 @@ impl Resolver {
         let mut is_changed = false;
         for entity in affected {
             if let Entity::Peer(peer) = &entity {
-                match tenants.remove(peer) {
-                    Some(tenant) => self.tenants.insert(peer.clone(), tenant),
-                    None => self.tenants.remove(peer),
-                };
+                self.set_tenant_namespace(peer, tenants.remove(peer));
             }
             let new = outcomes.remove(&entity);
             is_changed |= self.outcomes.get(&entity) != new.as_ref();
@@ -58,6 +55,17 @@ impl Resolver {
             self.collect_outcomes();
         }
         true
+    }
+
+    fn set_tenant_namespace(&mut self, peer: &str, namespace: Option<String>) {
+        if self.tenants.get(peer) == namespace.as_ref() {
+            return; // Most changes leave it as it is, and need no copy of the map.
+        }
+        let tenants = Arc::make_mut(&mut self.tenants);
+        match namespace {
+            Some(namespace) => tenants.insert(peer.to_owned(), namespace),
+            None => tenants.remove(peer),
+        };
     }
 
     /// Adds the entities that depend on the given ones.

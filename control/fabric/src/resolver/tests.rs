@@ -44,7 +44,7 @@ proptest! {
 
             let (complete, tenants) = all.resolve();
             prop_assert_eq!(&incremental, &complete);
-            prop_assert_eq!(&resolver.tenants, &tenants);
+            prop_assert_eq!(&*resolver.tenants, &tenants);
         }
         prop_assert!(partial > 0);
     }

@@ -159,42 +159,6 @@ async fn an_object_of_a_peer_counts_once_its_namespace_has_the_tenant_labels() {
     .await;
 }
 
-#[tokio::test]
-async fn a_connection_outside_of_the_tenant_namespace_is_not_reported_to() {
-    let server = ApiServer::start();
-    for namespace in ["developers", "liqo-tenant-milan"] {
-        let labels = json!({"liqo.io/remote-cluster-id": "milan"});
-        let path =
-            format!("/apis/networking.liqo.io/v1beta1/namespaces/{namespace}/connections/gw-milan");
-        server.put(
-            &path,
-            json!({
-                "metadata": {"name": "gw-milan", "namespace": namespace, "labels": labels},
-                "spec": {"type": "Server", "gatewayRef": {}},
-            }),
-        );
-    }
-    let labels = json!({
-        "liqo.io/remote-cluster-id": "milan",
-        "liqo.io/tenant-namespace": "true",
-    });
-    server.put(
-        "/api/v1/namespaces/liqo-tenant-milan",
-        json!({"metadata": {"name": "liqo-tenant-milan", "labels": labels}}),
-    );
-    let mut watch = watch(&server);
-    within(watch.wait_until_complete()).await;
-
-    watch.resolve();
-
-    let connections = watch.connections();
-    let reported: Vec<_> = connections
-        .iter()
-        .map(|it| it.namespace().unwrap_or_default())
-        .collect();
-    assert_eq!(reported, ["liqo-tenant-milan"]);
-}
-
 /// Returns the peers of which objects are left out for their namespace.
 fn misplaced(watch: &mut Watch) -> Vec<String> {
     let refused = &watch.resolve().refused;
@@ -218,7 +182,7 @@ fn pods(watch: &mut Watch) -> Vec<String> {
 fn watch(server: &ApiServer) -> Watch {
     let config = Config::new(server.url().parse().unwrap());
     let client = Client::try_from(config).expect("the address is valid");
-    Watch::with(client, "liqo", Scope::Gateway).expect("the registrations agree")
+    Watch::with(client, "liqo", Scope::Gateway, |_| Ok(())).expect("the registrations agree")
 }
 
 fn put_node(server: &ApiServer, name: &str) {

@@ -1,117 +1,313 @@
+//! The replicas of a gateway under virtual time, in the order of several seeds.
+
 use super::*;
-use control_source::{Scope, Watch};
-use fake_apiserver::ApiServer;
+use crate::path::Reason;
+use control_runtime::Key;
+use control_runtime::simulation::Simulation;
+use serde_json::{Value, json};
+use std::cell::{Ref, RefCell};
+use std::rc::Rc;
 
-const PATH: &str =
-    "/apis/networking.liqo.io/v1beta1/namespaces/liqo-tenant-milan/connections/gw-milan";
+mod chart;
+mod process;
 
-/// Maximum time until all replicas receive a write through their watches.
-const DEADLINE: Duration = Duration::from_secs(30);
+/// Orders of events that each test tries.
+const SEEDS: u64 = 20;
 
-/// Maximum time for which the object may show `Connected` after all replicas have lost the peer.
-const LOST: Duration = Duration::from_secs(10);
+/// Time in which a change takes effect if no timer delays it. Each step of the simulation takes 1 ms.
+const SOON: Duration = Duration::from_millis(100);
 
-/// Interval between two checks of a replica.
-const CHECK_INTERVAL: Duration = Duration::from_millis(20);
+/// Time between two latencies that an engine measures.
+const MEASURED_EVERY: Duration = Duration::from_secs(10);
 
-#[tokio::test]
-async fn a_fault_that_has_ended_is_withdrawn() {
-    let mut lab = Lab::connected(&["gw-1"]).await;
+#[test]
+fn a_fault_that_has_ended_is_withdrawn_after_the_shortest_time_between_two_writes() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::connected(seed, 1);
+        lab.note_path(0, Reason::EndToEnd);
+        lab.pass(SOON);
+        assert_eq!(lab.shown().reason, "EndToEnd");
 
-    for reason in [Reason::EndToEnd, Reason::LocalOverlay, Reason::EndToEnd] {
-        lab.note_path(0, reason);
-        let is_shown = lab.until(DEADLINE, |it| it.reason == reason.name()).await;
-        assert!(is_shown, "{reason:?} was never reported");
+        for (old, new) in [
+            (Reason::EndToEnd, Reason::LocalOverlay),
+            (Reason::LocalOverlay, Reason::EndToEnd),
+        ] {
+            lab.note_path(0, new);
+            lab.pass(state::CONDITION_GAP - 2 * SOON);
+            assert_eq!(lab.shown().reason, old.name());
+            lab.pass(2 * SOON);
+            assert_eq!(lab.shown().reason, new.name());
+        }
     }
 }
 
-#[tokio::test]
-async fn a_peer_to_which_no_replica_is_connected_is_an_error() {
-    let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
+#[test]
+fn a_peer_to_which_no_replica_is_connected_is_an_error_after_the_timeout() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::connected(seed, 2);
 
-    for replica in [0, 1] {
-        lab.note(replica, ConnectionState::Error);
-        lab.note_path(replica, Reason::NothingArrives);
+        for replica in [0, 1] {
+            lab.note(replica, ConnectionState::Error);
+            lab.note_path(replica, Reason::NothingArrives);
+        }
+
+        lab.pass(value::RESTORE_TIMEOUT - SOON);
+        assert_eq!(lab.shown().value, "Connected");
+        assert!(!lab.shown().is_measured);
+        lab.pass(2 * SOON);
+        assert_eq!(lab.shown().value, "Error");
+        lab.pass(state::CONDITION_GAP);
+        assert_eq!(lab.shown().reason, "NothingArrives");
+
+        lab.note(1, ConnectionState::Connected);
+        lab.note_path(0, Reason::EndToEnd);
+        lab.note_path(1, Reason::EndToEnd);
+        lab.pass(state::CONDITION_GAP + SOON);
+        assert_eq!(lab.shown().value, "Connected");
+        assert_eq!(lab.shown().reason, "EndToEnd");
     }
+}
 
-    let is_shown = |it: &Shown| it.value == "Error" && it.reason == "NothingArrives";
-    assert!(lab.until(LOST, is_shown).await, "{:?}", lab.shown());
-    lab.note(1, ConnectionState::Connected);
-    lab.note_path(0, Reason::EndToEnd);
-    lab.note_path(1, Reason::EndToEnd);
-    let is_shown = |it: &Shown| it.value == "Connected" && it.reason == "EndToEnd";
-    assert!(lab.until(LOST, is_shown).await, "{:?}", lab.shown());
+#[test]
+fn a_replica_that_dies_connected_is_noticed_by_the_age_of_its_latency() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::new(seed, 2);
+        lab.note(0, ConnectionState::Connected);
+        lab.pass(SOON);
+        assert!(lab.shown().is_measured);
+
+        // The new process serves no peer yet.
+        lab.simulation.crash(0);
+
+        lab.pass(value::DOUBT_AGE - 2 * SOON);
+        assert!(lab.shown().is_measured);
+        lab.pass(2 * SOON);
+        assert!(!lab.shown().is_measured);
+        lab.pass(value::RESTORE_TIMEOUT - 2 * SOON);
+        assert_eq!(lab.shown().value, "Connected");
+        lab.pass(2 * SOON);
+        assert_eq!(lab.shown().value, "Error");
+    }
 }
 
 /// Simulates a rolling restart: one replica loses the peer, another starts, the third stays
 /// connected.
-#[tokio::test]
-async fn only_connected_is_shown_while_one_replica_is_connected() {
-    let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
-    lab.add("gw-3").await;
+#[test]
+fn error_is_never_written_while_one_replica_is_connected() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::connected(seed, 2);
 
-    for replica in [0, 1, 0] {
-        lab.note(replica, ConnectionState::Error);
-        lab.note(1 - replica, ConnectionState::Connected);
-        let changed = lab
-            .until(Duration::from_secs(5), |it| it.value != "Connected")
-            .await;
-        assert!(!changed, "{:?}", lab.shown());
-        lab.note(replica, ConnectionState::Connected);
-        let is_answered = lab.until(DEADLINE, |it| it.is_measured).await;
-        assert!(is_answered, "{:?}", lab.shown());
+        for replica in [0, 1, 0] {
+            lab.note(replica, ConnectionState::Error);
+            lab.pass(SOON);
+            lab.restart(replica);
+            for _ in 0..4 {
+                lab.note(1 - replica, ConnectionState::Connected);
+                lab.pass(MEASURED_EVERY);
+            }
+            assert!(lab.shown().is_measured);
+            lab.note(replica, ConnectionState::Connected);
+            lab.pass(SOON);
+        }
+
+        assert_eq!(lab.shown().value, "Connected");
+        assert!(lab.written().all(|status| status["value"] != "Error"));
     }
 }
 
-#[tokio::test]
-async fn a_peer_that_is_no_longer_served_is_reported_with_the_cause() {
-    let mut lab = Lab::connected(&["gw-1", "gw-2"]).await;
-    lab.note_path(0, Reason::EndToEnd);
-    assert!(lab.until(DEADLINE, |it| it.reason == "EndToEnd").await);
+#[test]
+fn replicas_that_lose_the_peer_at_once_plan_again_after_a_conflict() {
+    let mut conflicts = 0;
+    for seed in 0..SEEDS {
+        let mut lab = Lab::connected(seed, 3);
 
-    for replica in [0, 1] {
-        let why = BTreeMap::from([("milan".to_owned(), "it has no key".to_owned())]);
-        lab.reporter(replica).set_peers([], why);
-        // The engine may have sent this state before the peer was removed.
-        lab.note(replica, ConnectionState::Connected);
-        lab.note_path(replica, Reason::EndToEnd);
-    }
-    let is_shown = |it: &Shown| it.value == "Error" && it.reason == "NotServed";
-    assert!(lab.until(LOST, is_shown).await, "{:?}", lab.shown());
-    let message = lab.shown().message;
-    assert!(
-        message.ends_with("serves milan: it has no key"),
-        "{message}"
-    );
+        for replica in 0..3 {
+            lab.note(replica, ConnectionState::Error);
+        }
 
-    for replica in [0, 1] {
-        lab.reporter(replica).set_peers(["milan"], BTreeMap::new());
+        lab.pass(value::RESTORE_TIMEOUT + 10 * SOON);
+        assert_eq!(lab.shown().value, "Error");
+        let log = lab.simulation.log().iter();
+        conflicts += log.filter(|sent| !sent.is_success).count();
     }
-    lab.note(0, ConnectionState::Connected);
-    lab.note_path(0, Reason::EndToEnd);
-    lab.note_path(1, Reason::EndToEnd);
-    let is_shown = |it: &Shown| it.value == "Connected" && it.reason == "EndToEnd";
-    assert!(lab.until(LOST, is_shown).await, "{:?}", lab.shown());
+    assert!(conflicts > 0, "no order of events causes a conflict");
 }
 
-#[tokio::test]
-async fn a_name_is_reported_until_it_resolves() {
-    let mut lab = Lab::new(&["gw-1"]).await;
+#[test]
+fn the_state_is_written_when_the_api_server_is_reachable_again() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::connected(seed, 1);
+        lab.simulation.partition(&Cluster::Local);
+        lab.note(0, ConnectionState::Error);
+        lab.note_path(0, Reason::NoAnswer);
+        lab.pass(Duration::from_secs(120));
+        assert_eq!(lab.shown().value, "Connected");
 
-    lab.note_path(0, Reason::NameNotResolved);
-    let is_shown = |it: &Shown| it.value == "Connecting" && it.reason == "NameNotResolved";
-    assert!(lab.until(DEADLINE, is_shown).await, "{:?}", lab.shown());
+        lab.simulation.heal(&Cluster::Local);
 
-    lab.note_path(0, Reason::Connecting);
-    let is_shown = |it: &Shown| it.reason == "Connecting";
-    assert!(lab.until(DEADLINE, is_shown).await, "{:?}", lab.shown());
+        lab.pass(Duration::from_secs(120));
+        let shown = lab.shown();
+        assert_eq!((&*shown.value, &*shown.reason), ("Error", "NoAnswer"));
+    }
 }
 
-/// A fake API server with the Connection of one peer, and the replicas that write this object.
+#[test]
+fn a_connection_that_is_created_again_is_written_again() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::connected(seed, 2);
+        lab.note_path(0, Reason::EndToEnd);
+        lab.pass(SOON);
+
+        lab.simulation.local().remove::<Connection>(&key(TENANT));
+        // The state of the engine arrives while there is no object, or after it is there again.
+        lab.note(0, ConnectionState::Connected);
+        lab.pass(SOON);
+        lab.put(TENANT);
+
+        lab.pass(state::CONDITION_GAP + SOON);
+        let shown = lab.shown();
+        assert_eq!(
+            (&*shown.value, &*shown.reason),
+            ("Connected", "EndToEnd"),
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn a_peer_that_is_no_longer_served_is_reported_with_the_cause() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::connected(seed, 2);
+        lab.note_path(0, Reason::EndToEnd);
+        lab.pass(SOON);
+        assert_eq!(lab.shown().reason, "EndToEnd");
+
+        for replica in [0, 1] {
+            let why = BTreeMap::from([("milan".to_owned(), "it has no key".to_owned())]);
+            lab.reporter(replica).set_peers([], why);
+            // The engine may have sent this state before the peer was removed.
+            lab.note(replica, ConnectionState::Connected);
+            lab.note_path(replica, Reason::EndToEnd);
+        }
+        lab.pass(value::RESTORE_TIMEOUT + 10 * SOON);
+        let shown = lab.shown();
+        assert_eq!((&*shown.value, &*shown.reason), ("Error", "NotServed"));
+        let message = shown.message;
+        assert!(
+            message.ends_with("serves milan: it has no key"),
+            "{message}"
+        );
+
+        // Another cause is reported without any other change.
+        for replica in [0, 1] {
+            lab.reporter(replica).set_peers([], BTreeMap::new());
+        }
+        lab.pass(state::CONDITION_GAP);
+        assert!(lab.shown().message.contains("`liqoctl network connect`"));
+
+        for replica in [0, 1] {
+            lab.reporter(replica).set_peers(["milan"], BTreeMap::new());
+        }
+        lab.note(0, ConnectionState::Connected);
+        lab.note_path(0, Reason::EndToEnd);
+        lab.note_path(1, Reason::EndToEnd);
+        lab.pass(state::CONDITION_GAP + SOON);
+        let shown = lab.shown();
+        assert_eq!((&*shown.value, &*shown.reason), ("Connected", "EndToEnd"));
+    }
+}
+
+#[test]
+fn a_name_is_reported_until_it_resolves() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::new(seed, 1);
+
+        lab.note_path(0, Reason::NameNotResolved);
+        lab.pass(SOON);
+        let shown = lab.shown();
+        assert_eq!(
+            (&*shown.value, &*shown.reason),
+            ("Connecting", "NameNotResolved")
+        );
+
+        lab.note_path(0, Reason::Connecting);
+        lab.pass(state::CONDITION_GAP);
+        assert_eq!(lab.shown().reason, "Connecting");
+    }
+}
+
+#[test]
+fn the_condition_of_a_replica_that_is_gone_is_replaced() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::connected(seed, 2);
+        lab.note_path(0, Reason::LocalOverlay);
+        lab.pass(SOON);
+        lab.note_path(1, Reason::EndToEnd);
+        lab.pass(10 * SOON);
+        assert_eq!(lab.shown().reason, "LocalOverlay");
+
+        lab.simulation.crash(0);
+        lab.reporter(1).set_live(["gw-2".to_owned()]);
+
+        lab.pass(SOON);
+        assert_eq!(lab.shown().reason, "EndToEnd");
+    }
+}
+
+#[test]
+fn a_copy_outside_of_the_tenant_namespace_is_not_written() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::new(seed, 1);
+        lab.put("developers");
+        lab.note(0, ConnectionState::Connected);
+        lab.pass(SOON);
+        assert_eq!(lab.status(TENANT)["value"], "Connected");
+        assert_eq!(lab.status("developers"), Value::Null);
+
+        // An administrator chooses the other namespace.
+        lab.reporter(0)
+            .set_tenant_namespaces(&tenants("developers"));
+        lab.pass(SOON);
+
+        assert_eq!(lab.status("developers")["value"], "Connected");
+    }
+}
+
+#[test]
+fn a_state_that_was_written_is_not_written_again() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::connected(seed, 2);
+        for replica in [0, 1] {
+            lab.note_path(replica, Reason::EndToEnd);
+        }
+        lab.pass(10 * SOON);
+        let writes = lab.simulation.log().len();
+
+        for _ in 0..3 {
+            for replica in [0, 1] {
+                lab.note(replica, ConnectionState::Connected);
+                lab.note_path(replica, Reason::EndToEnd);
+            }
+            lab.pass(10 * SOON);
+        }
+
+        assert_eq!(lab.simulation.log().len(), writes);
+    }
+}
+
+/// Name of the peer's Connection.
+const NAME: &str = "gw-milan";
+
+/// The tenant namespace of the peer.
+const TENANT: &str = "liqo-tenant-milan";
+
+/// An API server with the Connection of one peer, and the replicas that write this object.
 struct Lab {
-    server: ApiServer,
-    replicas: Vec<(Reporter, Watch)>,
-    names: Vec<String>,
+    simulation: Simulation,
+    /// The reporters of all processes so far. The replica `gw-N` has the number N.
+    made: Rc<RefCell<Vec<Reporter>>>,
+    /// Number of the current process of each replica.
+    current: Vec<usize>,
 }
 
 /// The fields of the Connection that the tests check.
@@ -124,98 +320,106 @@ struct Shown {
 }
 
 impl Lab {
-    async fn new(names: &[&str]) -> Self {
-        let server = ApiServer::start();
-        let labels = json!({labels::REMOTE_CLUSTER_ID: "milan"});
-        let metadata =
-            json!({"name": "gw-milan", "namespace": "liqo-tenant-milan", "labels": labels});
-        let spec = json!({"type": "Server", "gatewayRef": {}});
-        server.put(PATH, json!({"metadata": metadata, "spec": spec}));
-        let labels = json!({
-            labels::REMOTE_CLUSTER_ID: "milan",
-            labels::TENANT_NAMESPACE: "true",
-        });
-        server.put(
-            "/api/v1/namespaces/liqo-tenant-milan",
-            json!({"metadata": {"name": "liqo-tenant-milan", "labels": labels}}),
-        );
-        let mut lab = Self {
-            server,
-            replicas: Vec::new(),
-            names: Vec::new(),
+    fn new(seed: u64, replicas: usize) -> Self {
+        let made = Rc::new(RefCell::new(Vec::new()));
+        let reporters = Rc::clone(&made);
+        let make = move |injector| {
+            let mut reporters = reporters.borrow_mut();
+            let name = format!("gw-{}", reporters.len());
+            let state = Arc::new(Mutex::new(State::new(&name)));
+            let controller = Connections(Arc::clone(&state));
+            reporters.push(Reporter { state, injector });
+            controller
         };
-        for name in names {
-            lab.add(name).await;
+        let simulation = Simulation::new(seed).host_injected(make);
+        let mut lab = Self {
+            simulation: simulation.replicas(replicas),
+            made,
+            current: (1..=replicas).collect(),
+        };
+        for namespace in [TENANT, "developers"] {
+            lab.simulation.local().put_namespace(namespace);
         }
+        lab.put(TENANT);
+        lab.configure();
         lab
     }
 
-    async fn connected(names: &[&str]) -> Self {
-        let mut lab = Self::new(names).await;
-        for replica in 0..names.len() {
+    fn connected(seed: u64, replicas: usize) -> Self {
+        let mut lab = Self::new(seed, replicas);
+        for replica in 0..replicas {
             lab.note(replica, ConnectionState::Connected);
         }
-        assert!(lab.until(DEADLINE, |it| it.value == "Connected").await);
+        lab.pass(SOON);
+        assert_eq!(lab.shown().value, "Connected");
         lab
     }
 
-    async fn add(&mut self, name: &str) {
-        let config = kube::Config::new(self.server.url().parse().unwrap());
-        let client = Client::try_from(config).unwrap();
-        let watch = Watch::with(client.clone(), "liqo", Scope::Gateway);
-        let mut watch = watch.expect("the registrations agree");
-        watch.wait_until_complete().await;
-        watch.resolve();
-        let mut reporter = Reporter::new(client, name);
-        reporter.set_peers(["milan"], BTreeMap::new());
-        self.replicas.push((reporter, watch));
-        self.names.push(name.to_owned());
-        for (reporter, _) in &mut self.replicas {
-            reporter.set_live(self.names.clone());
+    /// Crashes a replica, which starts again.
+    fn restart(&mut self, replica: usize) {
+        self.simulation.crash(replica);
+        self.current[replica] = self.made.borrow().len() - 1;
+        self.configure();
+    }
+
+    /// Sets the desired state of all replicas.
+    fn configure(&self) {
+        for replica in 0..self.current.len() {
+            let names = self.current.iter().map(|number| format!("gw-{number}"));
+            let reporter = self.reporter(replica);
+            reporter.set_live(names);
+            reporter.set_peers(["milan"], BTreeMap::new());
+            reporter.set_tenant_namespaces(&tenants(TENANT));
         }
     }
 
-    fn reporter(&mut self, replica: usize) -> &mut Reporter {
-        &mut self.replicas[replica].0
+    fn reporter(&self, replica: usize) -> Ref<'_, Reporter> {
+        Ref::map(self.made.borrow(), |made| &made[self.current[replica]])
     }
 
-    fn note(&mut self, replica: usize, state: ConnectionState) {
+    fn note(&self, replica: usize, state: ConnectionState) {
         let latency = Some(Duration::from_millis(3));
         self.reporter(replica).note("milan", state, latency);
     }
 
-    fn note_path(&mut self, replica: usize, reason: Reason) {
+    fn note_path(&self, replica: usize, reason: Reason) {
         let message = String::new();
+        let verdict = Verdict { reason, message };
         self.reporter(replica)
-            .note_path("milan".to_owned(), Verdict { reason, message });
+            .note_path("milan".to_owned(), verdict);
     }
 
-    /// Runs all replicas until the object satisfies `is_so`; returns false after `limit`.
-    async fn until(&mut self, limit: Duration, is_so: impl Fn(&Shown) -> bool) -> bool {
-        let start = Instant::now();
-        while !is_so(&self.shown()) {
-            if start.elapsed() >= limit {
-                return false;
-            }
-            for (reporter, watch) in &mut self.replicas {
-                let connections = watch.connections();
-                reporter.write(connections.iter().map(AsRef::as_ref));
-                let event = async {
-                    tokio::select! {
-                        () = watch.changed() => {}
-                        () = reporter.written() => {}
-                    }
-                };
-                // The gateway, too, calls `Reporter::write` periodically.
-                let _ = tokio::time::timeout(CHECK_INTERVAL, event).await;
-            }
-        }
-        true
+    fn put(&mut self, namespace: &str) {
+        let labels = json!({labels::REMOTE_CLUSTER_ID: "milan"});
+        let metadata = json!({"name": NAME, "namespace": namespace, "labels": labels});
+        self.simulation.local().put::<Connection>(
+            json!({"metadata": metadata, "spec": {"type": "Server", "gatewayRef": {}}}),
+        );
     }
 
-    fn shown(&self) -> Shown {
-        let object = self.server.get(PATH).unwrap();
-        let status = &object["status"];
+    fn pass(&mut self, time: Duration) {
+        self.simulation.pass(time);
+    }
+
+    /// Returns the status of each patch so far.
+    fn written(&self) -> impl Iterator<Item = &Value> {
+        let log = self.simulation.log().iter();
+        log.filter_map(|sent| match &sent.request {
+            Request::Write(Write {
+                action: Action::Merge(patch),
+                ..
+            }) => Some(&patch["status"]),
+            Request::Write(_) | Request::Read(_) => None,
+        })
+    }
+
+    fn status(&mut self, namespace: &str) -> Value {
+        let object = self.simulation.local().get::<Connection>(&key(namespace));
+        object.expect("the object exists")["status"].clone()
+    }
+
+    fn shown(&mut self) -> Shown {
+        let status = self.status(TENANT);
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         Shown {
             value: text(&status["value"]),
@@ -224,4 +428,12 @@ impl Lab {
             message: text(&status["conditions"][0]["message"]),
         }
     }
+}
+
+fn key(namespace: &str) -> Key {
+    Key::new(namespace, NAME)
+}
+
+fn tenants(namespace: &str) -> Arc<BTreeMap<String, String>> {
+    Arc::new(BTreeMap::from([("milan".to_owned(), namespace.to_owned())]))
 }

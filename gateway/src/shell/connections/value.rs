@@ -15,8 +15,7 @@
 //! conditional on the resourceVersion.
 
 use crate::engine::ConnectionState;
-use control_api::Connection;
-use control_api::networking::connection::{CONNECTED, CONNECTING, ERROR};
+use control_api::networking::connection::{CONNECTED, CONNECTING, ConnectionStatus, ERROR};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
@@ -30,10 +29,10 @@ const AGE_MAX: Duration = Duration::from_secs(9);
 ///
 /// A connected replica measures the latency every 10 s, and writes it if the shown latency is at
 /// least [`AGE_MAX`] old. So 20 s without a new latency mean that no replica is connected.
-const DOUBT_AGE: Duration = Duration::from_secs(20);
+pub(super) const DOUBT_AGE: Duration = Duration::from_secs(20);
 
 /// Maximum time until a connected replica restores a removed latency.
-const RESTORE_TIMEOUT: Duration = Duration::from_secs(3);
+pub(super) const RESTORE_TIMEOUT: Duration = Duration::from_secs(3);
 
 /// The connection state of a peer in this replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,27 +89,41 @@ impl Own {
     /// intervals.
     pub(super) fn status(
         &mut self,
-        connection: &Connection,
+        shown: &ConnectionStatus,
         now: Timestamp,
         at: Instant,
     ) -> Option<Value> {
-        let shown = connection.status.as_ref();
-        let value = shown.and_then(|status| status.value.as_deref());
-        let latency = shown.and_then(|status| status.latency.as_ref());
+        let value = shown.value.as_deref();
+        let latency = shown.latency.as_ref();
         let measured = latency.and_then(|latency| latency.timestamp.as_ref());
         let is_changed = std::mem::take(&mut self.is_changed);
+        let doubt = self.doubt.take();
         if self.state == ConnectionState::Connected {
-            self.doubt = None;
             return self.connected(value, measured, is_changed, now);
         }
 
         match value {
             None => Some(json!({"value": CONNECTING})),
-            Some(CONNECTED) => self.doubt(measured, is_changed, at),
+            Some(CONNECTED) => self.doubt(doubt, measured, is_changed, at),
             Some(ERROR) => None,
             Some(_) if self.state == ConnectionState::Error && is_changed => Some(error()),
             Some(_) => None,
         }
+    }
+
+    /// Returns the end of the running check, at which [`Own::status`] must be called again.
+    pub(super) fn due(&self) -> Option<Instant> {
+        let doubt = self.doubt.as_ref()?;
+        let is_measured = doubt.measured.is_some();
+
+        Some(
+            doubt.since
+                + if is_measured {
+                    DOUBT_AGE
+                } else {
+                    RESTORE_TIMEOUT
+                },
+        )
     }
 
     /// Returns the patch of a connected replica.
@@ -138,11 +151,14 @@ impl Own {
     }
 
     /// Returns the patch of a replica that is not connected, while the object shows `Connected`.
-    fn doubt(&mut self, measured: Option<&Time>, is_changed: bool, at: Instant) -> Option<Value> {
-        let doubt = self
-            .doubt
-            .take()
-            .filter(|it| it.measured.as_ref() == measured);
+    fn doubt(
+        &mut self,
+        doubt: Option<Doubt>,
+        measured: Option<&Time>,
+        is_changed: bool,
+        at: Instant,
+    ) -> Option<Value> {
+        let doubt = doubt.filter(|it| it.measured.as_ref() == measured);
         let doubt = doubt.unwrap_or_else(|| Doubt {
             measured: measured.cloned(),
             since: at,

@@ -38,7 +38,7 @@ impl Control {
         self.state.retain_paths(|id| fabric.peer(id).is_some());
         let ready = fabric.replicas.iter().filter(|replica| replica.ready);
         let ready = ready.map(|replica| replica.name.clone());
-        if let Some(reporter) = &mut self.reporter {
+        if let Some(reporter) = &self.reporter {
             reporter.set_live(ready);
             let served = self.served.peers.iter();
             let served = served.map(|peer| peer.cluster_id.as_str());
@@ -104,12 +104,11 @@ impl Control {
             }
             self.state.note_path(cluster_id, verdict);
         }
-        if let Some(reporter) = &mut self.reporter {
+        if let Some(reporter) = &self.reporter {
             for (cluster_id, verdict) in changes {
                 reporter.note_path(cluster_id, verdict);
             }
         }
-        self.report();
     }
 }
 

@@ -1,6 +1,4 @@
 use super::*;
-use control_api::networking::connection::{ConnectionSpec, ConnectionStatus, ConnectionType};
-use k8s_openapi::api::core::v1::ObjectReference;
 use std::collections::BTreeSet;
 
 const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
@@ -118,28 +116,23 @@ fn latencies_are_formatted_as_upstream_does() {
     assert_eq!(text(Duration::from_micros(12_900)), "12ms");
 }
 
-/// The Connection of a peer, and the state of this peer in each replica.
+/// The status of a peer's Connection, and the state of this peer in each replica.
 struct Lab {
     own: Vec<Own>,
-    connection: Connection,
+    shown: ConnectionStatus,
     start: Instant,
     second: i64,
 }
 
 impl Lab {
     fn new(replicas: &[&str], value: Option<&str>) -> Self {
-        let spec = ConnectionSpec {
-            gateway_ref: ObjectReference::default(),
-            type_: ConnectionType::Server,
-        };
-        let mut connection = Connection::new("gw-milan", spec);
-        connection.status = Some(ConnectionStatus {
+        let shown = ConnectionStatus {
             value: value.map(str::to_owned),
             ..ConnectionStatus::default()
-        });
+        };
         Self {
             own: replicas.iter().map(|_| Own::new()).collect(),
-            connection,
+            shown,
             start: Instant::now(),
             second: 0,
         }
@@ -164,22 +157,21 @@ impl Lab {
     fn writes(&mut self, replica: usize) -> bool {
         let seconds = Duration::from_secs(self.second.unsigned_abs());
         let now = Timestamp::from_second(NOW.as_second() + self.second).unwrap();
-        let written = self.own[replica].status(&self.connection, now, self.start + seconds);
+        let written = self.own[replica].status(&self.shown, now, self.start + seconds);
         let Some(written) = written else {
             return false;
         };
-        let status = serde_json::to_value(&self.connection.status).unwrap();
+        let status = serde_json::to_value(&self.shown).unwrap();
         let status = fake_apiserver::merged(status, written);
-        self.connection.status = serde_json::from_value(status).unwrap();
+        self.shown = serde_json::from_value(status).unwrap();
         true
     }
 
     fn value(&self) -> Option<&str> {
-        self.connection.status.as_ref()?.value.as_deref()
+        self.shown.value.as_deref()
     }
 
     fn latency(&self) -> control_api::networking::connection::Latency {
-        let status = self.connection.status.clone().unwrap();
-        status.latency.unwrap()
+        self.shown.latency.clone().unwrap()
     }
 }

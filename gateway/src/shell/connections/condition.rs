@@ -7,8 +7,8 @@
 //! While the reporter is live, a second replica replaces the condition `False` only in one case:
 //! the second replica has received handshakes from the peer, and the reporter has received none.
 
+use super::observed::Observed;
 use crate::path::{Reason, Verdict};
-use control_api::Connection;
 use control_api::networking::connection::{CONNECTED, PATH_HEALTHY};
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
@@ -24,17 +24,16 @@ pub(super) fn path(
     verdict: &Verdict,
     replica: &str,
     is_live: impl Fn(&str) -> bool,
-    connection: &Connection,
+    connection: &Observed,
     now: Timestamp,
 ) -> Option<Value> {
-    let shown = connection.status.as_ref();
-    let conditions = shown.map(|status| status.conditions.as_slice());
-    let conditions = conditions.unwrap_or_default();
+    let shown = &connection.status;
+    let conditions = shown.conditions.as_slice();
     let old = conditions.iter().find(|old| old.type_ == PATH_HEALTHY);
-    let reporter = shown.and_then(|status| status.reporter.as_deref());
+    let reporter = shown.reporter.as_deref();
     let is_own = reporter == Some(replica);
 
-    let is_connected = shown.and_then(|status| status.value.as_deref()) == Some(CONNECTED);
+    let is_connected = shown.value.as_deref() == Some(CONNECTED);
     let reason = verdict.reason;
     let status = if reason.is_of_tunnel() && is_connected {
         // Another replica is connected, so this replica must not report its own tunnel as a fault.
@@ -77,7 +76,7 @@ pub(super) fn path(
     let condition = Condition {
         last_transition_time: same.map_or(Time(now), |old| old.last_transition_time.clone()),
         message: verdict.message.clone(),
-        observed_generation: connection.metadata.generation,
+        observed_generation: connection.generation,
         reason: verdict.reason.name().to_owned(),
         status: status.to_owned(),
         type_: PATH_HEALTHY.to_owned(),
@@ -91,10 +90,7 @@ pub(super) fn path(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use control_api::networking::connection::{
-        ConnectionSpec, ConnectionStatus, ConnectionType, ERROR,
-    };
-    use k8s_openapi::api::core::v1::ObjectReference;
+    use control_api::networking::connection::{ConnectionStatus, ERROR};
 
     const NOW: Timestamp = Timestamp::constant(1_000_000, 0);
     const LATER: Timestamp = Timestamp::constant(1_000_009, 0);
@@ -195,18 +191,14 @@ mod tests {
 
     /// The Connection of a peer and the replicas that write its condition.
     struct Lab {
-        connection: Connection,
+        connection: Observed,
         live: Vec<&'static str>,
     }
 
     impl Lab {
         fn new(value: &str) -> Self {
-            let spec = ConnectionSpec {
-                gateway_ref: ObjectReference::default(),
-                type_: ConnectionType::Server,
-            };
             let mut lab = Self {
-                connection: Connection::new("gw-milan", spec),
+                connection: Observed::default(),
                 live: vec!["gw-1", "gw-2"],
             };
             lab.value(value);
@@ -214,7 +206,7 @@ mod tests {
         }
 
         fn status(&mut self) -> &mut ConnectionStatus {
-            self.connection.status.get_or_insert_default()
+            &mut self.connection.status
         }
 
         fn value(&mut self, value: &str) {
@@ -235,7 +227,7 @@ mod tests {
         }
 
         fn shown(&self) -> (&str, &str, &str) {
-            let status = self.connection.status.as_ref().unwrap();
+            let status = &self.connection.status;
             let condition = status.conditions.last().unwrap();
             let reporter = status.reporter.as_deref().unwrap();
             (&condition.status, &condition.reason, reporter)
