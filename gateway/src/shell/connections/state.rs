@@ -267,3 +267,92 @@ fn failure(outcome: &Outcome) -> Option<&str> {
         | Outcome::NotLeader => None,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shell::connections::value::{DOUBT_AGE, RESTORE_TIMEOUT};
+    use control_api::networking::connection::{CONNECTED, ConnectionStatus, Latency};
+    use jiff::Timestamp;
+    use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+    /// Plans the Connection of the peer `milan` at a time.
+    fn plan(state: &mut State, connection: &Observed, at: Instant) -> Planned {
+        let env = Env {
+            now: Timestamp::UNIX_EPOCH,
+            at,
+            random: &mut || [0; 32],
+        };
+        state.plan("milan", connection, &env)
+    }
+
+    fn connected(measured: Option<Timestamp>) -> Observed {
+        Observed {
+            status: ConnectionStatus {
+                value: Some(CONNECTED.to_owned()),
+                latency: measured.map(|at| Latency {
+                    timestamp: Some(Time(at)),
+                    ..Latency::default()
+                }),
+                ..ConnectionStatus::default()
+            },
+            ..Observed::default()
+        }
+    }
+
+    #[test]
+    fn a_peer_is_due_at_the_exact_end_of_each_timeout() {
+        let mut state = State::new("gw-1");
+        state.set_peers(BTreeSet::from(["milan"]), BTreeMap::new());
+        let measured = connected(Some(Timestamp::UNIX_EPOCH));
+        let start = Instant::now();
+
+        let planned = plan(&mut state, &measured, start);
+        assert_eq!(planned.patch, None);
+        assert_eq!(planned.due, Some(start + DOUBT_AGE));
+
+        let doubted = start + DOUBT_AGE;
+        let early = doubted - Duration::from_millis(1);
+        assert_eq!(plan(&mut state, &measured, early).patch, None);
+        let planned = plan(&mut state, &measured, doubted);
+        assert!(planned.patch.is_some() && planned.is_conditional);
+        assert_eq!(planned.due, None);
+
+        let removed = connected(None);
+        let planned = plan(&mut state, &removed, doubted);
+        assert_eq!(planned.due, Some(doubted + RESTORE_TIMEOUT));
+        let planned = plan(&mut state, &removed, doubted + RESTORE_TIMEOUT);
+        assert_eq!(planned.patch.expect("a patch")["status"]["value"], "Error");
+    }
+
+    #[test]
+    fn only_connected_without_a_condition_overrides_other_replicas() {
+        let mut state = State::new("gw-1");
+        state.set_peers(BTreeSet::from(["milan"]), BTreeMap::new());
+        state.set_live(BTreeSet::from(["gw-1".to_owned()]));
+        let connection = Observed::default();
+        let now = Instant::now();
+        assert!(plan(&mut state, &connection, now).is_conditional);
+
+        state.note("milan", ConnectionState::Connected, None);
+        let planned = plan(&mut state, &connection, now);
+        assert!(planned.patch.is_some() && !planned.is_conditional);
+
+        let (reason, message) = (Reason::EndToEnd, String::new());
+        state.note_path("milan".to_owned(), Verdict { reason, message });
+        assert!(plan(&mut state, &connection, now).is_conditional);
+    }
+
+    #[test]
+    fn the_state_of_an_unserved_peer_ends_with_its_connection() {
+        let mut state = State::new("gw-1");
+        state.set_peers(BTreeSet::from(["rome"]), BTreeMap::new());
+        plan(&mut state, &Observed::default(), Instant::now());
+        assert_eq!(state.peers.len(), 2);
+
+        state.forget("milan");
+        state.forget("rome");
+
+        assert_eq!(state.peers.keys().collect::<Vec<_>>(), ["rome"]);
+    }
+}

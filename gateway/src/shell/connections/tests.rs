@@ -152,6 +152,56 @@ fn the_state_is_written_when_the_api_server_is_reachable_again() {
 }
 
 #[test]
+fn a_peer_that_was_never_connected_is_an_error_although_the_first_write_fails() {
+    for seed in 0..SEEDS {
+        let mut lab = Lab::new(seed, 1);
+        lab.pass(SOON);
+        assert_eq!(lab.shown().value, "Connecting");
+        lab.simulation.partition(&Cluster::Local);
+        lab.note(0, ConnectionState::Error);
+        lab.pass(Duration::from_secs(60));
+
+        lab.simulation.heal(&Cluster::Local);
+
+        lab.pass(Duration::from_secs(60));
+        assert_eq!(lab.shown().value, "Error");
+    }
+}
+
+#[test]
+fn a_condition_that_meets_a_conflict_does_not_wait_for_the_next_one() {
+    let mut conflicts = 0;
+    for seed in 0..SEEDS {
+        let mut lab = Lab::connected(seed, 2);
+        lab.pass(MEASURED_EVERY);
+
+        lab.note_path(0, Reason::LocalOverlay);
+        lab.note(1, ConnectionState::Connected);
+
+        lab.pass(5 * SOON);
+        assert_eq!(lab.shown().reason, "LocalOverlay", "seed {seed}");
+        let log = lab.simulation.log().iter();
+        conflicts += log.filter(|sent| !sent.is_success).count();
+    }
+    assert!(conflicts > 0, "no order of events causes a conflict");
+}
+
+#[test]
+fn a_replica_that_is_not_ready_writes_no_condition() {
+    let mut lab = Lab::connected(1, 2);
+    lab.reporter(0).set_live(["gw-2".to_owned()]);
+    lab.note_path(0, Reason::EndToEnd);
+    lab.pass(10 * SOON);
+    assert_eq!(lab.shown().reason, "");
+
+    let both = ["gw-1".to_owned(), "gw-2".to_owned()];
+    lab.reporter(0).set_live(both);
+
+    lab.pass(SOON);
+    assert_eq!(lab.shown().reason, "EndToEnd");
+}
+
+#[test]
 fn a_connection_that_is_created_again_is_written_again() {
     for seed in 0..SEEDS {
         let mut lab = Lab::connected(seed, 2);
