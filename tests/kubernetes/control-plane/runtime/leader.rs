@@ -8,10 +8,14 @@ use crate::webhooks::server::Server;
 use crate::webhooks::{self, Reviewed};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
-use kube::Api;
+use kube::Client;
+use kube::api::{Api, Patch, PatchParams};
 use nix::sys::signal::Signal;
-use std::time::Duration;
+use serde_json::json;
+use std::pin::pin;
+use std::time::{Duration, Instant};
 
 pub(crate) fn add(suite: &mut Suite) {
     parallel!(
@@ -24,6 +28,10 @@ pub(crate) fn add(suite: &mut Suite) {
 
 /// The largest delay of the first write of a new leader.
 const TAKE_OVER_MAX: Duration = Duration::from_millis(100);
+
+/// The most requests that another client can complete in that delay: a take-over needs two, to write the
+/// Lease and to write the first object. On a loaded machine they take longer than [`TAKE_OVER_MAX`].
+const TAKE_OVER_REQUESTS: u32 = 4;
 
 async fn a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired(
     fixture: &'static Fixture,
@@ -41,7 +49,8 @@ async fn a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired(
 
     leader.kill().await?;
     copies::put(&client, namespace, &names, &["secret"], "2").await?;
-    copies::until_copied(fixture, namespace, &names, "2").await?;
+    let copied = copies::until_copied(fixture, namespace, &names, "2");
+    let reference = slowest_write(&client, namespace, copied).await?;
 
     let expired = last_renewal(&leader, fixture)? + TIMING.lease_duration;
     let events = standby.events(fixture, "secrets")?;
@@ -49,16 +58,42 @@ async fn a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired(
     let first = first.context("no write of the standby")?.stage_timestamp.0;
     let delay = first.duration_since(expired);
     eprintln!(
-        "the standby wrote {} ms after the Lease had expired",
-        delay.as_millis()
+        "the standby wrote {} ms after the Lease had expired; another write took up to {} ms",
+        delay.as_millis(),
+        reference.as_millis()
     );
     ensure!(
         !delay.is_negative(),
         "{delay:?} before the Lease has expired"
     );
-    ensure!(delay.unsigned_abs() <= TAKE_OVER_MAX, "{delay:?} too late");
+    let max = TAKE_OVER_MAX.max(reference * TAKE_OVER_REQUESTS);
+    ensure!(delay.unsigned_abs() <= max, "{delay:?} too late");
     ensure!(standby.lists(fixture)? == lists, "it has listed again");
     Ok(())
+}
+
+/// Writes an object of the test again and again until `end` completes; returns the longest time of a write.
+async fn slowest_write(
+    client: &Client,
+    namespace: &str,
+    end: impl Future<Output = Result<()>>,
+) -> Result<Duration> {
+    let objects: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let object =
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "reference"}});
+    let (params, patch) = (PatchParams::apply("tests").force(), Patch::Apply(object));
+    let mut slowest = Duration::ZERO;
+    let mut end = pin!(end);
+    loop {
+        let start = Instant::now();
+        let written = objects.patch("reference", &params, &patch);
+        tokio::select! {
+            biased;
+            ended = &mut end => return ended.map(|()| slowest.max(start.elapsed())),
+            written = written => written?,
+        };
+        slowest = slowest.max(start.elapsed());
+    }
 }
 
 async fn a_leader_that_was_paused_sends_nothing_after_its_deadline(
