@@ -8,7 +8,7 @@ use crate::object::{self, Constants, OVERLAY_PROGRAM, TAP_PROGRAM};
 use crate::pin::{self, Pins};
 use crate::socket_steering::SocketSteering;
 use crate::steering::Steering;
-use crate::tables::Tables;
+use crate::tables::{TableChanges, Tables};
 use crate::trace::Trace;
 use aya::Ebpf;
 use ebpf_common::probe::{Heartbeat, LastRequest};
@@ -160,6 +160,43 @@ impl Datapath {
         self.attach_waiting()?;
 
         Ok(changes)
+    }
+
+    /// Updates the maps by `changes` of the tables of the last call, in time for the changed entries.
+    ///
+    /// Applies the tables that `all` returns, those after the changes, if the contents of the maps
+    /// are unknown after an error of the kernel, or if the changes do not fit to them.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`Datapath::apply`].
+    pub fn update(
+        &mut self,
+        changes: &TableChanges,
+        all: impl FnOnce() -> Tables,
+    ) -> Result<Changes, Error> {
+        let TableChanges { removed, added } = changes;
+        let settings = &self.options.settings;
+        let image = self.maps.applied();
+        let changes = image.and_then(|it| it.changes(removed, added, settings).ok());
+        let Some(changes) = changes else {
+            return self.apply(&all());
+        };
+        let changes = self.maps.update(changes)?;
+        self.attach_waiting()?;
+
+        Ok(changes)
+    }
+
+    /// Removes a node from the kernel's map only, so that the kernel refuses the next removal: for
+    /// tests of failures.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Map`] if the map lacks the node.
+    #[cfg(feature = "test-run")]
+    pub fn lose_node(&mut self, node: Ipv4Addr) -> Result<(), Error> {
+        self.maps.lose_node(&node.octets())
     }
 
     /// Publishes a heartbeat, from which the programs reply to overlay probes.

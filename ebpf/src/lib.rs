@@ -1,7 +1,7 @@
 //! Loads the gateway's eBPF programs, attaches them, and updates their maps.
 //!
-//! [`Tables`] is a plain value with the desired contents of the maps. [`Datapath`] controls the
-//! programs in the kernel, and applies the tables to the maps.
+//! [`Tables`] is a plain value with the desired contents of the maps, and [`TableChanges`] is a
+//! change of them. [`Datapath`] controls the programs in the kernel, and applies both to the maps.
 
 #![forbid(unsafe_code)]
 
@@ -16,6 +16,7 @@ mod maps;
 mod object;
 mod pin;
 mod socket_steering;
+mod spread;
 mod steering;
 mod trace;
 
@@ -30,7 +31,7 @@ pub use kernel::map_access_needs_cap_bpf;
 pub use maps::Changes;
 pub use socket_steering::SocketSteering;
 pub use steering::Steering;
-pub use tables::{Local, Outbound, Service, Tables, Transit};
+pub use tables::{Local, Outbound, TableChanges, Tables, Transit};
 pub use trace::Trace;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Typed access to the eBPF maps. An update inserts the new entries before it removes old ones.
 
 use crate::error::Error;
-use crate::image::{Image, Prefix};
+use crate::image::{Entries, Image, ImageChanges, Prefix};
 use aya::maps::lpm_trie::Key;
 use aya::maps::{HashMap, LpmTrie, Map, MapData, MapError, PerCpuArray};
 use aya::{Ebpf, Pod};
@@ -83,66 +83,83 @@ impl Maps {
 
     /// Updates the maps to `image`, entry by entry.
     ///
-    /// The method inserts all entries before it removes any, and it inserts destinations last. So
-    /// if a program finds the destination of a packet, it also finds all other entries for the
-    /// packet.
-    ///
     /// # Errors
     ///
     /// Returns [`Error::Map`] if the kernel refuses a change. The earlier changes stay, and the
-    /// next update makes the remaining changes.
+    /// next call makes the remaining changes.
     pub(crate) fn apply(&mut self, image: Image) -> Result<Changes, Error> {
-        let (before, is_first) = match self.applied.take() {
-            Some(before) => (before, false),
-            None => (self.observe()?, true),
+        let (before, is_known) = match self.applied.take() {
+            Some(before) => (before, true),
+            None => (self.observe()?, false),
         };
-        let mut changes = Changes::default();
-        let nodes = insert(&mut self.nodes, &before.nodes, &image.nodes, &mut changes)?;
-        let sources = insert(
-            &mut self.sources,
-            &before.sources,
-            &image.sources,
-            &mut changes,
-        )?;
-        let inbound = insert(
-            &mut self.inbound,
-            &before.inbound,
-            &image.inbound,
-            &mut changes,
-        )?;
-        let unknown_sources = insert(
-            &mut self.unknown_sources,
-            &before.unknown_sources,
-            &image.unknown_sources,
-            &mut changes,
-        )?;
-        let transit_sources = insert(
-            &mut self.transit_sources,
-            &before.transit_sources,
-            &image.transit_sources,
-            &mut changes,
-        )?;
-        let local = insert(&mut self.local, &before.local, &image.local, &mut changes)?;
-        let outbound = insert(
-            &mut self.outbound,
-            &before.outbound,
-            &image.outbound,
-            &mut changes,
-        )?;
-
-        remove(&mut self.outbound, outbound, &mut changes)?;
-        remove(&mut self.local, local, &mut changes)?;
-        remove(&mut self.transit_sources, transit_sources, &mut changes)?;
-        remove(&mut self.unknown_sources, unknown_sources, &mut changes)?;
-        remove(&mut self.inbound, inbound, &mut changes)?;
-        remove(&mut self.sources, sources, &mut changes)?;
-        remove(&mut self.nodes, nodes, &mut changes)?;
-        if is_first || before.nodes != image.nodes {
+        let changes = before.changes_to(&image);
+        let counts = self.write(&before, &changes)?;
+        if is_known {
+            self.change_requesting_nodes(&changes)?;
+        } else {
             self.set_requesting_nodes(&image.nodes)?;
         }
         self.applied = Some(image);
 
-        Ok(changes)
+        Ok(counts)
+    }
+
+    /// Returns the contents after the last update; `None` before the first and after a failed one.
+    pub(crate) fn applied(&self) -> Option<&Image> {
+        self.applied.as_ref()
+    }
+
+    /// Changes the maps by changes of [`Maps::applied`], entry by entry.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Error::Map`] if the kernel refuses a change. The earlier changes stay, and the
+    /// next [`Maps::apply`] makes the remaining changes.
+    pub(crate) fn update(&mut self, changes: ImageChanges) -> Result<Changes, Error> {
+        let mut image = self.applied.take().unwrap_or_default();
+        let counts = self.write(&image, &changes)?;
+        self.change_requesting_nodes(&changes)?;
+        image.apply(changes);
+        self.applied = Some(image);
+
+        Ok(counts)
+    }
+
+    /// Writes changes of `before` to the maps.
+    ///
+    /// The method inserts all entries before it removes any, and it inserts destinations last. So
+    /// if a program finds the destination of a packet, it also finds all other entries for the
+    /// packet.
+    fn write(&mut self, before: &Image, changes: &ImageChanges) -> Result<Changes, Error> {
+        let mut counts = Changes::default();
+        let to = &mut counts;
+        insert(&mut self.nodes, &before.nodes, &changes.nodes, to)?;
+        insert(&mut self.sources, &before.sources, &changes.sources, to)?;
+        insert(&mut self.inbound, &before.inbound, &changes.inbound, to)?;
+        insert(
+            &mut self.unknown_sources,
+            &before.unknown_sources,
+            &changes.unknown_sources,
+            to,
+        )?;
+        insert(
+            &mut self.transit_sources,
+            &before.transit_sources,
+            &changes.transit_sources,
+            to,
+        )?;
+        insert(&mut self.local, &before.local, &changes.local, to)?;
+        insert(&mut self.outbound, &before.outbound, &changes.outbound, to)?;
+
+        remove(&mut self.outbound, &changes.outbound, to)?;
+        remove(&mut self.local, &changes.local, to)?;
+        remove(&mut self.transit_sources, &changes.transit_sources, to)?;
+        remove(&mut self.unknown_sources, &changes.unknown_sources, to)?;
+        remove(&mut self.inbound, &changes.inbound, to)?;
+        remove(&mut self.sources, &changes.sources, to)?;
+        remove(&mut self.nodes, &changes.nodes, to)?;
+
+        Ok(counts)
     }
 
     /// Reads the contents of the maps, as an earlier process or a failed update left them.
@@ -155,6 +172,7 @@ impl Maps {
             transit_sources: self.transit_sources.entries()?,
             unknown_sources: self.unknown_sources.entries()?,
             nodes: self.nodes.entries()?,
+            spread: BTreeSet::new(),
         })
     }
 
@@ -166,6 +184,18 @@ impl Maps {
         }
         for node in known.iter().filter(|node| !nodes.contains_key(*node)) {
             self.last_requests.remove(node)?;
+        }
+
+        Ok(())
+    }
+
+    /// Does the same as [`Maps::set_requesting_nodes`], but without reading the entries.
+    fn change_requesting_nodes(&mut self, changes: &ImageChanges) -> Result<(), Error> {
+        for (node, value) in &changes.nodes {
+            match value {
+                Some(_) => self.last_requests.insert(node, &LastRequest::NONE)?,
+                None => self.last_requests.remove(node)?,
+            }
         }
 
         Ok(())
@@ -187,6 +217,12 @@ impl Maps {
     /// Returns [`Error::Map`] if the kernel refuses the update.
     pub(crate) fn beat(&mut self, heartbeat: &Heartbeat) -> Result<(), Error> {
         self.heartbeat.insert(&0, heartbeat)
+    }
+
+    /// Removes a node from the kernel's map only, so that the kernel refuses the next removal.
+    #[cfg(any(test, feature = "test-run"))]
+    pub(crate) fn lose_node(&mut self, node: &V4) -> Result<(), Error> {
+        self.nodes.remove(node)
     }
 
     /// Returns all counters by name, each summed over the CPUs.
@@ -220,40 +256,34 @@ trait Table {
     fn remove(&mut self, key: &Self::Key) -> Result<(), Error>;
 }
 
-/// Inserts new entries and replaces changed ones. Returns the keys that are no longer desired.
+/// Inserts the new entries among `changes`, and replaces the changed ones.
 fn insert<T: Table>(
     table: &mut T,
-    observed: &BTreeMap<T::Key, T::Value>,
-    desired: &BTreeMap<T::Key, T::Value>,
-    changes: &mut Changes,
-) -> Result<BTreeSet<T::Key>, Error> {
-    for (key, value) in desired {
-        match observed.get(key) {
-            Some(present) if present == value => {}
-            Some(_) => {
-                table.insert(key, value)?;
-                changes.replaced += 1;
-            }
-            None => {
-                table.insert(key, value)?;
-                changes.inserted += 1;
-            }
+    before: &BTreeMap<T::Key, T::Value>,
+    changes: &Entries<T::Key, T::Value>,
+    counts: &mut Changes,
+) -> Result<(), Error> {
+    for (key, value) in changes {
+        let Some(value) = value else { continue };
+        table.insert(key, value)?;
+        if before.contains_key(key) {
+            counts.replaced += 1;
+        } else {
+            counts.inserted += 1;
         }
     }
 
-    Ok((observed.keys().copied())
-        .filter(|key| !desired.contains_key(key))
-        .collect())
+    Ok(())
 }
 
 fn remove<T: Table>(
     table: &mut T,
-    keys: BTreeSet<T::Key>,
-    changes: &mut Changes,
+    changes: &Entries<T::Key, T::Value>,
+    counts: &mut Changes,
 ) -> Result<(), Error> {
-    for key in keys {
-        table.remove(&key)?;
-        changes.removed += 1;
+    for (key, _) in changes.iter().filter(|(_, value)| value.is_none()) {
+        table.remove(key)?;
+        counts.removed += 1;
     }
 
     Ok(())
@@ -342,3 +372,6 @@ fn access(map: &'static str) -> impl Fn(MapError) -> Error {
         source: Box::new(source),
     }
 }
+
+#[cfg(test)]
+mod tests;

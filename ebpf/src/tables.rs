@@ -3,7 +3,6 @@
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
-use std::sync::Arc;
 
 /// The desired contents of the eBPF maps.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +19,16 @@ pub struct Tables {
     pub transit_sources: BTreeMap<(u16, Ipv4Addr), Ipv4Addr>,
     /// The ClusterIP for which an IP object stands, by the address of the IP object. No two IP
     /// objects stand for the same ClusterIP.
-    pub services: BTreeMap<Ipv4Addr, Service>,
+    pub services: BTreeMap<Ipv4Addr, Ipv4Addr>,
+    /// The outer addresses of the nodes that receive the packets to [`Local::Spread`] and to
+    /// [`Tables::services`]. A hash of the packet's source selects one of them.
+    ///
+    /// It may contain all nodes of a cluster, so it is stored once for all destinations.
+    pub spread: BTreeSet<Ipv4Addr>,
+    /// Highest maximum segment size, in bytes, that TCP handshakes to and from a peer may announce;
+    /// by peer index. Without an entry there is no limit. It must have the entry of each peer to
+    /// which another entry refers.
+    pub mss: BTreeMap<u16, u16>,
     /// The address that replaces a source in no CIDR of the peer, in ICMP errors from the peer; by
     /// peer index.
     pub unknown_sources: BTreeMap<u16, Ipv4Addr>,
@@ -31,6 +39,17 @@ pub struct Tables {
     pub nodes: BTreeSet<Ipv4Addr>,
 }
 
+/// A change of [`Tables`], as two tables with the affected entries only.
+///
+/// An entry is affected if its key or its value changes. An unchanged entry may be in both tables.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableChanges {
+    /// The affected entries before the change. Only their keys have an effect.
+    pub removed: Tables,
+    /// The affected entries after the change.
+    pub added: Tables,
+}
+
 /// The peer to which a remapped destination belongs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outbound {
@@ -38,30 +57,15 @@ pub struct Outbound {
     pub peer: u16,
     /// The original prefix, of the same length as the remapped prefix.
     pub to: Ipv4Net,
-    /// Highest maximum segment size, in bytes, that TCP handshakes to and from the peer may
-    /// announce; zero means no limit.
-    pub mss: u16,
 }
 
 /// The node or nodes to which the gateway sends packets from peers for one destination.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Local {
     /// A single node, by outer address.
     Node(Ipv4Addr),
-    /// Several nodes, by outer address. A hash of the packet's source selects one of them.
-    ///
-    /// A list may contain all nodes of a cluster, so destinations share one copy of it.
-    Spread(Arc<[Ipv4Addr]>),
-}
-
-/// The ClusterIP for which an IP object stands.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Service {
-    /// The ClusterIP.
-    pub to: Ipv4Addr,
-    /// Outer addresses of the nodes that forward packets to the Service. A hash of the packet's
-    /// source selects one of them.
-    pub nodes: Arc<[Ipv4Addr]>,
+    /// Any node of [`Tables::spread`].
+    Spread,
 }
 
 /// The remote pod for which an IP object stands.

@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::image::Image;
 use crate::maps::Maps;
 use crate::object::{self, Constants};
-use crate::tables::Tables;
+use crate::tables::{TableChanges, Tables};
 use aya::Ebpf;
 use aya::programs::{TestRun as _, TestRunOptions};
 use ebpf_common::counter::Counter;
@@ -28,6 +28,27 @@ const MARK: usize = 8;
 
 /// Length of the kernel's `struct __sk_buff`.
 const CONTEXT_LEN: usize = 192;
+
+/// The contents of the maps without maps, for benchmarks.
+#[derive(Debug, Default)]
+pub struct Contents(Image);
+
+impl Contents {
+    /// Computes the system calls of [`crate::Datapath::update`], and makes none of them. Returns
+    /// their number.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`crate::Datapath::update`].
+    pub fn update(&mut self, changes: &TableChanges) -> Result<usize, Error> {
+        let TableChanges { removed, added } = changes;
+        let changes = self.0.changes(removed, added, &Settings::default())?;
+        let calls = changes.len();
+        self.0.apply(changes);
+
+        Ok(calls)
+    }
+}
 
 /// The loaded eBPF programs, which are not attached to a device.
 pub struct Programs {

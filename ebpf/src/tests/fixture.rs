@@ -11,7 +11,7 @@
 //!            10.247.3.0/24     192.168.7.0/24   a second pod CIDR
 //! ```
 
-use crate::tables::{Local, Outbound, Service, Tables, Transit};
+use crate::tables::{Local, Outbound, Tables, Transit};
 use ebpf_common::settings::Settings;
 use ipam::Remap;
 use ipam::rewrite::{Gateway, Peer, RemotePod};
@@ -56,18 +56,13 @@ pub(super) fn tables() -> Tables {
     let mut tables = Tables::default();
     for (peer, original, seen) in REMAPS {
         let (original, seen) = (net(original), net(seen));
-        let mss = if peer == 1 { MSS_1 } else { MSS_2 };
-        let route = Outbound {
-            peer,
-            to: original,
-            mss,
-        };
+        let route = Outbound { peer, to: original };
         tables.outbound.insert(seen, route);
         tables.inbound.insert((peer, original), seen);
     }
 
     tables.local = [
-        (net("10.244.0.0/16"), Local::Spread([NODE_1, NODE_2].into())),
+        (net("10.244.0.0/16"), Local::Spread),
         (net("10.244.1.0/24"), Local::Node(NODE_1)),
         (net("10.244.2.0/24"), Local::Node(NODE_2)),
         (net("10.70.0.9/32"), Local::Node(NODE_2)),
@@ -78,11 +73,9 @@ pub(super) fn tables() -> Tables {
         tables.transit.insert(address, Transit { peer, to: pod });
         tables.transit_sources.insert((peer, pod), address);
     }
-    let service = Service {
-        to: ip(CLUSTER_IP),
-        nodes: [NODE_1, NODE_2].into(),
-    };
-    tables.services = [(ip(SERVICE), service)].into();
+    tables.services = [(ip(SERVICE), ip(CLUSTER_IP))].into();
+    tables.spread = [NODE_1, NODE_2].into();
+    tables.mss = [(1, MSS_1), (2, MSS_2)].into();
     tables.unknown_sources = [(1, ip(UNKNOWN_1)), (2, ip("10.72.0.1"))].into();
     tables.sources = [net("10.244.0.0/16"), net("10.70.0.0/16")].into();
     tables.nodes = [NODE_1, NODE_2].into();

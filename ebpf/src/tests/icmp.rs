@@ -277,9 +277,9 @@ fn quoted_by_pod() -> Packet {
 #[test]
 fn an_error_reaches_the_node_of_a_spread_destination_that_has_the_quoted_flow() {
     let nodes = (1..=4).map(|host| Ipv4Addr::new(172, 18, 1, host));
-    let spread = Local::Spread(nodes.collect());
     let mut tables = tables();
-    tables.local.insert(net("10.70.0.100/32"), spread);
+    tables.spread = nodes.collect();
+    tables.local.insert(net("10.70.0.100/32"), Local::Spread);
     let programs = load(&tables);
     let mut chosen = BTreeSet::new();
 

@@ -8,7 +8,6 @@ use super::tap::from_peer;
 use super::{REDIRECT, for_all, load};
 use crate::error::Error;
 use crate::image::Image;
-use crate::tables::Service;
 use ebpf_common::counter::Counter;
 use ebpf_common::settings::Settings;
 use proptest::prelude::*;
@@ -157,11 +156,7 @@ fn a_cluster_ip_without_an_ip_object_is_no_source() {
 #[test]
 fn a_cluster_ip_has_one_ip_object() {
     let mut tables = tables();
-    let service = Service {
-        to: ip(CLUSTER_IP),
-        nodes: [NODE_1].into(),
-    };
-    tables.services.insert(ip("10.70.0.24"), service);
+    tables.services.insert(ip("10.70.0.24"), ip(CLUSTER_IP));
 
     let error = Image::new(&tables, &Settings::default()).unwrap_err();
 

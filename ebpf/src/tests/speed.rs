@@ -41,7 +41,6 @@ fn runs_cost_nanoseconds() {
     let route = Outbound {
         peer: 9,
         to: identity,
-        mss: 0,
     };
     tables.outbound.insert(identity, route);
     tables.inbound.insert((9, identity), identity);
@@ -162,11 +161,7 @@ fn many(tables: &Tables, prefixes: u32) -> Tables {
         };
         let (seen, original) = (net(20), net(40));
         let peer = u16::try_from(100 + number / 10).unwrap();
-        let route = Outbound {
-            peer,
-            to: original,
-            mss: 0,
-        };
+        let route = Outbound { peer, to: original };
         tables.outbound.insert(seen, route);
         tables.inbound.insert((peer, original), seen);
         tables.local.insert(net(60), Local::Node(OUTER));

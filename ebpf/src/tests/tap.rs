@@ -157,8 +157,8 @@ fn a_source_always_reaches_the_same_node_of_a_spread_destination() {
         .collect();
     let chosen = |nodes: &[Ipv4Addr]| -> BTreeMap<Ipv4Addr, Ipv4Addr> {
         let mut tables = tables();
-        let spread = Local::Spread(nodes.into());
-        tables.local.insert(net("10.70.0.100/32"), spread);
+        tables.spread = nodes.iter().copied().collect();
+        tables.local.insert(net("10.70.0.100/32"), Local::Spread);
         let programs = load(&tables);
         (0..=255)
             .map(|host| {

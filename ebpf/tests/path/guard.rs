@@ -135,7 +135,7 @@ fn inconsistent_tables_change_nothing() {
     }
     let mut without_node = tables();
     for local in without_node.local.values_mut() {
-        *local = Local::Spread([].into());
+        *local = Local::Spread;
     }
 
     for wrong in [unequal, without_node] {
@@ -152,8 +152,8 @@ fn an_update_writes_only_changed_entries() {
     let mut tables = tables();
     let first = datapath.apply(&tables).unwrap();
     tables.nodes.insert("172.18.0.9".parse().unwrap());
-    for route in tables.outbound.values_mut() {
-        route.mss += 1;
+    for mss in tables.mss.values_mut() {
+        *mss += 1;
     }
     tables.unknown_sources.clear();
 

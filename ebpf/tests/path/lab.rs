@@ -151,7 +151,6 @@ pub(super) fn tables() -> Tables {
     let route = Outbound {
         peer: PEER,
         to: here,
-        mss: MSS,
     };
 
     Tables {
@@ -159,6 +158,7 @@ pub(super) fn tables() -> Tables {
         inbound: [((PEER, here), there)].into(),
         local: [(here, Local::Node(NODE))].into(),
         sources: [here].into(),
+        mss: [(PEER, MSS)].into(),
         nodes: [NODE].into(),
         ..Tables::default()
     }

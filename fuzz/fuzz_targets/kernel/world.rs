@@ -3,7 +3,7 @@
 
 use super::{IPV4_MIN, LEN_MAX};
 use ebpf::test_run::Programs;
-use ebpf::{Local, Outbound, Service, Tables, Transit};
+use ebpf::{Local, Outbound, Tables, Transit};
 use ipam::Remap;
 use ipam::rewrite::{Gateway, Peer, RemotePod};
 use ipnet::Ipv4Net;
@@ -101,11 +101,8 @@ pub(crate) fn load() -> (Programs, Gateway) {
 fn tables() -> Tables {
     let mut tables = Tables::default();
     for (peer, original, remapped) in REMAPS {
-        let route = Outbound {
-            peer,
-            to: net(original),
-            mss: 0,
-        };
+        let to = net(original);
+        let route = Outbound { peer, to };
         tables.outbound.insert(net(remapped), route);
         tables.inbound.insert((peer, net(original)), net(remapped));
     }
@@ -117,11 +114,8 @@ fn tables() -> Tables {
         tables.transit.insert(address, Transit { peer, to });
         tables.transit_sources.insert((peer, to), address);
     }
-    let service = Service {
-        to: address_of(SERVICE.1),
-        nodes: [NODE].into(),
-    };
-    tables.services.insert(address_of(SERVICE.0), service);
+    tables.services = [(address_of(SERVICE.0), address_of(SERVICE.1))].into();
+    tables.spread = [NODE].into();
     let (peer, address) = UNKNOWN;
     tables.unknown_sources.insert(peer, address_of(address));
     tables.sources = OWN.map(net).into();
