@@ -44,6 +44,47 @@ pub(crate) fn of(size: Size) -> String {
     text
 }
 
+/// Writes the IP objects of as many outside hosts as the cluster has peers.
+pub(crate) fn outside(size: Size) -> String {
+    let mut text = String::new();
+    for number in 0..size.peers {
+        let (high, low) = (number / 256, number % 256);
+        let _ = write!(
+            text,
+            "---
+apiVersion: ipam.liqo.io/v1alpha1
+kind: IP
+metadata: {{name: outside-{number:05}, namespace: liqo}}
+spec: {{ip: 198.18.{high}.{low}}}
+"
+        );
+    }
+
+    text
+}
+
+/// Writes the EndpointSlice of three gateway replicas on the first nodes.
+pub(crate) fn replicas() -> String {
+    let endpoint = |number: u32| {
+        format!(
+            "{{addresses: [10.128.{number}.100], nodeName: node-{number:05}, \
+             targetRef: {{kind: Pod, name: gateway-{number}}}, conditions: {{ready: true}}}}"
+        )
+    };
+    let endpoints: Vec<_> = (0..3).map(endpoint).collect();
+
+    format!(
+        "---
+apiVersion: discovery.k8s.io/v1
+kind: EndpointSlice
+metadata: {{name: gateways, namespace: liqo, labels: {{networking.liqo.io/component: gateway}}}}
+addressType: IPv4
+endpoints: [{}]
+",
+        endpoints.join(", ")
+    )
+}
+
 const OWN: &str = "\
 apiVersion: v1
 kind: ConfigMap

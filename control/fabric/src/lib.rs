@@ -35,6 +35,9 @@ use cidr::overlap;
 
 pub mod addresses;
 
+#[cfg(any(test, feature = "generate"))]
+pub mod generate;
+
 mod check;
 mod cidr;
 mod decode;

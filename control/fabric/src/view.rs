@@ -39,6 +39,8 @@ pub struct FabricChange<'a> {
     pub is_of_cluster: bool,
     /// Whether a gateway replica has changed.
     pub is_of_replicas: bool,
+    /// Whether [`Fabric::echo_responder`] may have changed.
+    pub is_of_echo_responder: bool,
     /// The changed nodes.
     pub nodes: Vec<Difference<'a, Node>>,
     /// The changed peers.
@@ -172,15 +174,31 @@ impl Fabric {
 
     /// Returns the differences from `old`.
     pub fn changes_since<'a>(&'a self, old: &'a Self) -> FabricChange<'a> {
-        FabricChange {
+        let mut change = FabricChange {
             is_of_cluster: self.cluster_id != old.cluster_id
                 || self.pod_cidrs != old.pod_cidrs
                 || self.service_cidrs != old.service_cidrs
                 || self.external_cidr != old.external_cidr,
             is_of_replicas: self.replicas != old.replicas,
+            is_of_echo_responder: self.external_cidr != old.external_cidr,
             nodes: self.nodes.differences(&old.nodes),
             peers: self.peers.differences(&old.peers),
             ips: self.ips.differences(&old.ips),
+        };
+        let address = echo_responder(self.external_cidr);
+        change.is_of_echo_responder |= address.is_some_and(|it| change.is_about(it));
+
+        change
+    }
+
+    /// Returns this fabric without nodes, peers and IP objects.
+    #[must_use]
+    pub fn without_elements(&self) -> Self {
+        Self {
+            nodes: List::default(),
+            peers: List::default(),
+            ips: List::default(),
+            ..self.clone()
         }
     }
 
@@ -207,6 +225,16 @@ fn echo_responder(external: Ipv4Net) -> Option<Ipv4Addr> {
 }
 
 impl FabricChange<'_> {
+    /// Returns whether a changed node or IP object has this address of the external CIDR, or had it.
+    fn is_about(&self, address: Ipv4Addr) -> bool {
+        let nodes = self.nodes.iter().flat_map(Difference::both);
+        let ips = self.ips.iter().flat_map(Difference::both);
+        let addresses = nodes.map(|node| node.external_ip);
+        let mut addresses = addresses.chain(ips.map(|ip| ip.status_ip));
+
+        addresses.any(|it| it == address)
+    }
+
     /// Returns whether the fabrics are equal.
     pub fn is_empty(&self) -> bool {
         let is_same_cluster = !self.is_of_cluster && !self.is_of_replicas;

@@ -11,17 +11,35 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde::de::DeserializeOwned;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
+use std::sync::Arc;
 use zeroize::Zeroizing;
 
 /// The Secret that holds the private keys of all peerings.
 const KEYS_SECRET: &str = "liqo-gateway-keys";
 
-/// The private keys of this cluster's gateways, raw, by the peer's cluster id.
-pub type Keys = BTreeMap<String, Zeroizing<Vec<u8>>>;
+/// The private keys of this cluster's gateways. Copies share them with the cache.
+#[derive(Clone, Default)]
+pub struct Keys(pub(crate) Vec<Arc<KeysSecret>>);
 
-/// The cached form of the Secret with the private keys.
+/// The cached form of the Secret with the private keys: the raw keys, by the peer's cluster id.
 #[derive(PartialEq)]
-pub(crate) struct KeysSecret(pub(crate) Keys);
+pub(crate) struct KeysSecret(BTreeMap<String, Zeroizing<Vec<u8>>>);
+
+impl Keys {
+    /// Returns the raw key for a peer.
+    pub fn get(&self, cluster_id: &str) -> Option<&[u8]> {
+        let found = self.0.iter().find_map(|secret| secret.0.get(cluster_id));
+
+        found.map(|key| key.as_slice())
+    }
+
+    /// Returns whether both are the same version of the Secret. Compares no keys.
+    pub fn is_same(&self, other: &Self) -> bool {
+        let pairs = self.0.iter().zip(&other.0);
+
+        self.0.len() == other.0.len() && pairs.into_iter().all(|(a, b)| Arc::ptr_eq(a, b))
+    }
+}
 
 impl Kept for KeysSecret {
     fn resource() -> Resource {

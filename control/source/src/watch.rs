@@ -220,9 +220,8 @@ impl Watch {
     pub fn keys(&self) -> Keys {
         let cache = self.cache.read();
         let secrets = cache.objects::<KeysSecret>(&Cluster::Local);
-        let keys = secrets.iter().flat_map(|(_, secret)| secret.0.clone());
 
-        keys.collect()
+        Keys(secrets.shared().collect())
     }
 
     /// Returns the tenant namespace of each peer that has one, by cluster ID, as of the last

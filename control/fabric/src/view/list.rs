@@ -25,6 +25,13 @@ pub struct Difference<'a, T> {
     pub new: Option<&'a T>,
 }
 
+impl<'a, T> Difference<'a, T> {
+    /// Returns the old and the new element, if they exist.
+    pub fn both(&self) -> impl Iterator<Item = &'a T> + use<'a, T> {
+        self.old.into_iter().chain(self.new)
+    }
+}
+
 impl<T: Keyed> List<T> {
     /// Returns the element with this name and namespace.
     pub fn find(&self, key: (&str, &str)) -> Option<&Arc<T>> {
@@ -52,7 +59,7 @@ impl<T: Keyed> List<T> {
     }
 
     /// Sets the element with this key, which `None` removes. An equal element stays the same allocation.
-    pub(crate) fn set(&mut self, key: (&str, &str), element: Option<&Arc<T>>)
+    pub fn set(&mut self, key: (&str, &str), element: Option<&Arc<T>>)
     where
         T: PartialEq,
     {
