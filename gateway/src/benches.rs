@@ -17,10 +17,15 @@
 mod engine;
 mod mutant;
 mod offload;
+mod planned;
 mod tables;
 
 mod benches {
+    #[path = "../../../control/fabric/benches/changes.rs"]
+    pub(super) mod changes;
     pub(super) mod desired;
+    #[path = "../../../control/fabric/benches/file.rs"]
+    pub(super) mod file;
     pub(super) mod lanes;
     pub(super) mod packets;
     pub(super) mod peers;

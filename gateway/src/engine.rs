@@ -167,19 +167,29 @@ impl Engine {
             .indices()
             .filter(|index| !configured.contains(index))
             .collect();
+
+        self.change_peers(peers, &gone, now);
+    }
+
+    /// Removes the peers with the indices `gone`, then adds or replaces `peers`. Other peers stay.
+    pub(crate) fn change_peers(&mut self, peers: Vec<PeerConfig>, gone: &[u16], now: Instant) {
         for index in gone {
-            self.remove_peer(index);
+            self.remove_peer(*index);
         }
+        let mut are_keys_kept = gone.is_empty();
         for config in peers {
-            self.set_peer(config, now);
+            are_keys_kept &= self.set_peer(config, now);
         }
 
-        let used: BTreeSet<_> = self.peers.iter().map(|peer| peer.local_key).collect();
-        self.keys.retain(|public| used.contains(public));
+        if !are_keys_kept {
+            let used: BTreeSet<_> = self.peers.iter().map(|peer| peer.local_key).collect();
+            self.keys.retain(|public| used.contains(public));
+        }
         self.next_timeout = self.next_timeout.min(now);
     }
 
-    fn set_peer(&mut self, config: PeerConfig, now: Instant) {
+    /// Adds or replaces a peer. Returns whether the peer keeps its sessions, and thus its keys.
+    fn set_peer(&mut self, config: PeerConfig, now: Instant) -> bool {
         let index = config.index;
         let kept = self
             .peers
@@ -192,7 +202,7 @@ impl Engine {
                     session.set_mtu(config.mtu, now);
                 }
             }
-            return;
+            return true;
         }
 
         let before = self.peers.get(index).map(|peer| peer.connection.state);
@@ -206,6 +216,8 @@ impl Engine {
             client.endpoints.set_tunnelled(self.tunnelled.clone());
         }
         self.peers.insert(peer);
+
+        false
     }
 
     fn remove_peer(&mut self, index: u16) {

@@ -6,8 +6,8 @@
 //! - `engine` (PURE) implements the WireGuard sessions and their probes.
 //! - `offload` (PURE) segments and coalesces super-packets.
 //! - `path` (PURE) determines the health of the path to each peer.
-//! - `tables` (PURE) translates the desired state into entries of the eBPF maps and peers of the
-//!   engine.
+//! - `planned` (PURE) derives the peers of the engine from the desired state, and the changes of both.
+//! - `tables` (PURE) translates the desired state into entries of the eBPF maps.
 //! - `shell` owns all sockets, devices and threads.
 //! - `cli` is the command line.
 
@@ -18,6 +18,7 @@ mod engine;
 mod mutant;
 mod offload;
 mod path;
+mod planned;
 mod shell;
 mod tables;
 

@@ -1,19 +1,24 @@
-//! Translates the desired state into the tables of the eBPF programs and the peers of the engine.
-//! PURE: no IO, clock or randomness.
+//! Translates the desired state into the tables of the eBPF programs. PURE: no IO, clock or
+//! randomness.
+//!
+//! Each entry belongs to one element of the fabric: to the cluster itself, a node, a peer or an IP
+//! object. A change of the fabric changes the entries of the changed elements, and of the IP objects
+//! that refer to a changed node or peer.
 //!
 //! The eBPF programs and the engine identify a peer by its index. A peer keeps its index, and a
 //! freed index is reused last. A packet in flight between the eBPF programs and the engine is
 //! therefore never assigned to another peer.
 
-use crate::engine::{PeerConfig, PrivateKey, Role};
-use control_fabric::{Fabric, MappedIp, Node, Peer, Target};
-use ebpf::{Local, Outbound, Service, Tables, Transit};
+use control_fabric::{Difference, Fabric, FabricChange, Keyed, MappedIp, Node, Peer, Target};
+use ebpf::{Local, Outbound, TableChanges, Tables, Transit};
 use ebpf_common::probe::PEERS_MAX;
 use ipam::Remap;
 use ipnet::Ipv4Net;
-use std::collections::BTreeMap;
-use std::net::Ipv4Addr;
-use std::sync::Arc;
+use std::collections::BTreeSet;
+
+pub(crate) mod indices;
+
+pub(crate) use indices::{Indices, Ranks};
 
 /// Length of an IPv4 and a TCP header without options, in bytes.
 const TCP_HEADERS: u16 = 40;
@@ -23,114 +28,226 @@ const _: () = assert!(
     "the heartbeat has a bit for each peer of a fabric"
 );
 
-/// The indices of the peers, by cluster id.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Indices {
-    assigned: BTreeMap<String, u16>,
-    next: u16,
-}
-
-impl Indices {
-    /// Assigns an index to each peer of `fabric`, and frees the indices of all other peers.
-    pub(crate) fn assign(&mut self, fabric: &Fabric) {
-        self.assigned.retain(|id, _| fabric.peer(id).is_some());
-        for peer in &fabric.peers {
-            if !self.assigned.contains_key(&peer.cluster_id) {
-                let index = self.free();
-                self.assigned.insert(peer.cluster_id.clone(), index);
-            }
-        }
-    }
-
-    /// Returns the cluster ids and indices, sorted by cluster id.
-    pub(crate) fn by_rank(&self) -> impl Iterator<Item = (&str, u16)> {
-        self.assigned
-            .iter()
-            .map(|(id, index)| (id.as_str(), *index))
-    }
-
-    fn of(&self, cluster_id: &str) -> Option<u16> {
-        self.assigned.get(cluster_id).copied()
-    }
-
-    /// Returns the free index that was assigned least recently.
-    fn free(&mut self) -> u16 {
-        while self.assigned.values().any(|index| *index == self.next) {
-            self.next = self.next.wrapping_add(1);
-        }
-        let index = self.next;
-        self.next = self.next.wrapping_add(1);
-        index
-    }
+/// A fabric, and the indices of its peers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Indexed<'a> {
+    pub(crate) fabric: &'a Fabric,
+    pub(crate) indices: &'a Indices,
 }
 
 /// Returns the tables of the eBPF programs.
-pub(crate) fn tables(fabric: &Fabric, indices: &Indices) -> Tables {
-    let anywhere = ready_nodes(fabric);
-    let mut tables = Tables {
-        nodes: fabric.nodes.iter().map(|node| node.internal_ip).collect(),
-        sources: fabric
-            .pod_cidrs
-            .iter()
-            .chain(std::iter::once(&fabric.external_cidr))
-            .copied()
-            .collect(),
-        local: local(fabric, anywhere.as_ref()),
-        ..Tables::default()
+pub(crate) fn tables(of: Indexed<'_>) -> Tables {
+    Elements::all(of.fabric).tables(of)
+}
+
+/// Returns the changes of the tables from `old` to `new`, whose fabrics differ by `change`.
+pub(crate) fn changes(
+    old: Indexed<'_>,
+    new: Indexed<'_>,
+    change: &FabricChange<'_>,
+) -> TableChanges {
+    let has_nodes = |of: Indexed<'_>| !of.fabric.nodes.is_empty();
+    if change.is_of_cluster || has_nodes(old) != has_nodes(new) {
+        return TableChanges {
+            removed: tables(old),
+            added: tables(new),
+        };
+    }
+    let moved = Moved::new(old, new, change);
+    let is_spread_replaced = has_ready_node(old.fabric) != has_ready_node(new.fabric);
+    let elements = |of: Indexed<'_>, side| {
+        let elements = Elements::changed(of.fabric, change, &moved, is_spread_replaced, side);
+        elements.tables(of)
     };
-    for peer in &fabric.peers {
-        if let Some(index) = indices.of(&peer.cluster_id) {
-            add_peer(&mut tables, peer, index);
-        }
-    }
-    for ip in &fabric.ips {
-        add_ip(&mut tables, fabric, indices, ip, anywhere.as_ref());
-    }
 
-    tables
+    TableChanges {
+        removed: elements(old, Side::Old),
+        added: elements(new, Side::New),
+    }
 }
 
-/// Returns the peers of the engine. `keys` holds the local private keys by the peer's cluster id.
-///
-/// A peer without a key is omitted.
-pub(crate) fn peers(
-    fabric: &Fabric,
-    indices: &Indices,
-    keys: &BTreeMap<String, PrivateKey>,
-) -> Vec<PeerConfig> {
-    fabric
-        .peers
-        .iter()
-        .filter_map(|peer| {
-            Some(PeerConfig {
-                index: indices.of(&peer.cluster_id)?,
-                cluster_id: peer.cluster_id.clone(),
-                local_private_key: keys.get(&peer.cluster_id)?.clone(),
-                public_key: peer.public_key,
-                role: match &peer.role {
-                    control_fabric::Role::Server { .. } => Role::Server,
-                    control_fabric::Role::Client { addresses, port } => Role::Client {
-                        addresses: addresses.clone(),
-                        port: *port,
-                    },
-                },
-                mtu: peer.mtu,
-                allowed: remaps(peer).map(Remap::from).collect(),
-            })
-        })
-        .collect()
-}
-
-fn remaps(peer: &Peer) -> impl Iterator<Item = &Remap> {
+/// Returns all prefixes of a peer, from the original to the remapped one.
+pub(crate) fn remaps(peer: &Peer) -> impl Iterator<Item = &Remap> {
     peer.pods.iter().chain(&peer.external)
 }
 
+/// One of the two fabrics of a change.
+#[derive(Clone, Copy)]
+enum Side {
+    Old,
+    New,
+}
+
+impl Side {
+    fn of<'a, T>(self, differences: &[Difference<'a, T>]) -> Vec<&'a T> {
+        let elements = differences.iter();
+        let elements = elements.filter_map(|it| match self {
+            Self::Old => it.old,
+            Self::New => it.new,
+        });
+
+        elements.collect()
+    }
+}
+
+/// The nodes and peers whose change affects the entries of IP objects that refer to them.
+struct Moved<'a> {
+    nodes: BTreeSet<&'a str>,
+    peers: BTreeSet<&'a str>,
+}
+
+impl<'a> Moved<'a> {
+    fn new(old: Indexed<'_>, new: Indexed<'_>, change: &FabricChange<'a>) -> Self {
+        let addresses = |node: &Node| (node.internal_ip, node.external_ip);
+        let nodes = change.nodes.iter();
+        let nodes = nodes.filter(|it| it.old.map(addresses) != it.new.map(addresses));
+        let of_peer = |of: Indexed<'_>, peer: &Peer| (of.indices.of(&peer.cluster_id), peer.mtu);
+        let peers = change.peers.iter().filter(|it| {
+            it.old.map(|peer| of_peer(old, peer)) != it.new.map(|peer| of_peer(new, peer))
+        });
+
+        Self {
+            nodes: nodes
+                .flat_map(Difference::both)
+                .map(|it| it.key().0)
+                .collect(),
+            peers: peers
+                .flat_map(Difference::both)
+                .map(|it| it.key().0)
+                .collect(),
+        }
+    }
+
+    /// Returns the IP objects of `fabric` that refer to one of the nodes or peers.
+    fn ips<'f>(&self, fabric: &'f Fabric) -> impl Iterator<Item = &'f MappedIp> {
+        let is_empty = self.nodes.is_empty() && self.peers.is_empty();
+        let ips = (!is_empty).then(|| fabric.ips.iter());
+
+        ips.into_iter().flatten().filter(|ip| match &ip.target {
+            Target::Node(name) | Target::Pod { node: Some(name) } => {
+                self.nodes.contains(name.as_str())
+            }
+            Target::Remote { cluster_id, .. } => self.peers.contains(cluster_id.as_str()),
+            Target::Pod { node: None } | Target::Service | Target::Outside => false,
+        })
+    }
+}
+
+/// Elements of a fabric, whose entries make up a table.
+struct Elements<'a> {
+    sources: Vec<Ipv4Net>,
+    /// Pod CIDRs of the cluster.
+    pod_cidrs: Vec<Ipv4Net>,
+    has_echo_responder: bool,
+    nodes: Vec<&'a Node>,
+    /// Nodes that [`Tables::spread`] contains, unless they are not ready.
+    spread: Vec<&'a Node>,
+    peers: Vec<&'a Peer>,
+    ips: Vec<&'a MappedIp>,
+}
+
+impl<'a> Elements<'a> {
+    fn all(fabric: &'a Fabric) -> Self {
+        let cidrs = fabric.pod_cidrs.iter();
+
+        Self {
+            sources: cidrs.chain([&fabric.external_cidr]).copied().collect(),
+            pod_cidrs: fabric.pod_cidrs.clone(),
+            has_echo_responder: true,
+            nodes: fabric.nodes.iter().collect(),
+            spread: fabric.nodes.iter().collect(),
+            peers: fabric.peers.iter().collect(),
+            ips: fabric.ips.iter().collect(),
+        }
+    }
+
+    fn changed(
+        fabric: &'a Fabric,
+        change: &FabricChange<'a>,
+        moved: &Moved<'_>,
+        is_spread_replaced: bool,
+        side: Side,
+    ) -> Self {
+        // The pod CIDR of a node may be that of the cluster, and wins over it.
+        let of_nodes = change.nodes.iter().flat_map(Difference::both);
+        let of_nodes = of_nodes.flat_map(|node| &node.pod_cidrs);
+        let pod_cidrs = of_nodes.filter(|cidr| fabric.pod_cidrs.contains(cidr));
+        let nodes = side.of(&change.nodes);
+
+        Self {
+            sources: Vec::new(),
+            pod_cidrs: pod_cidrs.copied().collect(),
+            has_echo_responder: change.is_of_echo_responder,
+            spread: if is_spread_replaced {
+                fabric.nodes.iter().collect()
+            } else {
+                nodes.clone()
+            },
+            nodes,
+            peers: side.of(&change.peers),
+            ips: (side.of(&change.ips).into_iter())
+                .chain(moved.ips(fabric))
+                .collect(),
+        }
+    }
+
+    fn tables(&self, of: Indexed<'_>) -> Tables {
+        let Indexed { fabric, indices } = of;
+        let mut tables = Tables {
+            nodes: self.nodes.iter().map(|node| node.internal_ip).collect(),
+            sources: self.sources.iter().copied().collect(),
+            ..Tables::default()
+        };
+        self.add_spread(fabric, &mut tables);
+        for node in &self.nodes {
+            for cidr in &node.pod_cidrs {
+                let local = Local::Node(node.internal_ip);
+                tables.local.insert(*cidr, local);
+            }
+            let local = Local::Node(node.internal_ip);
+            tables.local.insert(node.external_ip.into(), local);
+        }
+        for peer in &self.peers {
+            if let Some(index) = indices.of(&peer.cluster_id) {
+                add_peer(&mut tables, peer, index);
+            }
+        }
+        for ip in &self.ips {
+            add_ip(&mut tables, of, ip);
+        }
+
+        tables
+    }
+
+    /// Adds the ready nodes, or all nodes if none is ready, and the destinations that select one of
+    /// them. An unavailable control plane makes every node unready while its pods keep running.
+    ///
+    /// A pod address outside the prefixes of all nodes is routed to any of these nodes.
+    fn add_spread(&self, fabric: &Fabric, tables: &mut Tables) {
+        if fabric.nodes.is_empty() {
+            return;
+        }
+        let are_all_unready = !has_ready_node(fabric);
+        let nodes = self.spread.iter();
+        let nodes = nodes.filter(|node| node.ready || are_all_unready);
+        tables.spread = nodes.map(|node| node.internal_ip).collect();
+        let echo_responder = self.has_echo_responder.then(|| fabric.echo_responder());
+        let echo_responder = echo_responder.flatten().map(Ipv4Net::from);
+        let destinations = self.pod_cidrs.iter().copied().chain(echo_responder);
+        tables.local = destinations.map(|net| (net, Local::Spread)).collect();
+    }
+}
+
+fn has_ready_node(fabric: &Fabric) -> bool {
+    fabric.nodes.iter().any(|node| node.ready)
+}
+
 fn add_peer(tables: &mut Tables, peer: &Peer, index: u16) {
+    add_mss(tables, peer, index);
     for remap in remaps(peer) {
         let outbound = Outbound {
             peer: index,
             to: remap.from(),
-            mss: peer.mtu.saturating_sub(TCP_HEADERS),
         };
         tables.outbound.insert(remap.to(), outbound);
         tables.inbound.insert((index, remap.from()), remap.to());
@@ -140,80 +257,46 @@ fn add_peer(tables: &mut Tables, peer: &Peer, index: u16) {
     }
 }
 
-/// Returns the node for each local prefix. A pod address outside the prefixes of all nodes is
-/// routed to any ready node.
-fn local(fabric: &Fabric, anywhere: Option<&Arc<[Ipv4Addr]>>) -> BTreeMap<Ipv4Net, Local> {
-    let mut local = BTreeMap::new();
-    if let Some(anywhere) = anywhere {
-        for cidr in &fabric.pod_cidrs {
-            local.insert(*cidr, Local::Spread(anywhere.clone()));
-        }
-    }
-    for node in &fabric.nodes {
-        for cidr in &node.pod_cidrs {
-            local.insert(*cidr, Local::Node(node.internal_ip));
-        }
-        local.insert(node.external_ip.into(), Local::Node(node.internal_ip));
-    }
-    if let Some((echo_responder, anywhere)) = fabric.echo_responder().zip(anywhere) {
-        local.insert(echo_responder.into(), Local::Spread(anywhere.clone()));
-    }
-
-    local
+fn add_mss(tables: &mut Tables, peer: &Peer, index: u16) {
+    let mss = peer.mtu.saturating_sub(TCP_HEADERS);
+    tables.mss.insert(index, mss);
 }
 
-fn add_ip(
-    tables: &mut Tables,
-    fabric: &Fabric,
-    indices: &Indices,
-    ip: &MappedIp,
-    anywhere: Option<&Arc<[Ipv4Addr]>>,
-) {
+fn add_ip(tables: &mut Tables, of: Indexed<'_>, ip: &MappedIp) {
+    let Indexed { fabric, indices } = of;
     let node = match &ip.target {
         Target::Remote {
             cluster_id,
             original,
         } => {
-            if let Some(peer) = indices.of(cluster_id) {
-                let transit = Transit {
-                    peer,
-                    to: *original,
-                };
+            let index = indices.of(cluster_id);
+            if let Some((peer, index)) = fabric.peer(cluster_id).zip(index) {
+                add_mss(tables, peer, index);
+                let to = *original;
+                let transit = Transit { peer: index, to };
                 tables.transit.insert(ip.status_ip, transit);
-                tables
-                    .transit_sources
-                    .insert((peer, *original), ip.status_ip);
+                let source = (index, to);
+                tables.transit_sources.insert(source, ip.status_ip);
             }
             return;
         }
         Target::Service => {
-            if let Some(nodes) = anywhere.cloned() {
-                let to = ip.spec_ip;
-                tables.services.insert(ip.status_ip, Service { to, nodes });
+            if !fabric.nodes.is_empty() {
+                tables.services.insert(ip.status_ip, ip.spec_ip);
             }
             return;
         }
-        Target::Node(name) | Target::Pod { node: Some(name) } => {
-            let node = fabric.node(name);
-            node.map(|node| Local::Node(node.internal_ip))
-        }
+        Target::Node(name) | Target::Pod { node: Some(name) } => fabric.node(name),
         Target::Pod { node: None } | Target::Outside => None,
     };
-    if let Some(local) = node.or_else(|| anywhere.cloned().map(Local::Spread)) {
-        tables.local.insert(ip.status_ip.into(), local);
-    }
-}
-
-/// Returns the outer addresses of all ready nodes, or of all nodes if none is ready. An unavailable
-/// control plane makes every node unready while its pods keep running.
-fn ready_nodes(fabric: &Fabric) -> Option<Arc<[Ipv4Addr]>> {
-    let addresses = |is_candidate: fn(&Node) -> bool| -> Option<Arc<[_]>> {
-        let nodes = fabric.nodes.iter().filter(|node| is_candidate(node));
-        let addresses: Arc<[_]> = nodes.map(|node| node.internal_ip).collect();
-        (!addresses.is_empty()).then_some(addresses)
+    let local = match node {
+        // The entry belongs to the node.
+        Some(node) if node.external_ip == ip.status_ip => return,
+        Some(node) => Local::Node(node.internal_ip),
+        None if fabric.nodes.is_empty() => return,
+        None => Local::Spread,
     };
-
-    addresses(|node| node.ready).or_else(|| addresses(|_| true))
+    tables.local.insert(ip.status_ip.into(), local);
 }
 
 #[cfg(test)]

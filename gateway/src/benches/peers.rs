@@ -34,12 +34,12 @@ pub(crate) fn all(criterion: &mut Criterion<CpuTime>) {
             let mut mtu = 1_300;
             bencher.iter_batched(
                 || {
-                    let mut configs: Vec<_> = (0..peers).map(|peer| serving(peer, 1)).collect();
                     mtu ^= 1;
-                    configs[usize::from(peers / 2)].mtu = mtu;
-                    configs
+                    let mut config = serving(peers / 2, 1);
+                    config.mtu = mtu;
+                    vec![config]
                 },
-                |configs| simulation.gateway.set_peers(configs, simulation.now),
+                |changed| (simulation.gateway).change_peers(changed, &[], simulation.now),
                 BatchSize::PerIteration,
             );
         });

@@ -3,6 +3,7 @@
 //! This module runs on the main thread, so it may block. The lanes, which are the threads that
 //! forward packets, receive [`Command`]s from it and send [`Notice`]s to it.
 
+mod apply;
 mod lookups;
 mod paths;
 mod standby;
@@ -11,13 +12,13 @@ use super::connections::Reporter;
 use super::desired::{Desired, Loader};
 use super::lane::{Command, Hung, LaneNotice, Notice};
 use super::lanes::{Aggregate, Lanes};
-use super::state::{State, lock};
+use super::state::State;
 use crate::engine::{ConnectionState, Nodes, Role};
 use crate::path::Paths;
 use ebpf::Datapath;
 use lookups::{Lookups, Name};
 use standby::Standby;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -47,6 +48,8 @@ pub(crate) struct Control {
     replica: String,
     /// The desired state that engine and eBPF programs have applied.
     served: Desired,
+    /// Whether they have applied it completely. After a failure, the next state is sent whole.
+    is_applied: bool,
     /// The last logged connection state of each peer, by peer index.
     connections: BTreeMap<u16, ConnectionState>,
     /// Writes the status of the Connections; `None` without an API server.
@@ -102,13 +105,14 @@ impl Control {
             state: parts.state,
             replica: parts.replica,
             served: parts.served,
+            is_applied: true,
             connections: BTreeMap::new(),
             lookups: Lookups::default(),
             lookup_threads: JoinSet::new(),
         };
         // The lanes must be in standby before they receive the first peers.
         control.lanes.send(Command::Standby(true))?;
-        control.send_desired()?;
+        control.send_all()?;
         control.follow_peers();
 
         Ok(control)
@@ -161,98 +165,6 @@ impl Control {
             tokio::time::sleep_until(start + NODES_LEAVE.min(limit)).await;
         }
         let _ = self.lanes.send(Command::Stop);
-    }
-
-    fn reload(&mut self) {
-        let desired = match self.loader.load() {
-            Ok(Some(desired)) => desired,
-            // An invalid change may have been reverted, so the configuration is valid again.
-            Ok(None) => return self.state.note_restored(),
-            Err(error) => return self.reject(&anyhow::Error::from(error)),
-        };
-
-        let before = std::mem::replace(&mut self.served, desired);
-        // The engine applies the change before the eBPF maps. Until the maps change, the eBPF
-        // programs drop packets of a new peer, and the engine drops packets to a removed peer. The
-        // index of a removed peer is not reused at once, so it cannot refer to two different peers
-        // in engine and maps.
-        let applied = self
-            .send_desired()
-            .map_err(anyhow::Error::from)
-            .and_then(|()| {
-                lock(&self.datapath)
-                    .apply(&self.served.tables)
-                    .map_err(anyhow::Error::from)
-            });
-        match applied {
-            Ok(changes) => {
-                let peers: BTreeSet<_> =
-                    self.served.ranks.iter().map(|(_, index)| *index).collect();
-                self.connections.retain(|peer, _| peers.contains(peer));
-                self.aggregate.retain(|peer| peers.contains(&peer));
-                let served = &self.served;
-                self.lookups.retain(|name| is_endpoint(served, name));
-                self.follow_peers();
-                self.note_rekeyed(&before.peers);
-                tracing::info!(
-                    peers = self.served.peers.len(),
-                    ?changes,
-                    "configuration applied"
-                );
-                self.report_unserved(&before.unserved);
-                self.state.note_applied(&self.served);
-            }
-            Err(error) => {
-                self.served = before;
-                let restored = self.send_desired();
-                tracing::debug!(?restored, "restored the last valid configuration");
-                self.loader.reject();
-                self.reject(&error);
-            }
-        }
-    }
-
-    /// Logs each object that is not served, unless `logged` contains the same line.
-    fn report_unserved(&self, logged: &[String]) {
-        for line in &self.served.unserved {
-            if !logged.contains(line) {
-                tracing::warn!("{line}");
-            }
-        }
-    }
-
-    fn reject(&self, error: &anyhow::Error) {
-        let error = format!("{error:#}");
-        if self.state.note_rejected(&error) {
-            tracing::error!(
-                error,
-                "configuration rejected: the last valid one stays in force"
-            );
-        }
-    }
-
-    fn send_desired(&self) -> Result<(), Hung> {
-        self.lanes.send(Command::Peers {
-            peers: self.served.peers.clone(),
-            ranks: self.served.ranks.clone(),
-            tunnelled: self.served.tunnelled(),
-        })?;
-        self.lanes.send(Command::Replicas(self.live_replicas()))
-    }
-
-    /// Returns the names of all ready replicas and of this replica, which may not be ready.
-    fn live_replicas(&self) -> Vec<String> {
-        let ready = self
-            .served
-            .fabric
-            .replicas
-            .iter()
-            .filter(|replica| replica.ready);
-        let names: BTreeSet<_> = ready
-            .map(|replica| replica.name.clone())
-            .chain([self.replica.clone()])
-            .collect();
-        names.into_iter().collect()
     }
 
     fn handle_lane_notice(&mut self, notice: LaneNotice) {
@@ -327,9 +239,9 @@ impl Control {
     }
 
     fn cluster_id(&self, peer: u16) -> Option<&str> {
-        let mut ranks = self.served.ranks.iter();
+        let mut ranks = self.served.planned.ranks().iter();
         ranks
-            .find(|(_, index)| *index == peer)
+            .find(|(_, index)| **index == peer)
             .map(|(id, _)| id.as_str())
     }
 
@@ -386,7 +298,7 @@ impl Control {
 
 /// Returns whether the desired state still contains the endpoint `name` of a peer.
 fn is_endpoint(served: &Desired, name: &Name) -> bool {
-    served.peers.iter().any(|peer| match &peer.role {
+    served.planned.peers.iter().any(|peer| match &peer.role {
         Role::Client { addresses, port } => {
             peer.index == name.peer && *port == name.port && addresses.contains(&name.host)
         }

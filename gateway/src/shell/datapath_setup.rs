@@ -338,4 +338,4 @@ fn mutant() -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -2,13 +2,11 @@
 
 use super::connections::Reporter;
 use super::keys;
-use crate::engine::{PeerConfig, PrivateKey};
-use crate::tables::{self, Indices};
-use control_fabric::Fabric;
+use crate::engine::PrivateKey;
+use crate::planned::Planned;
+use control_fabric::{Fabric, Peer};
 use control_runtime::Runtime;
-use control_source::{Origin, Reading, Scope, Source};
-use ebpf::Tables;
-use ipnet::Ipv4Net;
+use control_source::{Keys, Origin, Reading, Scope, Source};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -39,32 +37,15 @@ pub(crate) enum Error {
 type ByPeer<T> = BTreeMap<String, T>;
 
 /// A valid desired state.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone)]
 pub(crate) struct Desired {
-    pub(crate) fabric: Fabric,
-    /// The contents of the eBPF maps.
-    pub(crate) tables: Tables,
-    /// The peers of the engine.
-    pub(crate) peers: Vec<PeerConfig>,
-    /// Cluster id and index of each peer, sorted by id. The position in this list is the position
-    /// of the peer's bit in the heartbeat.
-    pub(crate) ranks: Vec<(String, u16)>,
+    pub(crate) planned: Planned,
     /// A line for users about each invalid or incomplete object, which the gateway ignores.
     pub(crate) unserved: Vec<String>,
     /// The reason why the gateway does not serve a peer.
     pub(crate) unserved_peers: ByPeer<String>,
-}
-
-impl Desired {
-    /// Returns all destinations whose packets the gateway sends through a tunnel.
-    ///
-    /// These are the remapped prefixes of the remote clusters, and the local addresses of IP
-    /// objects that stand for an endpoint in a remote cluster.
-    pub(crate) fn tunnelled(&self) -> Vec<Ipv4Net> {
-        let single = self.tables.transit.keys().copied().map(Ipv4Net::from);
-
-        self.tables.outbound.keys().copied().chain(single).collect()
-    }
+    /// The watched private keys from which `planned` was derived.
+    keys: Keys,
 }
 
 /// The source of the private keys.
@@ -76,14 +57,10 @@ pub(crate) enum KeyStore {
     Source,
 }
 
-/// Reads the desired state repeatedly. A peer has the same index in all results.
+/// Reads the desired state repeatedly.
 pub(crate) struct Loader {
     source: Source,
     keys: KeyStore,
-    indices: Indices,
-    cluster_id: Option<String>,
-    /// The last result of [`Loader::load`], unless the caller rejected it.
-    accepted: Option<Desired>,
 }
 
 impl Loader {
@@ -104,13 +81,7 @@ impl Loader {
             Ok(())
         };
         let source = Source::open_with(origin, Scope::Gateway, add).await?;
-        let loader = Self {
-            source,
-            keys,
-            indices: Indices::default(),
-            cluster_id: None,
-            accepted: None,
-        };
+        let loader = Self { source, keys };
 
         Ok((loader, reporter))
     }
@@ -141,54 +112,45 @@ impl Loader {
         self.source.changed().await;
     }
 
-    /// Reads the desired state; returns `None` if it equals the last result.
+    /// Reads the desired state; returns `None` if it equals `served`, the last one.
     ///
     /// # Errors
     ///
     /// Returns [`Error`], which names object, field and remedy.
-    pub(crate) fn load(&mut self) -> Result<Option<Desired>, Error> {
+    pub(crate) fn load(&mut self, served: Option<&Desired>) -> Result<Option<Desired>, Error> {
         let Reading {
             fabric,
             refused,
             waiting,
             unserved: mut unserved_peers,
         } = self.source.read()?;
-        if let Some(from) = self
-            .cluster_id
-            .as_ref()
-            .filter(|id| **id != fabric.cluster_id)
-        {
+        let from = served.map(|served| &served.planned.fabric.cluster_id);
+        if let Some(from) = from.filter(|id| **id != fabric.cluster_id) {
             return Err(Error::OtherCluster {
                 source_name: self.source.to_string(),
                 from: from.clone(),
                 to: fabric.cluster_id,
             });
         }
+        let (planned, keys) = self.plan(served, fabric)?;
         let waiting = waiting.iter().map(ToString::to_string);
         let mut unserved: Vec<_> = refused.into_iter().chain(waiting).collect();
-        let (keys, keyless) = self.read_keys(&fabric)?;
-        unserved.extend(keyless.values().cloned());
-        unserved_peers.extend(keyless);
-        self.indices.assign(&fabric);
-        self.cluster_id = Some(fabric.cluster_id.clone());
+        if let (KeyStore::Source, Source::Cluster(_)) = (&self.keys, &self.source) {
+            let missing = planned.keyless.iter();
+            let missing: ByPeer<_> = missing
+                .map(|id| (id.clone(), missing_key(id, keys.get(id))))
+                .collect();
+            unserved.extend(missing.values().cloned());
+            unserved_peers.extend(missing);
+        }
         let desired = Desired {
-            tables: tables::tables(&fabric, &self.indices),
-            peers: tables::peers(&fabric, &self.indices, &keys),
-            ranks: self
-                .indices
-                .by_rank()
-                .map(|(id, index)| (id.to_owned(), index))
-                .collect(),
-            fabric,
+            planned,
             unserved,
             unserved_peers,
+            keys,
         };
-        let is_same = self.accepted.as_ref() == Some(&desired);
-        if !is_same {
-            self.accepted = Some(desired.clone());
-        }
 
-        Ok((!is_same).then_some(desired))
+        Ok(Some(desired).filter(|desired| served.is_none_or(|it| !desired.equals(it))))
     }
 
     /// Checks that the process can still read source and keys after it has dropped
@@ -199,52 +161,60 @@ impl Loader {
     /// Returns [`Error`] with the path of the first unreadable file.
     pub(crate) fn check_readable(&mut self, served: &Desired) -> Result<(), Error> {
         self.source.read()?;
-        self.read_keys(&served.fabric)?;
+        if let KeyStore::Directory(directory) = &self.keys {
+            keys::read(directory, key_secrets(&served.planned.fabric))?;
+        }
 
         Ok(())
     }
 
-    /// Marks the last result as not applied, so that the next [`Loader::load`] returns it again.
-    pub(crate) fn reject(&mut self) {
-        self.accepted = None;
-    }
-
-    /// Returns the local private key for each peer, and the reason for each peer without a valid
-    /// key.
+    /// Plans the state for `fabric` with the local private key for each peer.
     ///
     /// A missing file is an error. A key that is missing in the Secret at the API server is no
     /// error, because the controller manager may still write the key.
-    fn read_keys(&self, fabric: &Fabric) -> Result<(ByPeer<PrivateKey>, ByPeer<String>), Error> {
-        let mut found = BTreeMap::new();
-        let mut missing = BTreeMap::new();
-        match (&self.keys, &self.source) {
+    fn plan(
+        &self,
+        served: Option<&Desired>,
+        fabric: Fabric,
+    ) -> Result<(Planned, Keys), keys::Error> {
+        let mut watched = Keys::default();
+        let planned = match (&self.keys, &self.source) {
             (KeyStore::Source, Source::Cluster(watch)) => {
-                let keys = watch.keys();
-                for peer in &fabric.peers {
-                    let key = keys.get(&peer.cluster_id).map(|key| key.as_slice());
-                    match PrivateKey::from_slice(key.unwrap_or_default()) {
-                        Some(key) => {
-                            found.insert(peer.cluster_id.clone(), key);
-                        }
-                        None => {
-                            let why = missing_key(&peer.cluster_id, key);
-                            missing.insert(peer.cluster_id.clone(), why);
-                        }
-                    }
-                }
+                watched = watch.keys();
+                let are_changed = served.is_some_and(|served| !served.keys.is_same(&watched));
+                let key = |peer: &Peer| PrivateKey::from_slice(watched.get(&peer.cluster_id)?);
+                plan(served, fabric, are_changed, key)
             }
-            (KeyStore::Source, Source::File(_)) => {}
+            (KeyStore::Source, Source::File(_)) => plan(served, fabric, false, |_| None),
             (KeyStore::Directory(directory), _) => {
-                let keys = keys::read(directory, key_secrets(fabric))?;
-                for peer in &fabric.peers {
-                    if let Some(key) = keys.get(&peer.key_secret) {
-                        found.insert(peer.cluster_id.clone(), key.clone());
-                    }
-                }
+                let keys = keys::read(directory, key_secrets(&fabric))?;
+                plan(served, fabric, true, |peer| {
+                    keys.get(&peer.key_secret).cloned()
+                })
             }
-        }
+        };
 
-        Ok((found, missing))
+        Ok((planned, watched))
+    }
+}
+
+fn plan(
+    served: Option<&Desired>,
+    fabric: Fabric,
+    are_keys_changed: bool,
+    key: impl Fn(&Peer) -> Option<PrivateKey>,
+) -> Planned {
+    match served {
+        Some(served) => served.planned.update(fabric, are_keys_changed, key),
+        None => Planned::new(fabric, key),
+    }
+}
+
+impl Desired {
+    fn equals(&self, other: &Self) -> bool {
+        self.planned.changes_since(&other.planned).is_empty()
+            && self.unserved == other.unserved
+            && self.unserved_peers == other.unserved_peers
     }
 }
 
@@ -272,16 +242,13 @@ pub(crate) fn key_secrets(fabric: &Fabric) -> impl Iterator<Item = (&str, &str)>
 
 #[cfg(test)]
 impl Loader {
-    fn of_files(file: &std::path::Path, keys: &std::path::Path) -> Self {
+    pub(super) fn of_files(file: &std::path::Path, keys: &std::path::Path) -> Self {
         Self {
             source: Source::File(control_source::file::File::new(file)),
             keys: KeyStore::Directory(keys.to_owned()),
-            indices: Indices::default(),
-            cluster_id: None,
-            accepted: None,
         }
     }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -42,6 +42,7 @@ use super::udp::{RECEIVE_MAX, UdpPort};
 use crate::engine::{Engine, Event, PortId};
 use crate::offload::coalesce::Coalescer;
 use crate::offload::frame::FRAME_MAX;
+use crate::planned::PeerChanges;
 use alarm::Alarm;
 use batching::Batching;
 use cpu_affinity::Work;
@@ -269,17 +270,7 @@ impl Lane {
         let mut handshakes = 0;
         while let Ok(command) = self.commands.try_recv() {
             match command {
-                Command::Peers {
-                    peers,
-                    ranks,
-                    tunnelled,
-                } => {
-                    self.engine.set_tunnelled(&tunnelled);
-                    self.engine.set_peers(peers, self.now);
-                    if let Some(writer) = &mut self.heartbeat_writer {
-                        writer.set_ranks(ranks, self.now);
-                    }
-                }
+                Command::Peers(changes) => self.change_peers(changes),
                 Command::Replicas(names) => self.engine.set_replicas(names, self.now),
                 Command::Nodes(nodes) => self.engine.set_nodes(nodes),
                 Command::Resolved {
@@ -324,6 +315,19 @@ impl Lane {
                 }
                 Command::Stop => self.running = false,
             }
+        }
+    }
+
+    fn change_peers(&mut self, changes: PeerChanges) {
+        if let Some(tunnelled) = changes.tunnelled {
+            self.engine.set_tunnelled(&tunnelled);
+        }
+        match changes.removed {
+            Some(removed) => self.engine.change_peers(changes.peers, &removed, self.now),
+            None => self.engine.set_peers(changes.peers, self.now),
+        }
+        if let Some((writer, ranks)) = self.heartbeat_writer.as_mut().zip(changes.ranks) {
+            writer.set_ranks(ranks, self.now);
         }
     }
 

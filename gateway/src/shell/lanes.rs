@@ -235,6 +235,13 @@ fn spawn(worker: Worker, end: End) -> anyhow::Result<()> {
     Ok(())
 }
 
+#[cfg(test)]
+impl Lanes {
+    pub(super) fn of(handles: Vec<Handle>) -> Self {
+        Self { handles }
+    }
+}
+
 impl Lanes {
     /// Sends a command to all lanes without waiting.
     ///

@@ -73,12 +73,8 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     let Some((mut loader, reporter, served)) = first else {
         return Ok(()); // A signal arrived before the first valid desired state.
     };
-    if !served
-        .fabric
-        .replicas
-        .iter()
-        .any(|replica| replica.name == options.replica)
-    {
+    let mut replicas = served.planned.fabric.replicas.iter();
+    if !replicas.any(|replica| replica.name == options.replica) {
         tracing::warn!(
             replica = options.replica,
             "no EndpointSlice names this replica yet: nodes will not use it"
@@ -96,7 +92,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         trace,
         steering,
         socket_steering,
-    } = options.plan.set_up(&served.tables)?;
+    } = options.plan.set_up(&served.planned.tables())?;
     privilege::drop_set_up()?;
     loader
         .check_readable(&served)
@@ -110,7 +106,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     let identity = Identity {
         instance: options.plan.instance.clone(),
         version: env!("CARGO_PKG_VERSION"),
-        cluster_id: served.fabric.cluster_id.clone(),
+        cluster_id: served.planned.fabric.cluster_id.clone(),
         replica: options.replica.clone(),
         namespace: namespace.name(),
         listen_port: options.listen_port,
@@ -136,9 +132,9 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         config,
     ));
     tracing::info!(
-        cluster = served.fabric.cluster_id,
+        cluster = served.planned.fabric.cluster_id,
         replica = options.replica,
-        peers = served.peers.len(),
+        peers = served.planned.peers.len(),
         port = options.listen_port,
         lanes = options.plan.lanes,
         "gateway started"
@@ -168,7 +164,7 @@ async fn first_desired(options: &Options) -> anyhow::Result<(Loader, Option<Repo
         Loader::open(&options.origin, options.keys.clone(), &options.replica).await?;
     let mut logged = String::new();
     loop {
-        match loader.load() {
+        match loader.load(None) {
             Ok(Some(served)) => return Ok((loader, reporter, served)),
             Ok(None) => {}
             Err(DesiredError::Source(error @ control_source::Error::Cluster(_))) => {

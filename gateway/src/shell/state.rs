@@ -237,7 +237,7 @@ impl Config {
             error: None,
             applied_at: unix_seconds(),
             rejected: 0,
-            peers: served.peers.len(),
+            peers: served.planned.peers.len(),
             unserved: served.unserved.clone(),
         }
     }

@@ -174,3 +174,21 @@ fn a_removed_session_id_refers_to_no_later_session() {
     assert_eq!(engine.mtu(old), None);
     assert_eq!(engine.drops.get(Drop::SessionGone), 1);
 }
+
+#[test]
+fn the_private_keys_of_changed_and_removed_peers_are_forgotten() {
+    let mut network = Network::pair();
+    let now = network.now;
+    let engine = &mut network.hosts[0].engine;
+    let mut config = serving();
+    let before = noise::public_key(&config.local_private_key);
+    config.local_private_key = [0x55; 32].into();
+    let after = noise::public_key(&config.local_private_key);
+    assert!(engine.keys.get(&before).is_some());
+
+    engine.change_peers(vec![config], &[], now);
+    assert!(engine.keys.get(&before).is_none() && engine.keys.get(&after).is_some());
+
+    engine.change_peers(Vec::new(), &[PEER], now);
+    assert!(engine.keys.get(&after).is_none());
+}

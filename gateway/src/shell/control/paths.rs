@@ -1,12 +1,11 @@
 //! Evaluates the nodes' probes, and reports the health of each path to peers, API server and log.
 
 use super::Control;
-use crate::engine::{ConnectionState, PeerConfig};
+use crate::engine::ConnectionState;
 use crate::path::{self, TunnelRole};
 use crate::shell::lane::Command;
 use crate::shell::state::lock;
 use control_fabric::{Peer, Role};
-use std::collections::BTreeMap;
 use std::time::Instant;
 use tokio::time::{Interval, MissedTickBehavior, interval_at};
 
@@ -24,7 +23,7 @@ impl Control {
     /// Passes the peers and replicas of the desired state to path checks, status and reporter.
     pub(super) fn follow_peers(&mut self) {
         let now = Instant::now();
-        let peers = self.served.fabric.peers.iter();
+        let peers = self.served.planned.fabric.peers.iter();
         let peers = peers.map(|peer| {
             let is_checked = peer.echo_responder().is_some();
             (peer.cluster_id.as_str(), tunnel_role(peer), is_checked)
@@ -34,33 +33,15 @@ impl Control {
             self.paths
                 .note_connection(cluster_id, ConnectionState::Error, now);
         }
-        let fabric = &self.served.fabric;
+        let fabric = &self.served.planned.fabric;
         self.state.retain_paths(|id| fabric.peer(id).is_some());
         let ready = fabric.replicas.iter().filter(|replica| replica.ready);
         let ready = ready.map(|replica| replica.name.clone());
         if let Some(reporter) = &self.reporter {
             reporter.set_live(ready);
-            let served = self.served.peers.iter();
+            let served = self.served.planned.peers.iter();
             let served = served.map(|peer| peer.cluster_id.as_str());
             reporter.set_peers(served, self.served.unserved_peers.clone());
-        }
-    }
-
-    /// Notifies the path checks of all peers whose keys differ from those in `before`.
-    pub(super) fn note_rekeyed(&mut self, before: &[PeerConfig]) {
-        let before: BTreeMap<_, _> = before
-            .iter()
-            .map(|peer| (peer.cluster_id.as_str(), peer))
-            .collect();
-        for peer in &self.served.peers {
-            let before = before.get(peer.cluster_id.as_str());
-            let is_rekeyed = before.is_some_and(|before| {
-                before.public_key != peer.public_key
-                    || before.local_private_key != peer.local_private_key
-            });
-            if is_rekeyed {
-                self.paths.note_rekeyed(&peer.cluster_id);
-            }
         }
     }
 
@@ -79,10 +60,10 @@ impl Control {
         };
         let now = Instant::now();
         self.paths
-            .check(&self.served.fabric.nodes, &last_requests, now);
+            .check(&self.served.planned.fabric.nodes, &last_requests, now);
 
         let mut nodes = self.paths.nodes();
-        nodes.echo_responder &= self.served.fabric.echo_responder().is_some();
+        nodes.echo_responder &= self.served.planned.fabric.echo_responder().is_some();
         if nodes != self.nodes && self.lanes.send(Command::Nodes(nodes)).is_ok() {
             self.nodes = nodes;
         }

@@ -54,7 +54,7 @@ impl Control {
         let is_late = now >= standby.until;
         let last_requests = lock(&self.datapath).last_requests();
         let is_known = last_requests.is_ok_and(|last_requests| {
-            path::is_known_to_all(&self.served.fabric.nodes, &last_requests)
+            path::is_known_to_all(&self.served.planned.fabric.nodes, &last_requests)
         });
         if !is_known && !is_late {
             return;

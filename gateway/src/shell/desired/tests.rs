@@ -7,16 +7,21 @@ fn an_unchanged_file_is_not_returned_again() {
     place.write(&["milan"]);
     let mut loader = place.loader();
 
-    let first = loader.load().unwrap().unwrap();
-    assert_eq!(first.ranks, [("milan".to_owned(), 0)]);
-    assert!(loader.load().unwrap().is_none(), "no write");
+    let first = loader.load(None).unwrap().unwrap();
+    assert_eq!(first.planned.ranks()["milan"], 0);
+    let mut again = || loader.load(Some(&first)).unwrap();
+    assert!(again().is_none(), "no write");
     place.write(&["milan"]);
-    assert!(loader.load().unwrap().is_none(), "write of equal content");
+    assert!(again().is_none(), "write of equal content");
 
     place.write(&["milan", "paris"]);
-    let second = loader.load().unwrap().unwrap();
-    assert_eq!(second.peers.len(), 2);
-    assert!(second.peers[0] == first.peers[0], "unchanged");
+    let second = again().unwrap();
+    let (second, first) = (second.planned.peers, first.planned.peers);
+    assert_eq!(second.len(), 2);
+    assert!(std::sync::Arc::ptr_eq(
+        &second.to_vec()[0],
+        &first.to_vec()[0]
+    ));
 }
 
 #[test]
@@ -24,16 +29,17 @@ fn an_invalid_file_is_an_error_until_it_is_corrected() {
     let place = Place::new("invalid");
     place.write(&["milan"]);
     let mut loader = place.loader();
-    loader.load().unwrap().unwrap();
+    let served = loader.load(None).unwrap().unwrap();
 
     fs::write(place.file(), "kind: Nonsense").unwrap();
     for _ in 0..2 {
-        let error = loader.load().err().unwrap().to_string();
+        let error = loader.load(Some(&served)).err().unwrap().to_string();
         assert!(error.contains("Nonsense"), "{error}");
     }
 
     place.write(&["milan"]);
-    assert!(loader.load().unwrap().is_none(), "unchanged");
+    let loaded = loader.load(Some(&served)).unwrap();
+    assert!(loaded.is_none(), "unchanged");
 }
 
 #[test]
@@ -41,14 +47,14 @@ fn a_new_key_is_read_when_the_file_is_touched() {
     let place = Place::new("key");
     place.write(&["milan"]);
     let mut loader = place.loader();
-    let old = loader.load().unwrap().unwrap();
+    let old = loader.load(None).unwrap().unwrap();
 
     fs::write(place.0.join("keys/gw-milan/privateKey"), [7; 32]).unwrap();
     place.write(&["milan"]);
-    let new = loader.load().unwrap().unwrap();
+    let new = loader.load(Some(&old)).unwrap().unwrap();
 
-    assert_eq!(new.fabric, old.fabric);
-    assert_eq!(new.peers[0].local_private_key, [7; 32].into());
+    assert_eq!(new.planned.fabric, old.planned.fabric);
+    assert_eq!(new.planned.peers[0].local_private_key, [7; 32].into());
 }
 
 #[test]
@@ -57,7 +63,7 @@ fn a_missing_key_names_its_gateway() {
     place.write(&["milan"]);
     fs::remove_dir_all(place.0.join("keys/gw-milan")).unwrap();
 
-    let error = place.loader().load().err().unwrap();
+    let error = place.loader().load(None).err().unwrap();
 
     assert!(matches!(error, Error::Key(_)), "{error}");
 }
@@ -67,7 +73,7 @@ fn a_gateway_never_changes_its_cluster() {
     let place = Place::new("cluster");
     place.write(&["milan"]);
     let mut loader = place.loader();
-    loader.load().unwrap();
+    let served = loader.load(None).unwrap();
 
     let text = fs::read_to_string(place.file()).unwrap();
     fs::write(
@@ -76,26 +82,31 @@ fn a_gateway_never_changes_its_cluster() {
     )
     .unwrap();
 
-    assert!(matches!(loader.load(), Err(Error::OtherCluster { .. })));
+    let loaded = loader.load(served.as_ref());
+    assert!(matches!(loaded, Err(Error::OtherCluster { .. })));
 }
 
 #[test]
 fn tunnelled_destinations_are_the_remapped_prefixes_of_the_peers() {
     let place = Place::new("tunnelled");
     place.write(&["milan", "paris"]);
-    let mut desired = place.loader().load().unwrap().unwrap();
-    let transit = ebpf::Transit {
-        peer: 1,
-        to: [10, 244, 7, 7].into(),
+    let mut desired = place.loader().load(None).unwrap().unwrap();
+    let ip = control_fabric::MappedIp {
+        name: "pod".to_owned(),
+        namespace: "milan".to_owned(),
+        spec_ip: [10, 101, 7, 7].into(),
+        status_ip: [10, 70, 0, 9].into(),
+        masquerade: false,
+        target: control_fabric::Target::Remote {
+            cluster_id: "milan".to_owned(),
+            original: [10, 244, 7, 7].into(),
+        },
     };
-    desired
-        .tables
-        .transit
-        .insert([10, 70, 0, 9].into(), transit);
+    desired.planned.fabric.ips.push(ip);
 
-    let tunnelled = desired.tunnelled();
+    let tunnelled = desired.planned.tunnelled();
 
-    for peer in &desired.fabric.peers {
+    for peer in &desired.planned.fabric.peers {
         for remap in peer.pods.iter().chain(&peer.external) {
             assert!(tunnelled.contains(&remap.to()));
         }
@@ -111,37 +122,42 @@ fn tunnelled_destinations_are_the_remapped_prefixes_of_the_peers() {
 fn a_missing_file_is_named() {
     let place = Place::new("nofile");
 
-    let error = place.loader().load().err().unwrap().to_string();
+    let error = place.loader().load(None).err().unwrap().to_string();
 
     assert!(error.contains("fabric.yaml"), "{error}");
 }
 
 /// A temporary directory with a fabric file and private keys.
-struct Place(PathBuf);
+pub(in crate::shell) struct Place(PathBuf);
 
 impl Place {
-    fn new(name: &str) -> Self {
+    pub(in crate::shell) fn new(name: &str) -> Self {
         let path = std::env::temp_dir().join(format!("lq-desired-{}-{name}", std::process::id()));
         fs::create_dir_all(path.join("keys")).unwrap();
         Self(path)
     }
 
-    fn file(&self) -> PathBuf {
+    pub(in crate::shell) fn file(&self) -> PathBuf {
         self.0.join("fabric.yaml")
     }
 
-    fn loader(&self) -> Loader {
+    pub(in crate::shell) fn loader(&self) -> Loader {
         Loader::of_files(&self.file(), &self.0.join("keys"))
     }
 
-    fn write(&self, peers: &[&str]) {
+    pub(in crate::shell) fn write(&self, peers: &[&str]) {
+        self.write_with(peers, "");
+    }
+
+    /// Writes the file with further objects.
+    pub(in crate::shell) fn write_with(&self, peers: &[&str], objects: &str) {
         for peer in peers {
             let directory = self.0.join(format!("keys/gw-{peer}"));
             if !directory.exists() {
                 keys::generate(&directory).unwrap();
             }
         }
-        let mut objects = control_fabric::parse(&text(peers)).unwrap();
+        let mut objects = control_fabric::parse(&(text(peers) + objects)).unwrap();
         control_fabric::plan(&mut objects).unwrap();
         fs::write(self.file(), objects.to_yaml()).unwrap();
     }

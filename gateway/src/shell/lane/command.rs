@@ -2,8 +2,8 @@
 
 use super::stats::Stats;
 use crate::engine::snapshot::Snapshot;
-use crate::engine::{ConnectionState, HandshakeEvidence, Kind, LaneId, Nodes, PeerConfig};
-use ipnet::Ipv4Net;
+use crate::engine::{ConnectionState, HandshakeEvidence, Kind, LaneId, Nodes};
+use crate::planned::PeerChanges;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use std::net::SocketAddr;
@@ -20,15 +20,8 @@ pub(crate) const NOTICES_MAX: usize = 8192;
 /// A command from `control` to a lane.
 #[derive(Clone)]
 pub(crate) enum Command {
-    /// Replaces all peers.
-    Peers {
-        peers: Vec<PeerConfig>,
-        /// Cluster id and index of each peer, sorted by id. The position in this list is the
-        /// position of the peer's bit in the heartbeat.
-        ranks: Vec<(String, u16)>,
-        /// All destinations whose packets the gateway sends through a tunnel.
-        tunnelled: Vec<Ipv4Net>,
-    },
+    /// Changes the peers.
+    Peers(PeerChanges),
     /// Replaces the names of this cluster's live gateway replicas.
     Replicas(Vec<String>),
     /// Sets the health of this cluster's nodes, which the lane advertises to the peers.
@@ -160,6 +153,14 @@ pub(crate) fn channel() -> Result<(Handle, Inbox), Errno> {
     };
 
     Ok((handle, inbox))
+}
+
+#[cfg(test)]
+impl Inbox {
+    /// Returns the next command, if there is one.
+    pub(in crate::shell) fn poll(&self) -> Option<Command> {
+        self.commands.try_recv().ok()
+    }
 }
 
 impl Handle {

@@ -11,6 +11,7 @@
 
 use super::command::Handle;
 use crate::shell::state::lock;
+use crate::tables::Ranks;
 use ebpf::{Datapath, Steering};
 use ebpf_common::probe::{Heartbeat, digest};
 use std::collections::{BTreeMap, BTreeSet};
@@ -70,9 +71,7 @@ pub(crate) struct HeartbeatWriter {
     /// `None` for a single lane.
     steering: Option<Steering>,
     shared: Arc<Shared>,
-    /// Cluster id and index of each peer, sorted by id. The position in this list is the position
-    /// of the peer's bit in the heartbeat.
-    ranks: Vec<(String, u16)>,
+    ranks: Ranks,
     /// Digest of the cluster ids in `ranks`. The nodes compare it with the digest of their own list
     /// of peers, because the meaning of the bits depends on the list.
     digest: u64,
@@ -163,7 +162,7 @@ impl HeartbeatWriter {
             datapath,
             steering,
             shared: Arc::clone(&first.shared),
-            ranks: Vec::new(),
+            ranks: Ranks::default(),
             digest: digest([]),
             leaving: false,
             due: Instant::now(),
@@ -197,8 +196,8 @@ impl HeartbeatWriter {
         let reach = lock(&self.shared.reach);
         let up = self
             .ranks
-            .iter()
-            .map(|(_, index)| reach.lanes.contains_key(index));
+            .values()
+            .map(|index| reach.lanes.contains_key(index));
         let beat = datapath.beat(&Heartbeat::new(self.leaving, self.digest, up));
         drop((reach, datapath));
         match steered.and(beat) {
@@ -234,8 +233,8 @@ impl HeartbeatWriter {
         }
     }
 
-    pub(super) fn set_ranks(&mut self, ranks: Vec<(String, u16)>, now: Instant) {
-        self.digest = digest(ranks.iter().map(|(id, _)| id.as_str()));
+    pub(super) fn set_ranks(&mut self, ranks: Ranks, now: Instant) {
+        self.digest = digest(ranks.keys().map(String::as_str));
         self.ranks = ranks;
         self.due = now;
     }
