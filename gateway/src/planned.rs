@@ -63,8 +63,8 @@ impl Planned {
         empty.update(fabric, false, key)
     }
 
-    /// Plans the state for `fabric`. `are_keys_changed` tells whether any private key may have
-    /// changed; otherwise `key` is called for changed peers only.
+    /// Plans the state for `fabric`. Calls `key` for changed peers, and for all peers if
+    /// `are_keys_changed`: any private key may then have changed.
     #[must_use]
     pub(crate) fn update(
         &self,

@@ -1,7 +1,7 @@
 //! The event loop, which handles changes of the desired state, probe replies and kernel
 //! notifications, and changes the kernel's state accordingly.
 
-use crate::diff::{diff, may_continue};
+use crate::diff::{Op, diff, may_continue};
 use crate::echo_responder;
 use crate::kernel::events::{Events, Touched};
 use crate::kernel::{self, Kernel};
@@ -14,7 +14,8 @@ use crate::settings::Settings;
 use crate::state::State;
 use crate::status::Shared;
 use crate::underlay::{Destinations, Underlay};
-use control_fabric::Fabric;
+use crate::view::View;
+use control_fabric::{Fabric, FabricChange};
 use control_source::{Origin, Reading, Scope, Source};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
@@ -86,6 +87,8 @@ pub(crate) struct Agent {
     /// The kernel's state at the last observation, updated by the agent's own changes since then.
     state: State,
     underlay: Underlay,
+    /// Whether `state` is the planned one, so that a change of the desired state changes a part of it.
+    is_converged: bool,
     /// The last logged phase of each gateway replica, by the replica's name.
     phases: BTreeMap<String, Phase>,
     replicas_reported_at: Option<Instant>,
@@ -131,6 +134,7 @@ impl Agent {
             remote: Vec::new(),
             state,
             underlay: Underlay::default(),
+            is_converged: false,
             phases: BTreeMap::new(),
             replicas_reported_at: None,
             touched: Touched::default(),
@@ -201,15 +205,19 @@ impl Agent {
         Ok(())
     }
 
-    fn plan(&self, view: &crate::view::View) -> Result<plan::Plan, plan::Error> {
-        plan(&Input {
+    fn plan(&self, view: &View) -> Result<plan::Plan, plan::Error> {
+        plan(&self.input(view))
+    }
+
+    fn input<'a>(&'a self, view: &'a View) -> Input<'a> {
+        Input {
             fabric: &self.fabric,
             node: &self.options.node,
             view,
             settings: &self.options.settings,
             underlay: &self.underlay,
             observed: &self.state,
-        })
+        }
     }
 
     /// Applies the plan to the kernel, and returns the number of changes.
@@ -219,17 +227,7 @@ impl Agent {
     async fn converge(&mut self) -> Result<usize, Error> {
         let plan = self.plan(&self.liveness.view())?;
         let ops = diff(&self.state, &plan.state);
-        let mut filtered = Ok(());
-        for (at, op) in ops.iter().enumerate() {
-            tracing::debug!(?op, "changing the kernel's state");
-            match self.kernel.apply(op, &self.state).await {
-                Ok(()) => self.state.apply(op),
-                Err(error) if may_continue(op, &ops[at + 1..], &self.state) => {
-                    filtered = Err(error);
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let filtered = self.apply(&ops).await?;
         self.liveness.set_replicas(&plan.probes, Instant::now());
         self.update_echo_targets();
         if !ops.is_empty() || self.probe.is_none() {
@@ -237,8 +235,27 @@ impl Agent {
         }
         self.report_plan(&plan);
         filtered?;
+        self.is_converged = true;
 
         Ok(ops.len())
+    }
+
+    /// Applies the changes to the kernel. Returns the error of the nft table if the others could be
+    /// applied nevertheless.
+    async fn apply(&mut self, ops: &[Op]) -> Result<Result<(), Error>, Error> {
+        let mut filtered = Ok(());
+        for (at, op) in ops.iter().enumerate() {
+            tracing::debug!(?op, "changing the kernel's state");
+            match self.kernel.apply(op, &self.state).await {
+                Ok(()) => self.state.apply(op),
+                Err(error) if may_continue(op, &ops[at + 1..], &self.state) => {
+                    filtered = Err(error.into());
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+
+        Ok(filtered)
     }
 
     /// Calls [`Agent::converge`] and returns the number of changes. Reports a failure, and
@@ -260,6 +277,7 @@ impl Agent {
     /// Reports the failure, and schedules an observation of all parts of the kernel's state.
     fn retry(&mut self, error: &Error) {
         self.report_failure(error);
+        self.is_converged = false;
         self.touched = Touched::ALL;
         let latest = Instant::now() + RETRY;
         self.observe_at = Some(self.observe_at.map_or(latest, |at| at.min(latest)));
@@ -355,11 +373,42 @@ impl Agent {
 
         self.report_unserved(&reading.refused, &reading.waiting);
         self.report_valid();
-        if self.fabric != reading.fabric {
-            self.fabric = reading.fabric;
+        let old = std::mem::replace(&mut self.fabric, reading.fabric.clone());
+        let change = reading.fabric.changes_since(&old);
+        if !change.is_empty() {
+            self.follow(&old, &change).await;
+        }
+    }
+
+    /// Applies a change of the desired state, which leads from `old` to the current one.
+    async fn follow(&mut self, old: &Fabric, change: &FabricChange<'_>) {
+        let mut peers = change.peers.iter();
+        if peers.any(|it| it.old.is_none() || it.new.is_none()) {
             self.liveness.set_clusters(cluster_ids(&self.fabric));
+        }
+        let node = &self.options.node;
+        let underlay = self.underlay.clone();
+        if Destinations::of(&self.fabric, node) != Destinations::of(old, node) {
             self.observe_underlay().await;
+        }
+        let view = self.liveness.view();
+        let is_known = self.is_converged && self.underlay == underlay;
+        // `converge_or_retry` also binds sockets that could not be bound before.
+        let is_partial = is_known && self.echo.is_some();
+        let ops = is_partial.then(|| plan::change::changes(&self.input(&view), old, change));
+        let Some(ops) = ops.flatten() else {
             self.converge_or_retry().await;
+            return;
+        };
+
+        let applied = self.apply(&ops).await;
+        let rerouted = plan::change::rerouted(change);
+        if !rerouted.is_empty() {
+            self.update_echo_targets();
+            self.report_peers(&rerouted);
+        }
+        if let Err(error) = applied.flatten() {
+            self.retry(&error);
         }
     }
 }

@@ -26,10 +26,16 @@ mod view;
 mod testing;
 
 mod benches {
+    #[path = "../../../control/fabric/benches/changes.rs"]
+    pub(super) mod changes;
     pub(super) mod fabric;
+    #[path = "../../../control/fabric/benches/file.rs"]
+    pub(super) mod file;
 }
 
+use benches::changes::{KINDS, LargeCluster};
 use benches::fabric::{self, Size};
+use benches::file;
 use control_fabric::Fabric;
 use cpu_time::CpuTime;
 use criterion::{BenchmarkId, Criterion};
@@ -39,6 +45,7 @@ use settings::Settings;
 use state::State;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hint::black_box;
+use std::sync::LazyLock;
 use underlay::Underlay;
 use view::View;
 
@@ -47,6 +54,9 @@ fn main() {
 
     for size in fabric::SIZES {
         bench(&mut criterion, size);
+    }
+    for size in file::SIZES {
+        change(&mut criterion, size);
     }
     criterion.final_summary();
 }
@@ -77,19 +87,62 @@ fn bench(criterion: &mut Criterion<CpuTime>, size: Size) {
     group.finish();
 }
 
+/// Measures the time from a change of one object until the agent has its plan: the changes of the
+/// kernel's state. The time includes the resolution.
+fn change(criterion: &mut Criterion<CpuTime>, size: file::Size) {
+    let mut cluster = LargeCluster::new(size);
+    let mut fabric = cluster.fabric();
+    let view = fabric::all_up(&fabric);
+    let mut state = planned(&fabric, &view, &State::default()).state;
+
+    let mut group = criterion.benchmark_group("route-agent");
+    group.bench_function(BenchmarkId::new("plan all and diff", size), |bencher| {
+        bencher.iter(|| {
+            let desired = planned(black_box(&fabric), &view, &state).state;
+            diff(&state, &desired)
+        });
+    });
+    for kind in KINDS {
+        let mut pair = cluster.changes(kind);
+        let name = format!("plan after a change of one {kind}");
+        group.bench_function(BenchmarkId::new(name, size), |bencher| {
+            bencher.iter(|| {
+                let new = cluster.apply(pair.next());
+                let change = new.changes_since(&fabric);
+                let input = input(&new, &view, &state);
+                let ops = plan::change::changes(&input, &fabric, &change);
+                for op in ops.expect("a part of the plan changes") {
+                    state.apply(&op);
+                }
+                drop(change);
+                fabric = new;
+            });
+        });
+    }
+    group.finish();
+}
+
 fn planned(fabric: &Fabric, view: &View, observed: &State) -> Plan {
-    plan(&Input {
+    let plan = plan(&input(fabric, view, observed));
+
+    plan.expect("the fabric has the node, and few replicas")
+}
+
+fn input<'a>(fabric: &'a Fabric, view: &'a View, observed: &'a State) -> Input<'a> {
+    static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
+    static UNDERLAY: LazyLock<Underlay> = LazyLock::new(|| Underlay {
+        mtu_bytes: Some(1500),
+        interfaces: BTreeSet::from(["eth0".to_owned()]),
+    });
+
+    Input {
         fabric,
         node: fabric::NODE,
         view,
-        settings: &Settings::default(),
-        underlay: &Underlay {
-            mtu_bytes: Some(1500),
-            interfaces: BTreeSet::from(["eth0".to_owned()]),
-        },
+        settings: &SETTINGS,
+        underlay: &UNDERLAY,
         observed,
-    })
-    .expect("the fabric has the node, and few replicas")
+    }
 }
 
 /// Formats the number of changes of each kind.

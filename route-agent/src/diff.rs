@@ -1,6 +1,6 @@
 //! Computes the ordered changes that turn the observed kernel state into the desired state.
 
-use crate::ruleset::Ruleset;
+use crate::ruleset::{ElementChanges, Ruleset};
 use crate::state::{Device, Hop, Route, State};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +17,8 @@ pub(crate) enum Op {
     AddRule,
     /// Creates the agent's nft table, or replaces its content in one transaction.
     SetFilter(Ruleset),
+    /// Changes elements of the nft table's sets and maps in one transaction.
+    ChangeFilter(ElementChanges),
     /// Creates the overlay device, sets its properties, and brings it up.
     CreateDevice(Device),
     /// Changes the overlay device's properties except for the UDP port, which is fixed.
@@ -55,7 +57,7 @@ pub(crate) fn may_continue(failed: &Op, rest: &[Op], observed: &State) -> bool {
     let creates_device = rest.iter().any(|op| matches!(op, Op::CreateDevice(_)));
     let has_device = observed.device.is_some_and(|device| device.ready);
 
-    matches!(failed, Op::SetFilter(_)) && has_device && !creates_device
+    matches!(failed, Op::SetFilter(_) | Op::ChangeFilter(_)) && has_device && !creates_device
 }
 
 /// Returns the changes from `observed` to `desired`.
@@ -177,6 +179,11 @@ impl State {
             Op::AddUnreachable(dst) => drop(self.unreachable.insert(*dst)),
             Op::AddRule => self.rule = true,
             Op::SetFilter(filter) => self.filter = Some(filter.clone()),
+            Op::ChangeFilter(changes) => {
+                if let Some(filter) = &mut self.filter {
+                    filter.change(changes);
+                }
+            }
             Op::CreateDevice(device) | Op::SetDevice(device) => self.device = Some(*device),
             Op::AddAddress(address) => drop(self.addresses.insert(*address)),
             Op::SetHop(id, hop) => drop(self.hops.insert(*id, *hop)),

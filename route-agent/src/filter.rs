@@ -55,7 +55,7 @@
 //! and IP protocols of tunnels.
 
 use crate::mutant;
-use crate::ruleset::Ruleset;
+use crate::ruleset::{MAPPED, MASQUERADED, REMOTE, Ruleset};
 use ipnet::Ipv4Net;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
@@ -148,9 +148,9 @@ impl Filter {
         ruleset.names("underlay", self.underlay.iter().cloned());
         ruleset.addresses("gateways", self.gateways.iter().copied());
         ruleset.prefixes("local", self.local.iter().copied());
-        ruleset.prefixes("remote", self.remote.iter().copied());
-        ruleset.addresses("masqueraded", self.masqueraded.iter().copied());
-        ruleset.translations("mapped", &self.mapped);
+        ruleset.prefixes(REMOTE, self.remote.iter().copied());
+        ruleset.addresses(MASQUERADED, self.masqueraded.iter().copied());
+        ruleset.translations(MAPPED, &self.mapped);
 
         ruleset.chain("raw", "filter", "prerouting", RAW, self.raw());
         ruleset.chain("raw-output", "filter", "output", RAW, self.raw_output());

@@ -172,6 +172,9 @@ impl Kernel {
             Op::SetFilter(ruleset) => {
                 self.nft.set(ruleset, observed.filter.as_ref()).await?;
             }
+            Op::ChangeFilter(changes) => {
+                self.nft.change(changes, observed.filter.as_ref()).await?;
+            }
             Op::DeleteFilter => self.nft.delete().await?,
         }
 

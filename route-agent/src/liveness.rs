@@ -32,6 +32,7 @@ use ebpf_common::probe::{
 };
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::Ipv4Addr;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Time after a replica's last reply during which probes to the replica carry the flag
@@ -147,7 +148,7 @@ struct Replica {
     phase: Phase,
     /// Ids of the clusters that the replica reaches. A reply updates this set only if the digest in
     /// the reply is the digest of this node's cluster ids.
-    reaches: BTreeSet<String>,
+    reaches: Arc<BTreeSet<String>>,
     same_clusters: Option<bool>,
     /// Probes without a reply, oldest first. There are at most `dead_mult`.
     outstanding: VecDeque<Outstanding>,
@@ -197,11 +198,15 @@ impl Liveness {
 
     /// Sets the ids of the remote clusters, which must be sorted.
     ///
-    /// The clusters that a replica reaches are updated by the replica's next reply with the digest
-    /// of these ids.
+    /// No replica reaches a removed cluster. New clusters are reached from the replica's next reply
+    /// with the digest of these ids.
     pub(crate) fn set_clusters(&mut self, clusters: Vec<String>) {
         self.digest = digest(clusters.iter().map(String::as_str));
         self.clusters = clusters;
+        for replica in self.replicas.values_mut() {
+            let is_known = |cluster: &String| self.clusters.binary_search(cluster).is_ok();
+            Arc::make_mut(&mut replica.reaches).retain(is_known);
+        }
         self.update_report();
     }
 
@@ -322,10 +327,12 @@ impl Liveness {
     pub(crate) fn view(&self) -> View {
         let mut view = View::default();
         for (name, replica) in &self.replicas {
-            let clusters = self.clusters.iter().cloned().collect();
-            let reaches = replica.reaches.intersection(&clusters).cloned().collect();
+            let reaches = replica.reaches.clone();
             match replica.phase {
-                _ if mutant::disables("liveness") => view.serves(name, clusters),
+                _ if mutant::disables("liveness") => {
+                    let clusters: BTreeSet<_> = self.clusters.iter().cloned().collect();
+                    view.serves(name, clusters);
+                }
                 Phase::Serving => view.serves(name, reaches),
                 Phase::Suspect | Phase::Leaving => view.is_last_resort(name, reaches),
                 Phase::Dead => {}
@@ -348,7 +355,7 @@ impl Replica {
         Self {
             target,
             phase: Phase::Dead,
-            reaches: BTreeSet::new(),
+            reaches: Arc::default(),
             same_clusters: None,
             outstanding: VecDeque::new(),
             last_reply: None,
@@ -399,8 +406,8 @@ impl Replica {
                 .filter(|(rank, _)| *rank >= PEERS_MAX || reply.is_up(*rank))
                 .map(|(_, cluster)| cluster.clone())
                 .collect();
-            changed |= self.reaches != reaches;
-            self.reaches = reaches;
+            changed |= *self.reaches != reaches;
+            self.reaches = Arc::new(reaches);
         }
 
         changed

@@ -8,10 +8,12 @@ use crate::state::{Device, Hop, Route, State};
 use crate::underlay::Underlay;
 use crate::view::View;
 use classes::Classes;
-use control_fabric::{Fabric, MappedIp, Node, Peer, REPLICAS_MAX, Replica};
+use control_fabric::{Fabric, List, MappedIp, Node, Peer, REPLICAS_MAX, Replica};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+
+pub(crate) mod change;
 
 mod classes;
 mod groups;
@@ -92,8 +94,9 @@ impl Error {
 ///
 /// Returns [`Error`] if the node is unknown, or if there are too many gateway replicas.
 pub(crate) fn node<'a>(fabric: &'a Fabric, name: &str) -> Result<&'a Node, Error> {
-    let found = fabric.nodes.iter().find(|node| node.name == name);
-    let node = found.ok_or_else(|| Error::unknown_node(fabric, name))?;
+    let node = fabric
+        .node(name)
+        .ok_or_else(|| Error::unknown_node(fabric, name))?;
     slots::addresses(&fabric.replicas)?;
 
     Ok(node)
@@ -186,15 +189,8 @@ fn remote_cidrs(fabric: &Fabric) -> BTreeSet<Ipv4Net> {
 /// Adds the groups and routes of the peers that a replica reaches.
 fn add_peers(input: &Input, node: &Node, slots: &BTreeMap<Ipv4Addr, u8>, state: &mut State) {
     let peers = &input.fabric.peers;
-    let mtus = peers
-        .iter()
-        .map(|peer| mtu_bytes(peer, input.underlay.mtu_bytes));
-    let mtus: Vec<u32> = mtus.collect();
-    let classes = Classes::assign(
-        &mtus.iter().copied().collect(),
-        input.observed,
-        input.settings,
-    );
+    let mtus = mtus(peers, input.underlay.mtu_bytes);
+    let classes = Classes::assign(&mtus, input.observed, input.settings);
     for class in classes.all() {
         for replica in &input.fabric.replicas {
             let id = input.settings.hop_id(slots[&replica.address], class);
@@ -202,7 +198,11 @@ fn add_peers(input: &Input, node: &Node, slots: &BTreeMap<Ipv4Addr, u8>, state: 
         }
     }
 
-    let grants: Vec<_> = mtus.iter().map(|mtu| classes.of(*mtu)).collect();
+    let grants = peers.iter().map(|peer| {
+        let mtu = mtu_bytes(peer, input.underlay.mtu_bytes);
+        classes.of(mtu)
+    });
+    let grants: Vec<_> = grants.collect();
     let clusters: Vec<_> = peers
         .iter()
         .zip(&grants)
@@ -249,6 +249,14 @@ fn members(input: &Input, peer: &Peer, slots: &BTreeMap<Ipv4Addr, u8>, class: u8
         .collect()
 }
 
+fn mtus(peers: &List<Peer>, underlay_mtu_bytes: Option<u32>) -> BTreeSet<u32> {
+    let peers = peers.iter();
+
+    peers
+        .map(|peer| mtu_bytes(peer, underlay_mtu_bytes))
+        .collect()
+}
+
 fn mtu_bytes(peer: &Peer, underlay_mtu_bytes: Option<u32>) -> u32 {
     let tunnel = u32::from(peer.mtu);
     let overlay = underlay_mtu_bytes.map(|mtu| mtu.saturating_sub(OVERLAY_OVERHEAD_BYTES));
@@ -275,13 +283,6 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
         underlay,
         ..
     } = *input;
-    let mapped = fabric
-        .ips
-        .iter()
-        .filter(|ip| is_translated_here(ip, node))
-        .collect::<Vec<_>>();
-    let is_service = |ip: &&MappedIp| ip.target == control_fabric::Target::Service;
-    let services = fabric.ips.iter().filter(is_service);
     let echo = fabric.echo_responder().map(|it| (it, node.external_ip));
 
     Filter {
@@ -294,18 +295,28 @@ fn filter(input: &Input, node: &Node, remote: &BTreeSet<Ipv4Net>) -> Filter {
         local: disjoint(fabric.pod_cidrs.iter().copied()),
         remote: disjoint(remote.iter().copied().chain([settings.probe_net])),
         external_ip: node.external_ip,
-        masqueraded: mapped
-            .iter()
-            .filter(|ip| is_masqueraded(ip, node))
-            .map(|ip| ip.status_ip)
-            .chain(services.map(|ip| ip.spec_ip))
+        masqueraded: (fabric.ips.iter())
+            .filter_map(|ip| masqueraded(ip, node))
             .collect(),
-        mapped: mapped
-            .iter()
-            .map(|ip| (ip.status_ip, ip.spec_ip))
+        mapped: (fabric.ips.iter())
+            .filter_map(|ip| translated(ip, node))
             .chain(echo)
             .collect(),
     }
+}
+
+/// Returns the mapped and the original address if this node translates the former to the latter.
+fn translated(ip: &MappedIp, node: &Node) -> Option<(Ipv4Addr, Ipv4Addr)> {
+    is_translated_here(ip, node).then_some((ip.status_ip, ip.spec_ip))
+}
+
+/// Returns the destination of packets that this node masquerades because of `ip`.
+fn masqueraded(ip: &MappedIp, node: &Node) -> Option<Ipv4Addr> {
+    if ip.target == control_fabric::Target::Service {
+        return Some(ip.spec_ip);
+    }
+
+    (is_translated_here(ip, node) && is_masqueraded(ip, node)).then_some(ip.status_ip)
 }
 
 /// Returns whether this node translates the mapped address of `ip` to the original address.

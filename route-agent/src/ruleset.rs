@@ -4,7 +4,7 @@
 //! that `nft` lists thus equals the ruleset that was set.
 
 use ipnet::Ipv4Net;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -12,6 +12,13 @@ use std::net::Ipv4Addr;
 pub(crate) const FAMILY: &str = "inet";
 /// Name of the agent's table. The agent owns any table with this name and family.
 pub(crate) const TABLE: &str = "liqo";
+
+/// Name of the set of remote prefixes.
+pub(crate) const REMOTE: &str = "remote";
+/// Name of the map from mapped to original addresses.
+pub(crate) const MAPPED: &str = "mapped";
+/// Name of the set of destinations whose packets are masqueraded.
+pub(crate) const MASQUERADED: &str = "masqueraded";
 
 /// The kinds of nft objects in the order of their creation. Rules refer to all other kinds.
 const KINDS: [&str; 5] = ["counter", "set", "map", "chain", "rule"];
@@ -23,20 +30,138 @@ const KINDS: [&str; 5] = ["counter", "set", "map", "chain", "rule"];
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ruleset(Vec<Value>);
 
+/// Changes of the elements of sets and maps, by the set's name and the element's text: the element, and
+/// whether it is added.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ElementChanges(BTreeMap<(&'static str, String), (Value, bool)>);
+
+/// An element of a set or map.
+pub(crate) trait Element {
+    /// Returns the element in the canonical form.
+    fn json(self) -> Value;
+}
+
+impl Element for Ipv4Addr {
+    fn json(self) -> Value {
+        json!(self.to_string())
+    }
+}
+
+impl Element for Ipv4Net {
+    fn json(self) -> Value {
+        match self.prefix_len() {
+            32 => self.addr().json(),
+            len => json!({"prefix": {"addr": self.network().to_string(), "len": len}}),
+        }
+    }
+}
+
+impl Element for (Ipv4Addr, Ipv4Addr) {
+    fn json(self) -> Value {
+        json!([self.0.json(), self.1.json()])
+    }
+}
+
+impl ElementChanges {
+    /// Removes an element, unless it was added.
+    pub(crate) fn remove(&mut self, set: &'static str, element: Option<impl Element>) {
+        self.change(set, element, false);
+    }
+
+    /// Adds an element, unless it was removed.
+    pub(crate) fn add(&mut self, set: &'static str, element: Option<impl Element>) {
+        self.change(set, element, true);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Returns the transaction that makes the changes. It removes elements before it adds others.
+    pub(crate) fn transaction(&self) -> Value {
+        let mut commands: BTreeMap<(bool, &str), Vec<&Value>> = BTreeMap::new();
+        for ((set, _), (element, is_added)) in &self.0 {
+            let elements = commands.entry((*is_added, *set)).or_default();
+            elements.push(element);
+        }
+        let commands = commands.into_iter().map(|((is_added, set), elements)| {
+            let verb = if is_added { "add" } else { "delete" };
+            json!({verb: {"element": {"family": FAMILY, "table": TABLE, "name": set, "elem": elements}}})
+        });
+
+        json!({"nftables": commands.collect::<Vec<_>>()})
+    }
+
+    fn change(&mut self, set: &'static str, element: Option<impl Element>, is_added: bool) {
+        let Some(element) = element.map(Element::json) else {
+            return;
+        };
+        let key = (set, element.to_string());
+        match self.0.get(&key) {
+            Some((_, was_added)) if *was_added != is_added => drop(self.0.remove(&key)),
+            _ => drop(self.0.insert(key, (element, is_added))),
+        }
+    }
+}
+
 impl Ruleset {
+    /// Returns whether the set or map contains the element.
+    pub(crate) fn has(&self, set: &str, element: impl Element) -> bool {
+        let elements = self.set(set).and_then(|it| it["elem"].as_array());
+
+        elements.is_some_and(|it| position(it, &element.json()).is_ok())
+    }
+
+    /// Changes the elements of sets and maps.
+    pub(crate) fn change(&mut self, changes: &ElementChanges) {
+        for ((set, _), (element, is_added)) in &changes.0 {
+            let Some(body) = self.set_mut(set) else {
+                continue;
+            };
+            let elements = body.entry("elem").or_insert_with(|| json!([]));
+            let Some(elements) = elements.as_array_mut() else {
+                continue;
+            };
+            match (position(elements, element), is_added) {
+                (Err(at), true) => elements.insert(at, element.clone()),
+                (Ok(at), false) => drop(elements.remove(at)),
+                (Ok(_), true) | (Err(_), false) => {}
+            }
+            if elements.is_empty() {
+                body.remove("elem");
+            }
+        }
+    }
+
+    fn set(&self, name: &str) -> Option<&Value> {
+        let bodies = self.0.iter().filter_map(Value::as_object).flatten();
+        let mut sets = bodies.filter(|(kind, _)| matches!(kind.as_str(), "set" | "map"));
+
+        sets.find(|(_, body)| body["name"] == name)
+            .map(|(_, body)| body)
+    }
+
+    fn set_mut(&mut self, name: &str) -> Option<&mut Map<String, Value>> {
+        let bodies = self.0.iter_mut().filter_map(Value::as_object_mut).flatten();
+        let mut sets = bodies.filter(|(kind, _)| matches!(kind.as_str(), "set" | "map"));
+        let (_, body) = sets.find(|(_, body)| body["name"] == name)?;
+
+        body.as_object_mut()
+    }
+
     pub(crate) fn counter(&mut self, name: &str) {
         self.push("counter", json!({"name": name}));
     }
 
     /// Adds a set of IPv4 addresses.
     pub(crate) fn addresses(&mut self, name: &str, elements: impl Iterator<Item = Ipv4Addr>) {
-        let elements = elements.map(|address| json!(address.to_string())).collect();
+        let elements = elements.map(Element::json).collect();
         self.collection("set", json!({"name": name, "type": "ipv4_addr"}), elements);
     }
 
     /// Adds a set of prefixes. No prefix may contain another prefix of the set.
     pub(crate) fn prefixes(&mut self, name: &str, elements: impl Iterator<Item = Ipv4Net>) {
-        let elements = elements.map(prefix).collect();
+        let elements = elements.map(Element::json).collect();
         let set = json!({"name": name, "type": "ipv4_addr", "flags": ["interval"]});
         self.collection("set", set, elements);
     }
@@ -62,7 +187,7 @@ impl Ruleset {
     pub(crate) fn translations(&mut self, name: &str, elements: &BTreeMap<Ipv4Addr, Ipv4Addr>) {
         let elements = elements
             .iter()
-            .map(|(from, to)| json!([from.to_string(), to.to_string()]))
+            .map(|(from, to)| (*from, *to).json())
             .collect();
         let map = json!({"name": name, "type": "ipv4_addr", "map": "ipv4_addr"});
         self.collection("map", map, elements);
@@ -184,11 +309,9 @@ fn name(body: &Value) -> Value {
     json!({"family": FAMILY, "table": TABLE, "name": body["name"]})
 }
 
-fn prefix(net: Ipv4Net) -> Value {
-    match net.prefix_len() {
-        32 => json!(net.addr().to_string()),
-        len => json!({"prefix": {"addr": net.network().to_string(), "len": len}}),
-    }
+/// Returns the position of an element in sorted elements, or the one to insert it at.
+fn position(elements: &[Value], element: &Value) -> Result<usize, usize> {
+    elements.binary_search_by_key(&element.to_string(), Value::to_string)
 }
 
 fn rank(object: &Value) -> (usize, String) {

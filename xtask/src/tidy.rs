@@ -37,6 +37,7 @@ const PURE: &[&str] = &[
     "gateway/src/engine",
     "gateway/src/offload",
     "gateway/src/path",
+    "gateway/src/planned",
     "gateway/src/tables",
     "ipam/src",
     "route-agent/src/diff",

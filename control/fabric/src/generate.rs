@@ -370,17 +370,21 @@ fn slice() -> BoxedStrategy<Object> {
                     })
                 })
                 .collect();
-            object_of::<EndpointSlice>(json!({
-                "metadata": {
-                    "name": format!("slice-{name}"),
-                    "namespace": "liqo",
-                    "labels": {labels::COMPONENT: labels::COMPONENT_GATEWAY},
-                },
-                "addressType": "IPv4",
-                "endpoints": endpoints,
-            }))
+            slice_of(&format!("slice-{name}"), &endpoints)
         })
         .boxed()
+}
+
+fn slice_of(name: &str, endpoints: &[Value]) -> Object {
+    object_of::<EndpointSlice>(json!({
+        "metadata": {
+            "name": name,
+            "namespace": "liqo",
+            "labels": {labels::COMPONENT: labels::COMPONENT_GATEWAY},
+        },
+        "addressType": "IPv4",
+        "endpoints": endpoints,
+    }))
 }
 
 fn user_network() -> BoxedStrategy<Object> {

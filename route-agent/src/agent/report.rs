@@ -4,6 +4,7 @@ use crate::agent::{Agent, Error};
 use crate::liveness::{Phase, Report};
 use crate::path;
 use crate::plan::Plan;
+use crate::state::State;
 use crate::status::{Config, Peer, Replica, forwarding};
 use control_fabric::{Fabric, Waiting};
 use ipnet::Ipv4Net;
@@ -64,10 +65,31 @@ impl Agent {
             status.converged = true;
             status.error = None;
             let peers = self.fabric.peers.iter();
-            status.peers = peers.map(|peer| self.peer(peer, plan)).collect();
+            status.peers = peers.map(|peer| self.peer(peer, &plan.state)).collect();
         });
         self.replicas_reported_at = None;
         self.report_replicas();
+    }
+
+    /// Updates the entries of these peers in the status.
+    pub(super) fn report_peers(&self, cluster_ids: &[&str]) {
+        self.status.update(|status| {
+            for id in cluster_ids {
+                let found = status
+                    .peers
+                    .binary_search_by(|it| it.cluster_id.as_str().cmp(id));
+                let peer = self
+                    .fabric
+                    .peer(id)
+                    .map(|peer| self.peer(peer, &self.state));
+                match (found, peer) {
+                    (Ok(at), Some(peer)) => status.peers[at] = peer,
+                    (Err(at), Some(peer)) => status.peers.insert(at, peer),
+                    (Ok(at), None) => drop(status.peers.remove(at)),
+                    (Err(_), None) => {}
+                }
+            }
+        });
     }
 
     /// Refreshes the replicas' entries in the status if they are older than [`REPLICAS_AGE_MAX`].
@@ -160,12 +182,12 @@ impl Agent {
         });
     }
 
-    fn peer(&self, peer: &control_fabric::Peer, plan: &Plan) -> Peer {
+    fn peer(&self, peer: &control_fabric::Peer, state: &State) -> Peer {
         let cidrs: Vec<Ipv4Net> = Fabric::remote_cidrs(peer).collect();
-        let route = cidrs.iter().find_map(|cidr| plan.state.routes.get(cidr));
-        let group = route.and_then(|route| plan.state.groups.get(&route.nexthop));
+        let route = cidrs.iter().find_map(|cidr| state.routes.get(cidr));
+        let group = route.and_then(|route| state.groups.get(&route.nexthop));
         let hops = group.into_iter().flatten();
-        let addresses = hops.filter_map(|id| plan.state.hops.get(id).map(|hop| hop.dst));
+        let addresses = hops.filter_map(|id| state.hops.get(id).map(|hop| hop.dst));
         let names = addresses.filter_map(|address| {
             let mut replicas = self.fabric.replicas.iter();
             replicas.find(|it| it.address == address)

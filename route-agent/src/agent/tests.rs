@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 mod changes;
 mod echo;
+mod partial;
 mod spoofing;
 mod traffic;
 

@@ -4,6 +4,7 @@ use crate::view::View;
 use control_fabric::{Fabric, MappedIp, Node, Peer, Replica, Role, Target};
 use ipam::Remap;
 use ipnet::Ipv4Net;
+use std::collections::BTreeSet;
 use std::fmt;
 use std::net::Ipv4Addr;
 
@@ -72,7 +73,7 @@ pub(crate) fn all_up(fabric: &Fabric) -> View {
     let mut view = View::default();
     for replica in &fabric.replicas {
         let clusters = fabric.peers.iter().map(|peer| peer.cluster_id.clone());
-        view.serves(&replica.name, clusters.collect());
+        view.serves(&replica.name, clusters.collect::<BTreeSet<_>>());
     }
 
     view
@@ -85,7 +86,7 @@ pub(crate) fn events(fabric: &Fabric) -> Vec<(&'static str, Fabric, View)> {
     let mut without = View::default();
     for replica in &fabric.replicas[1..] {
         let clusters = fabric.peers.iter().map(|peer| peer.cluster_id.clone());
-        without.serves(&replica.name, clusters.collect());
+        without.serves(&replica.name, clusters.collect::<BTreeSet<_>>());
     }
     let with = |change: &dyn Fn(&mut Fabric)| {
         let mut fabric = fabric.clone();

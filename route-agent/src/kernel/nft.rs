@@ -1,7 +1,7 @@
 //! Reads and writes the agent's nft table with the program `nft`.
 
 use crate::kernel::Accepted;
-use crate::ruleset::{FAMILY, Ruleset, TABLE};
+use crate::ruleset::{ElementChanges, FAMILY, Ruleset, TABLE};
 use nftables::helper::{DEFAULT_ARGS, DEFAULT_NFT, NftablesError, apply_ruleset_raw_async};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -91,6 +91,35 @@ impl Nft {
         }
 
         Ok(())
+    }
+
+    /// Changes elements of the table's sets and maps. `observed` is the current content.
+    ///
+    /// Sets the whole table if the change fails or if `nft` lists other content afterwards, because
+    /// another program may have changed the table in the meantime.
+    pub(crate) async fn change(
+        &mut self,
+        changes: &ElementChanges,
+        observed: Option<&Ruleset>,
+    ) -> Result<(), Error> {
+        let what = "change our table";
+        let Some(observed) = observed else {
+            return Err(failed(what, "it does not exist".to_owned()));
+        };
+        let mut desired = observed.clone();
+        desired.change(changes);
+        if self.accepted.is_some() {
+            return self.set(&desired, Some(observed)).await;
+        }
+
+        let changed = run(what, &changes.transaction()).await;
+        let listed = list_table().await?.map(|listing| Ruleset::listed(&listing));
+        if changed.is_ok() && listed.as_ref() == Some(&desired) {
+            return Ok(());
+        }
+        tracing::debug!(?changed, "setting our whole table, which has other content");
+
+        self.set(&desired, listed.as_ref()).await
     }
 
     /// Returns whether `nft` lists the ruleset in exactly the form in which the agent set it last.

@@ -1,7 +1,7 @@
 use super::*;
 use crate::cleanup;
 use crate::diff::diff;
-use crate::plan::{Input, plan};
+use crate::plan::{Input, change, plan};
 use crate::testing::{fabric, in_netns, ip, mapped, net, run};
 use crate::view::View;
 use control_fabric::{Fabric, Target};
@@ -215,6 +215,81 @@ fn a_thousand_peers_converge_and_lose_a_replica_by_one_change() {
     });
 }
 
+#[test]
+fn changed_elements_and_routes_equal_those_of_a_plan_of_the_whole() {
+    in_netns(async || {
+        let mut old = fabric();
+        old.ips = vec![
+            mapped("192.0.2.1", "10.70.1.1", Target::Outside),
+            mapped("192.0.2.2", "10.70.1.2", Target::Outside),
+        ]
+        .into();
+        // The aggregated set of remote prefixes has 10.244.0.0/14, which the change splits.
+        old.peers[1].pods = vec![
+            remap("10.244.0.0/15"),
+            remap("10.246.0.0/16"),
+            remap("10.247.0.0/16"),
+        ];
+        old.peers[0].pods.clear();
+        let mut node = Node::new();
+        node.converge(&old, &all_up()).await;
+
+        let mut new = old.clone();
+        new.ips[0].spec_ip = ip("192.0.2.9");
+        new.ips.remove(1);
+        new.peers[1].pods[1] = remap("10.80.0.0/16");
+        let ops = node.change(&old, &new).await;
+
+        assert!(
+            ops.iter().any(|op| matches!(op, Op::ChangeFilter(_))),
+            "{ops:?}"
+        );
+        assert!(node.kernel.nft.is_verbatim());
+        assert_eq!(node.converge(&new, &all_up()).await, []);
+        let back = node.change(&new, &old).await;
+        assert!(!back.is_empty());
+        assert_eq!(node.converge(&old, &all_up()).await, []);
+    });
+}
+
+#[test]
+fn a_change_of_elements_repairs_other_elements_and_objects_of_the_table() {
+    in_netns(async || {
+        let old = fabric();
+        let mut node = Node::new();
+        let mut address = 0;
+        for damage in [
+            "delete element inet liqo remote { 10.246.0.0/16 }",
+            "add element inet liqo mapped { 10.70.9.9 : 192.0.2.9 }",
+            "add set inet liqo foreign { type ipv4_addr; }",
+            "flush chain inet liqo source",
+            "delete table inet liqo",
+        ] {
+            node.converge(&old, &all_up()).await;
+            let mut new = old.clone();
+            address += 1;
+            let status_ip = format!("10.70.1.{address}");
+            new.ips
+                .push(mapped("192.0.2.1", &status_ip, Target::Outside));
+
+            node.change_after(&old, &new, || {
+                run(&format!("nft '{damage}'"));
+            })
+            .await;
+
+            assert!(node.kernel.nft.is_verbatim(), "{damage}");
+            assert_eq!(node.converge(&new, &all_up()).await, [], "{damage}");
+        }
+    });
+}
+
+fn remap(to: &str) -> ipam::Remap {
+    let to = net(to);
+    let from = ipnet::Ipv4Net::new(ip("10.244.0.0"), to.prefix_len()).unwrap();
+
+    ipam::Remap::new(from, to).unwrap()
+}
+
 fn small_peer(cluster_id: &str, pods: &str, external: &str) -> control_fabric::Peer {
     let mut peer = crate::testing::peer(cluster_id, "10.245.0.0/16", "10.71.0.0/16");
     peer.pods = vec![ipam::Remap::new(net("10.244.0.0/24"), net(pods)).unwrap()];
@@ -278,6 +353,37 @@ impl Node {
 
         assert_eq!(state, desired);
         assert_eq!(self.kernel.observe().await.unwrap(), desired);
+        ops
+    }
+}
+
+impl Node {
+    /// Applies the changes from `old` to `new`, and returns them.
+    async fn change(&mut self, old: &Fabric, new: &Fabric) -> Vec<Op> {
+        self.change_after(old, new, || ()).await
+    }
+
+    /// Calls `damage` between the observation and the changes from `old` to `new`.
+    async fn change_after(&mut self, old: &Fabric, new: &Fabric, damage: impl Fn()) -> Vec<Op> {
+        let mut state = self.kernel.observe().await.unwrap();
+        let destinations = Destinations::of(new, "rome-1");
+        let underlay = self.kernel.observe_underlay(&destinations).await;
+        let input = Input {
+            fabric: new,
+            node: "rome-1",
+            view: &all_up(),
+            settings: &self.settings,
+            underlay: &underlay,
+            observed: &state,
+        };
+        let ops = change::changes(&input, old, &new.changes_since(old)).unwrap();
+        damage();
+        for op in &ops {
+            self.kernel.apply(op, &state).await.unwrap();
+            state.apply(op);
+        }
+
+        assert_eq!(self.kernel.observe().await.unwrap(), state);
         ops
     }
 }

@@ -355,7 +355,11 @@ impl Lab {
 
     fn reached(&self) -> Vec<String> {
         let view = self.liveness.view();
-        view.serving().values().flatten().cloned().collect()
+        view.serving()
+            .values()
+            .flat_map(|it| it.iter())
+            .cloned()
+            .collect()
     }
 
     /// Returns the replicas to which the node sends packets for milan.

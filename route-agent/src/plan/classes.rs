@@ -27,6 +27,9 @@ impl Classes {
         let mut by_mtu: BTreeMap<u32, u8> = BTreeMap::new();
         let mut taken = BTreeSet::new();
         for route in observed.routes.values() {
+            if by_mtu.len() == mtus.len() {
+                break;
+            }
             let members = observed.groups.get(&route.nexthop);
             let class = members
                 .and_then(BTreeSet::first)

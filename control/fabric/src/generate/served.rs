@@ -1,17 +1,20 @@
 //! Changes after which most objects are served, because they fit together.
 
-use super::{NAMESPACES, NODES, PEERS, Step, created, ip_of, node_of, object_of, of_peer};
+use super::{
+    NAMESPACES, NODES, PEERS, Step, created, ip_of, node_of, object_of, of_peer, slice_of,
+};
 use crate::objects::Object;
 use control_api::{Configuration, GatewayClient, GatewayServer, PublicKey};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-/// Generates the objects of a node, of a peer, or an IP object.
+/// Generates the objects of a node, of a peer, of the gateway replicas, or an IP object.
 pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop_oneof![
         4 => node(),
         3 => peer(),
         3 => ip(),
+        1 => replicas(),
     ]
 }
 
@@ -51,7 +54,7 @@ fn peer() -> impl Strategy<Value = Vec<Step>> {
     let cidrs = (0..2_usize, prop::option::of(0..2_usize));
     let gateway = (
         prop::option::of(0..2_u8),
-        prop_oneof![Just(1340), Just(1400)],
+        prop_oneof![Just(1340), Just(1400), Just(8900)],
     );
     let parts = (0..2_usize, cidrs, gateway, 0..3_u8, 0..6_u8);
     parts.prop_map(|(peer, (pod, external), (client, mtu), key, rare)| {
@@ -115,6 +118,23 @@ fn gateways(peer: usize, client: Option<u8>, mtu: u16) -> [Object; 2] {
         Some(_) => [of_client, server],
         None => [server, of_client],
     }
+}
+
+/// One to three gateway replicas, usually on nodes that exist.
+fn replicas() -> impl Strategy<Value = Vec<Step>> {
+    prop::collection::vec((0..3_usize, any::<bool>()), 1..4).prop_map(|replicas| {
+        let endpoints = (0..).zip(replicas).map(|(pod, (node, ready))| {
+            json!({
+                "addresses": [format!("10.0.{node}.{}", 200 + pod)],
+                "nodeName": NODES[node],
+                "targetRef": {"kind": "Pod", "name": format!("gateway-{pod}")},
+                "conditions": {"ready": ready},
+            })
+        });
+        let endpoints: Vec<_> = endpoints.collect();
+
+        vec![Step::Put(slice_of("slice-0", &endpoints))]
+    })
 }
 
 /// An IP object of a pod, a node, a Service, a peer's pod or an outside host.

@@ -43,10 +43,10 @@ fn a_replica_without_replies_gets_no_packets_even_if_nft_fails() {
 }
 
 /// A process that owns the nft table `inet liqo`, so that the agent's `nft` fails.
-struct Owned(std::process::Child);
+pub(super) struct Owned(std::process::Child);
 
 impl Owned {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         use std::io::Write as _;
         let mut nft = std::process::Command::new("nft");
         let mut nft = nft.arg("-i").stdin(Stdio::piped()).spawn().unwrap();
@@ -181,6 +181,38 @@ fn a_replica_is_added_and_removed_in_the_file() {
 
         agent.directory.write(&alone);
         agent.reaches(&["gw-1"]).await;
+    });
+}
+
+#[test]
+fn a_prefix_in_the_file_changes_by_a_part_of_the_plan() {
+    in_netns(async || {
+        let _gateway = Gateway::new(1);
+        let agent = Running::start().await;
+        agent.reaches(&["gw-1"]).await;
+        let before = kernel_state();
+        let rules = || run("nft --handle list chain inet liqo source");
+        let old_rules = rules();
+        let has = |status: &Status, cidr: &str| {
+            let peer = &status.peers[0];
+            peer.cidrs[0] == cidr && peer.gateways == ["gw-1"]
+        };
+
+        let moved = fabric_file().replace("10.245.0.0/16", "10.80.0.0/16");
+        agent.directory.write(&moved);
+        agent
+            .eventually("moved the prefix", |it| has(it, "10.80.0.0/16"))
+            .await;
+        assert!(run("ip route get 10.80.1.10").contains("172.16.0.11"));
+        assert!(run("nft list set inet liqo remote").contains("10.80.0.0/16"));
+        assert_eq!(rules(), old_rules, "a plan of the whole replaces the rules");
+
+        agent.directory.write(&fabric_file());
+        agent
+            .eventually("moved it back", |it| has(it, "10.245.0.0/16"))
+            .await;
+        assert_eq!(kernel_state(), before);
+        assert_eq!(agent.status.read().reapplies, 0);
     });
 }
 
