@@ -1,5 +1,13 @@
 use super::*;
+use control_api::labels;
+use control_source::Watch;
+use fake_apiserver::ApiServer;
+use serde_json::{Value, json};
 use std::fs;
+use std::time::Duration;
+
+/// Maximum time until a change takes effect.
+const DEADLINE: Duration = Duration::from_secs(30);
 
 #[test]
 fn an_unchanged_file_is_not_returned_again() {
@@ -55,6 +63,75 @@ fn a_new_key_is_read_when_the_file_is_touched() {
 
     assert_eq!(new.planned.fabric, old.planned.fabric);
     assert_eq!(new.planned.peers[0].local_private_key, [7; 32].into());
+}
+
+#[tokio::test]
+async fn a_watched_key_that_changes_replaces_the_key_of_its_peer() {
+    let server = ApiServer::start();
+    let mut objects = control_fabric::parse(&text(&["milan", "paris"])).unwrap();
+    control_fabric::plan(&mut objects).unwrap();
+    for object in objects.to_yaml().split("\n---\n") {
+        put(&server, serde_saphyr::from_str(object).unwrap());
+    }
+    for peer in ["milan", "paris"] {
+        let labels = json!({labels::REMOTE_CLUSTER_ID: peer, labels::TENANT_NAMESPACE: "true"});
+        let metadata = json!({"name": format!("liqo-{peer}"), "labels": labels});
+        put(&server, json!({"kind": "Namespace", "metadata": metadata}));
+    }
+    let put_keys = |keys: Value| {
+        let metadata = json!({"name": "liqo-gateway-keys", "namespace": "liqo"});
+        let secret = json!({"kind": "Secret", "metadata": metadata, "data": keys});
+        put(&server, secret);
+    };
+    // Base64 of 32 zeros, and of 32 bytes 255.
+    let (zeros, ones) = (format!("{:A<43}=", ""), format!("{:/<42}8=", ""));
+    put_keys(json!({"milan": zeros, "paris": zeros}));
+    let config = kube::Config::new(server.url().parse().unwrap());
+    let client = kube::Client::try_from(config).unwrap();
+    let mut watch = Watch::with(client, "liqo", Scope::Gateway, |_| Ok(())).unwrap();
+    watch.wait_until_complete().await;
+    let mut loader = Loader {
+        source: Source::Cluster(Box::new(watch)),
+        keys: KeyStore::Source,
+    };
+    let old = loader.load(None).unwrap().unwrap();
+    assert_eq!(old.planned.peers[0].local_private_key, [0; 32].into());
+
+    put_keys(json!({"milan": ones}));
+    let changed = async {
+        loop {
+            loader.changed().await;
+            if let Some(new) = loader.load(Some(&old)).unwrap() {
+                return new;
+            }
+        }
+    };
+    let new = tokio::time::timeout(DEADLINE, changed).await.unwrap();
+
+    let peers: Vec<_> = new.planned.peers.iter().collect();
+    assert_eq!(peers.len(), 1, "{:?}", new.unserved);
+    assert_eq!(peers[0].cluster_id, "milan");
+    assert_eq!(peers[0].local_private_key, [255; 32].into());
+    assert!(new.unserved_peers.contains_key("paris"));
+}
+
+/// Puts an object, whose path depends on its kind.
+fn put(server: &ApiServer, object: Value) {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let prefix = match text(&object["apiVersion"]).as_str() {
+        "" | "v1" => "/api/v1".to_owned(),
+        group => format!("/apis/{group}"),
+    };
+    let namespace = match text(&object["metadata"]["namespace"]).as_str() {
+        "" => String::new(),
+        namespace => format!("/namespaces/{namespace}"),
+    };
+    let plural = match text(&object["kind"]).as_str() {
+        "PublicKey" => "publickeies".to_owned(), // As upstream's CRD spells it.
+        kind => kind.to_lowercase() + "s",
+    };
+    let name = text(&object["metadata"]["name"]);
+    server.put(&format!("{prefix}{namespace}/{plural}/{name}"), object);
 }
 
 #[test]
