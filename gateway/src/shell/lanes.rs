@@ -203,7 +203,8 @@ fn deal<T>(items: Vec<T>, lanes: u8) -> Vec<Vec<T>> {
     dealt
 }
 
-/// Reports the end of a worker, unless another worker has ended before.
+/// Reports the end of a worker, unless another worker has ended before. A release ends at once if a
+/// worker panics.
 struct End {
     end: Arc<Mutex<Option<oneshot::Sender<anyhow::Result<()>>>>>,
     lane: LaneId,
