@@ -130,7 +130,8 @@ async fn deleted_objects_of_the_manager_are_recreated_unchanged(
             let clusters = [(&peering.rome, MILAN), (&peering.milan, ROME)];
             for ((cluster, there), expected) in clusters.into_iter().zip(&expected) {
                 let managed = managed(cluster, there)?;
-                ensure!(managed == *expected, "{}: {managed}", cluster.name());
+                let name = cluster.name();
+                ensure!(managed == *expected, "{name}: {managed}, not {expected}");
             }
             Ok(())
         },

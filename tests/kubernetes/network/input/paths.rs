@@ -134,7 +134,7 @@ async fn blocked_udp_is_reported_with_the_port_to_open(peering: &'static Peering
         let tenant = Namespace::existing(&peering.milan, &format!("liqo-tenant-{ROME}")).await?;
         let server = format!("gatewayserver/{ROME}");
         let port = tenant.get(&server, "{.status.endpoint.port}").await?;
-        ensure!(error.contains(&format!("UDP port {port}")), "{error}");
+        ensure!(error.contains(&format!("port {port}")), "{error}");
         for node in peering.milan.node_specs()? {
             ensure!(error.contains(&node.ip.to_string()), "{error}");
         }
