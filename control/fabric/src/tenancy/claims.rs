@@ -20,9 +20,14 @@ impl Tenancy {
     ///
     /// The public keys of all peers are readable, and a gateway cannot distinguish two peers with one key.
     pub(super) fn prune_copied_keys(&self, objects: &mut Objects) -> Vec<Error> {
+        let namespaces = self.labelled.iter().filter_map(|labelled| {
+            let name = labelled.name.as_deref()?;
+            Some(((name, tenant_namespace::peer_of(labelled)?), labelled))
+        });
+        let namespaces: BTreeMap<_, _> = namespaces.collect();
         let mut owners: BTreeMap<Vec<u8>, (KeyRank, Place)> = BTreeMap::new();
         for object in objects.iter() {
-            let Some((bytes, rank)) = self.key_rank(object) else {
+            let Some((bytes, rank)) = key_rank(object, &namespaces) else {
                 continue;
             };
             let place = place(object, "");
@@ -36,7 +41,7 @@ impl Tenancy {
 
         let mut errors = Vec::new();
         objects.retain(|object| {
-            let claimed = self.key_rank(object).zip(peer(object));
+            let claimed = key_rank(object, &namespaces).zip(peer(object));
             let Some(((bytes, _), peer)) = claimed else {
                 return true;
             };
@@ -52,23 +57,6 @@ impl Tenancy {
         });
 
         errors
-    }
-
-    /// Returns the key of a PublicKey, and its rank among the owners of that key.
-    fn key_rank(&self, object: &Object) -> Option<(Vec<u8>, KeyRank)> {
-        let key: &PublicKey = object.try_into().ok()?;
-        let bytes = key.spec.public_key.as_ref()?;
-        let labelled = self.labelled.iter().find(|labelled| {
-            labelled.name == key.metadata.namespace
-                && tenant_namespace::peer_of(labelled) == peer(object)
-        });
-        let rank = KeyRank {
-            seniority: tenant_namespace::seniority(labelled),
-            age: age(object),
-            peer: peer(object)?.to_owned(),
-        };
-
-        Some((bytes.0.clone(), rank))
     }
 
     /// Removes the Networks of users that overlap a CIDR of Liqo's Networks, of a peer, or of an older Network of
@@ -142,6 +130,24 @@ impl Tenancy {
 
         errors
     }
+}
+
+/// Metadata of the tenant namespaces, by name and peer.
+type LabelledNamespaces<'a> = BTreeMap<(&'a str, &'a str), &'a ObjectMeta>;
+
+/// Returns the key of a PublicKey, and its rank among the owners of that key.
+fn key_rank(object: &Object, namespaces: &LabelledNamespaces<'_>) -> Option<(Vec<u8>, KeyRank)> {
+    let key: &PublicKey = object.try_into().ok()?;
+    let bytes = key.spec.public_key.as_ref()?;
+    let peer = peer(object)?;
+    let labelled = namespaces.get(&(namespace(object), peer)).copied();
+    let rank = KeyRank {
+        seniority: tenant_namespace::seniority(labelled),
+        age: age(object),
+        peer: peer.to_owned(),
+    };
+
+    Some((bytes.0.clone(), rank))
 }
 
 /// Orders the PublicKeys with one key; the key belongs to the first one.

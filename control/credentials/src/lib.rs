@@ -1,0 +1,36 @@
+//! The key of a cluster, what it signs, and the credentials that peers exchange.
+//!
+//! ```text
+//! key           the cluster's private key: generate, parse, sign
+//! public_key    a peer's public key: parse, verify
+//! nonce         the text that a consumer signs to prove that it holds its key
+//! request       certificate signing requests (PKCS #10), byte for byte as upstream writes them
+//! certificate   the validity of issued certificates, and when to renew them
+//! kubeconfig    kubeconfigs with a certificate and the cluster's key
+//! identity      names that Kubernetes derives a user and a group from
+//! ```
+//!
+//! All functions are pure: time and random bytes are arguments. Input of peers is parsed as strict DER of
+//! bounded length.
+
+#![forbid(unsafe_code)]
+
+pub use certificate::{Certificate, CertificateError, RENEWAL_MIN};
+pub use identity::{CONTROL_PLANE_GROUP, Subject};
+pub use key::{ClusterKey, KeyError, KeyType};
+pub use kubeconfig::{Access, kubeconfig};
+pub use nonce::nonce;
+pub use public_key::{PublicKey, PublicKeyError};
+pub use request::RequestError;
+
+mod certificate;
+mod identity;
+mod key;
+mod kubeconfig;
+mod nonce;
+mod pem;
+mod public_key;
+pub mod request;
+
+#[cfg(test)]
+mod tests;
