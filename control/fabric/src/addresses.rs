@@ -4,7 +4,6 @@
 //! then each Network and IP is decided alone, at a cost that does not depend on their number.
 
 use crate::cidr::overlaps;
-use control_api::labels;
 use ipam::{AddressError, Addresses, Claim, NetworkError, Networks};
 use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
@@ -377,18 +376,6 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
     fn wait(&mut self, ip: &K, network: &K) {
         let waiting = self.waiting.entry(network.clone()).or_default();
         waiting.insert(ip.clone());
-    }
-}
-
-/// Returns what a Network claims.
-pub fn claim(cidr: Ipv4Net, label: impl Fn(&str) -> bool) -> Claim {
-    match (
-        label(labels::NETWORK_NOT_REMAPPED),
-        label(labels::NETWORK_SHARED),
-    ) {
-        (true, true) => Claim::Shared(cidr),
-        (true, false) => Claim::Exclusive(cidr),
-        (false, _) => Claim::Remappable(cidr),
     }
 }
 

@@ -164,7 +164,7 @@ impl Reader<'_> {
             return None;
         };
         let cidr = self.cidr(network.index, field, text)?;
-        let fits = if network.fixed {
+        let fits = if network.rules.is_fixed {
             cidr == network.cidr
         } else {
             cidr.prefix_len() == network.cidr.prefix_len()
@@ -308,7 +308,7 @@ impl Reader<'_> {
             .networks
             .iter()
             .find(|network| network.index == ip.network)
-            .map_or(0, |network| network.pre_allocated);
+            .map_or(0, |network| network.rules.pre_allocated);
         let host = address.to_bits().wrapping_sub(network.network().to_bits());
         if !network.contains(&address) || host < pre_allocated {
             let value = text.clone();
@@ -383,7 +383,7 @@ impl Reader<'_> {
         let own = spec.networks.iter().filter_map(|network| {
             Some(Claimed {
                 cidr: *networks.get(&network.index)?,
-                shared: network.shared,
+                shared: network.rules.is_shared,
                 owner: (network.index, "status.cidr".to_owned()),
             })
         });

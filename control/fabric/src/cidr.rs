@@ -3,7 +3,10 @@
 use ipnet::{IpNet, Ipv4Net};
 use std::net::{IpAddr, Ipv4Addr};
 
+pub use remote::{CIDRS_MAX, RemoteCidrError, RemoteCidrs, remote_cidrs};
+
 pub(crate) mod overlap;
+mod remote;
 
 /// Networks that are never routed between clusters: this host, loopback, link-local (which includes the
 /// tunnels' own addresses), multicast and reserved.

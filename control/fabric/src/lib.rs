@@ -12,8 +12,12 @@
 
 #![forbid(unsafe_code)]
 
-pub use cidr::{CidrError, address, cidr, is_cluster_id, is_host, overlaps};
+pub use cidr::{
+    CIDRS_MAX, CidrError, RemoteCidrError, RemoteCidrs, address, cidr, is_cluster_id, is_host,
+    overlaps, remote_cidrs,
+};
 pub use error::{Error, Errors, Place, Position, Problem};
+pub use network::AllocationRules;
 pub use objects::{Object, Objects, OtherKind};
 pub use parse::parse;
 pub use plan::plan;
@@ -42,6 +46,7 @@ mod check;
 mod cidr;
 mod decode;
 mod error;
+mod network;
 mod objects;
 mod parse;
 mod plan;

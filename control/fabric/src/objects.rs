@@ -3,7 +3,7 @@
 use super::decode::{self, Strictness};
 use super::error::{Place, Position, Problem};
 use control_api::{
-    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey,
+    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, labels,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -215,6 +215,25 @@ impl Object {
         match &metadata.namespace {
             Some(namespace) => format!("{} {namespace}/{name}", self.kind()),
             None => format!("{} {name}", self.kind()),
+        }
+    }
+
+    /// Returns the cluster ID of the peer of an object of a peering; an empty text if its label is missing.
+    pub(super) fn peer(&self) -> Option<&str> {
+        match self {
+            Self::Configuration(_)
+            | Self::GatewayServer(_)
+            | Self::GatewayClient(_)
+            | Self::PublicKey(_) => Some(
+                self.label_value(labels::REMOTE_CLUSTER_ID)
+                    .unwrap_or_default(),
+            ),
+            Self::ConfigMap(_)
+            | Self::Node(_)
+            | Self::EndpointSlice(_)
+            | Self::Network(_)
+            | Self::IP(_)
+            | Self::Connection(_) => None,
         }
     }
 

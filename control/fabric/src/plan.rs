@@ -147,8 +147,10 @@ struct Planner<'a> {
 impl Planner<'_> {
     /// Allocates the CIDRs of the cluster and of its peers.
     fn networks(&mut self, spec: &Spec) {
-        let (fixed, open): (Vec<_>, Vec<_>) =
-            spec.networks.iter().partition(|network| network.fixed);
+        let (fixed, open): (Vec<_>, Vec<_>) = spec
+            .networks
+            .iter()
+            .partition(|network| network.rules.is_fixed);
         let own = fixed.into_iter().chain(in_order(open));
         let mut requests: Vec<_> = own.map(|network| self.own_request(network)).collect();
         for peer in &spec.peers {
@@ -173,14 +175,9 @@ impl Planner<'_> {
     }
 
     fn own_request(&self, network: &NetworkSpec) -> Request<Name> {
-        let cidr = network.cidr;
         Request {
             key: Name::Network(network.index),
-            claim: match (network.fixed, network.shared) {
-                (true, true) => Claim::Shared(cidr),
-                (true, false) => Claim::Exclusive(cidr),
-                (false, _) => Claim::Remappable(cidr),
-            },
+            claim: network.rules.claim(network.cidr),
             old: self.old_network(network),
             priority: match network.network_type {
                 NetworkType::External => Priority::External,
@@ -309,7 +306,7 @@ impl Planner<'_> {
                 .filter_map(|ip| Some((Name::Ip(ip.index), self.old_address(ip)?)))
                 .collect();
             self.allocation
-                .pool(&name, cidr, network.pre_allocated, || held);
+                .pool(&name, cidr, network.rules.pre_allocated, || held);
         }
         for ip in &spec.ips {
             let network = Name::Network(ip.network);

@@ -96,7 +96,7 @@ impl Resolution {
             let Some(error) = invalid.get(label.as_str()) else {
                 continue;
             };
-            if let Some(peer) = peer(object) {
+            if let Some(peer) = object.peer() {
                 peers.entry(peer.to_owned()).or_insert(*error);
             } else if is_dispensable(object) {
                 labels.insert(label);
@@ -124,7 +124,7 @@ impl Resolution {
             self.unserved.entry(peer.clone()).or_insert(cause);
         }
         objects.retain(|object| {
-            let is_of_peer = peer(object).is_some_and(|peer| peers.contains_key(peer));
+            let is_of_peer = object.peer().is_some_and(|peer| peers.contains_key(peer));
             !is_of_peer && !labels.contains(&object.label())
         });
         true
@@ -160,38 +160,18 @@ struct Outdated {
 fn last_good_of<T>(objects: &Objects, among: &BTreeMap<String, T>) -> Outdated {
     let documents = objects.documents.iter();
     let documents = documents.filter(|document| document.is_last_good);
-    let peers = documents.filter_map(|document| peer(&document.object));
+    let peers = documents.filter_map(|document| document.object.peer());
     let peers = peers.filter(|peer| among.contains_key(*peer));
     let peers: BTreeSet<_> = peers.map(str::to_owned).collect();
     if peers.is_empty() {
         return Outdated::default();
     }
-    let of_peers = |object: &&Object| peer(object).is_some_and(|peer| peers.contains(peer));
+    let of_peers = |object: &&Object| object.peer().is_some_and(|peer| peers.contains(peer));
     let labels = objects.iter().filter(of_peers).map(Object::label);
 
     Outdated {
         labels: labels.collect(),
         peers,
-    }
-}
-
-/// Returns the peer of an object of a peering; an empty string if the object names none.
-pub(super) fn peer(object: &Object) -> Option<&str> {
-    match object {
-        Object::Configuration(_)
-        | Object::GatewayServer(_)
-        | Object::GatewayClient(_)
-        | Object::PublicKey(_) => Some(
-            object
-                .label_value(labels::REMOTE_CLUSTER_ID)
-                .unwrap_or_default(),
-        ),
-        Object::ConfigMap(_)
-        | Object::Node(_)
-        | Object::EndpointSlice(_)
-        | Object::Network(_)
-        | Object::IP(_)
-        | Object::Connection(_) => None,
     }
 }
 

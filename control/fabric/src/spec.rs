@@ -4,7 +4,6 @@ use super::cidr;
 use super::error::{Error, Errors, Problem, ordered};
 use super::objects::{Object, Objects};
 use super::overlap::{Claimed, overlaps};
-use super::resolve::peer;
 use super::view;
 use super::{PEERS_MAX, REPLICAS_MAX};
 use control_api::labels;
@@ -15,8 +14,9 @@ use std::net::Ipv4Addr;
 
 pub use peers::MTU_RANGE;
 
+pub(super) use super::network::NetworkType;
 pub(super) use ips::{IpSpec, NODE_PREFIX, node_ip_name};
-pub(super) use networks::{NetworkSpec, NetworkType};
+pub(super) use networks::NetworkSpec;
 pub(super) use nodes::NodeSpec;
 pub(super) use peers::PeerSpec;
 
@@ -105,9 +105,6 @@ impl Spec {
     }
 }
 
-/// Maximum number of CIDRs of one peer and one kind, so that the CIDRs of all peers fit into the kernel's tables.
-const CIDRS_MAX: usize = 32;
-
 /// Reads objects, and collects their errors.
 pub(super) struct Reader<'a> {
     pub(super) objects: &'a Objects,
@@ -181,7 +178,7 @@ impl<'a> Reader<'a> {
                 && object.label_value(labels::NETWORK_TYPE).is_none();
             if self.objects.is_last_good(owner.0) {
                 3
-            } else if peer(object).is_some() {
+            } else if object.peer().is_some() {
                 2
             } else {
                 u8::from(is_untyped)

@@ -5,7 +5,7 @@
 
 use super::error::{Error, Place, Problem};
 use super::objects::{Object, Objects};
-use super::resolve::{Resolution, peer};
+use super::resolve::Resolution;
 use super::spec::node_ip_name;
 use control_api::labels;
 use control_api::tenant_namespace::{self, Misplaced};
@@ -40,7 +40,7 @@ impl Tenancy {
             .collect();
         let mut errors = Vec::new();
         objects.retain(|object| {
-            let wrong = match peer(object).filter(|peer| !peer.is_empty()) {
+            let wrong = match object.peer().filter(|peer| !peer.is_empty()) {
                 Some(peer) => check_tenant(object, peer, tenants.get(peer)),
                 None => self.check_own(object, &node_ips),
             };
@@ -68,7 +68,7 @@ impl Tenancy {
         }
         let mut held: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
         for object in objects.iter() {
-            if let Some(peer) = peer(object) {
+            if let Some(peer) = object.peer() {
                 held.entry(peer).or_default().insert(namespace(object));
             }
         }

@@ -6,11 +6,14 @@
 //! item        the work items
 //! plan        the writes of a work item, one file per concern
 //! write       writes, as values
+//! settings    values of the flags
+//! service_request  the Service that a GatewayServer requests
 //! controller  connects them to the runtime, which has watches, requests, Events and Lease
 //! ```
 
 pub(crate) use controller::NetworkController;
-pub(crate) use plan::{Settings, State};
+pub(crate) use plan::State;
+pub(crate) use settings::Settings;
 
 mod condition;
 mod controller;
@@ -18,5 +21,6 @@ mod item;
 mod kind;
 mod local;
 mod plan;
-
+mod service_request;
+mod settings;
 mod write;

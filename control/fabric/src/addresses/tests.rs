@@ -23,21 +23,6 @@ fn request(name: &str, old: Option<&str>) -> Request<String> {
 }
 
 #[test]
-fn the_labels_say_what_is_claimed() {
-    let cidr = net("10.1.0.0/16");
-    let with = |labels: &'static [&'static str]| claim(cidr, |label| labels.contains(&label));
-
-    assert_eq!(with(&[]), Claim::Remappable(cidr));
-    assert_eq!(with(&[labels::NETWORK_SHARED]), Claim::Remappable(cidr));
-    assert_eq!(
-        with(&[labels::NETWORK_NOT_REMAPPED]),
-        Claim::Exclusive(cidr)
-    );
-    let both = with(&[labels::NETWORK_NOT_REMAPPED, labels::NETWORK_SHARED]);
-    assert_eq!(both, Claim::Shared(cidr));
-}
-
-#[test]
 fn a_network_keeps_the_cidr_that_it_had_unless_a_fixed_one_overlaps_it() {
     let mut allocation = allocation();
     let claim = Claim::Remappable(net("10.1.0.0/16"));

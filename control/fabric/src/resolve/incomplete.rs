@@ -3,7 +3,7 @@
 
 use super::super::objects::{Object, Objects};
 use super::super::spec::node_ip_name;
-use super::{Waiting, peer};
+use super::Waiting;
 use control_api::networking::configuration::NETWORK_CIDRS_CONFIGURED;
 use control_api::{Configuration, GatewayClient, IP, labels};
 use k8s_openapi::api::core::v1::Node;
@@ -187,7 +187,7 @@ fn age(object: &Object) -> Age {
 }
 
 fn role(object: &Object) -> Option<Role> {
-    let peer = peer(object).filter(|peer| !peer.is_empty())?.to_owned();
+    let peer = object.peer().filter(|peer| !peer.is_empty())?.to_owned();
     let role = if matches!(object, Object::Configuration(_)) {
         Role::Configuration
     } else if matches!(object, Object::PublicKey(_)) {
@@ -232,7 +232,7 @@ fn peers(objects: &mut Objects) -> Vec<Waiting> {
     let mut parts: BTreeMap<String, Parts> = BTreeMap::new();
     for object in objects.iter() {
         // An object without this label is an error, which the check reports.
-        let Some(peer) = peer(object).filter(|peer| !peer.is_empty()) else {
+        let Some(peer) = object.peer().filter(|peer| !peer.is_empty()) else {
             continue;
         };
         let parts = parts.entry(peer.to_owned()).or_default();
@@ -263,7 +263,7 @@ fn peers(objects: &mut Objects) -> Vec<Waiting> {
         .into_iter()
         .filter_map(|(peer, parts)| Some((peer, parts.missing()?)))
         .collect();
-    objects.retain(|object| peer(object).is_none_or(|peer| !waiting.contains_key(peer)));
+    objects.retain(|object| object.peer().is_none_or(|peer| !waiting.contains_key(peer)));
     waiting
         .into_iter()
         .map(|(peer, missing)| Waiting::of_peer(peer, missing))

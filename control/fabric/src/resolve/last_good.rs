@@ -9,7 +9,7 @@
 
 use super::super::objects::{Object, Objects};
 use super::incomplete::is_configured;
-use super::{Resolution, peer, resolve};
+use super::{Resolution, resolve};
 use control_api::Configuration;
 use control_api::networking::configuration::{NETWORK_CIDRS_CONFIGURED, WAITING_FOR_NETWORKS};
 use std::collections::{BTreeMap, BTreeSet};
@@ -107,7 +107,7 @@ fn is_in_progress(object: &Object, known: &Object) -> bool {
     let verdict = conditions.find(|condition| condition.type_ == NETWORK_CIDRS_CONFIGURED);
 
     metadata.uid == known.metadata().uid
-        && peer(object) == peer(known)
+        && object.peer() == known.peer()
         && metadata.deletion_timestamp.is_none()
         && verdict.is_none_or(|verdict| {
             verdict.observed_generation != metadata.generation

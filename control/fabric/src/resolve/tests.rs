@@ -18,7 +18,7 @@ fn complete_objects_are_served() {
 fn a_peer_waits_until_all_its_objects_exist() {
     let without = |is_missing: &dyn Fn(&Object) -> bool| {
         let mut objects = planned(ROME);
-        objects.retain(|object| peer(object) != Some("milan") || !is_missing(object));
+        objects.retain(|object| object.peer() != Some("milan") || !is_missing(object));
         let resolution = resolve(objects);
         assert_eq!(ids(&resolution), ["naples"]);
         assert_eq!(resolution.refused, [], "it is not wrong");

@@ -1,7 +1,6 @@
 //! The units in which the objects of an API server are resolved.
 
 use crate::objects::Object;
-use crate::resolve::peer;
 use control_api::labels;
 
 /// Key of an object. Objects are sorted by kind, namespace and name.
@@ -103,7 +102,7 @@ impl Entity {
             Object::Configuration(_)
             | Object::GatewayServer(_)
             | Object::GatewayClient(_)
-            | Object::PublicKey(_) => Self::Peer(peer(object).unwrap_or_default().to_owned()),
+            | Object::PublicKey(_) => Self::Peer(object.peer().unwrap_or_default().to_owned()),
             Object::Connection(_) => return None,
         };
 

@@ -2,6 +2,7 @@
 
 use super::Reader;
 use crate::error::Problem;
+use crate::network::{AllocationRules, NetworkType};
 use crate::objects::Object;
 use crate::overlap::Claimed;
 use control_api::{Network, labels};
@@ -15,46 +16,8 @@ pub(crate) struct NetworkSpec {
     pub(crate) name: String,
     pub(crate) network_type: NetworkType,
     pub(crate) cidr: Ipv4Net,
-    /// Whether the Network must get the CIDR of its spec.
-    pub(crate) fixed: bool,
-    /// Whether other shared Networks may overlap the CIDR.
-    pub(crate) shared: bool,
-    pub(crate) pre_allocated: u32,
+    pub(crate) rules: AllocationRules,
 }
-
-/// Purpose of a Network, according to its label.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NetworkType {
-    Pod,
-    Service,
-    External,
-    Internal,
-    Reserved,
-    /// A Network without the label, which a user has created. Its CIDR is allocated exclusively.
-    Other,
-}
-
-impl NetworkType {
-    fn parse(label: Option<&str>) -> Option<Self> {
-        match label {
-            Some(labels::NETWORK_TYPE_POD) => Some(Self::Pod),
-            Some(labels::NETWORK_TYPE_SERVICE) => Some(Self::Service),
-            Some(labels::NETWORK_TYPE_EXTERNAL) => Some(Self::External),
-            Some(labels::NETWORK_TYPE_INTERNAL) => Some(Self::Internal),
-            Some(labels::NETWORK_TYPE_RESERVED) => Some(Self::Reserved),
-            Some(_) => None,
-            None => Some(Self::Other),
-        }
-    }
-
-    /// Returns whether the cluster's configuration determines the CIDR, so that it cannot be remapped.
-    fn is_fixed(self) -> bool {
-        matches!(self, Self::Pod | Self::Service | Self::Reserved)
-    }
-}
-
-/// Number of reserved addresses of the external CIDR: the first one represents senders of unknown origin.
-const EXTERNAL_PRE_ALLOCATED: u32 = 1;
 
 impl Reader<'_> {
     /// Reads the Networks of this cluster, in the order of the objects.
@@ -75,7 +38,7 @@ impl Reader<'_> {
             NetworkType::Pod | NetworkType::Service => true,
             NetworkType::Reserved => false,
             NetworkType::External | NetworkType::Internal | NetworkType::Other => {
-                network.fixed && !network.shared
+                network.rules.is_fixed && !network.rules.is_shared
             }
         };
         let claims: Vec<_> = networks
@@ -109,9 +72,6 @@ impl Reader<'_> {
             self.refuse(index, field, Problem::BadNetworkType { value });
             return None;
         };
-        let is_set = |key| object.label_value(key) == Some("true");
-        let pre_allocated = network.spec.pre_allocated.unwrap_or_default();
-        let pre_allocated = u32::try_from(pre_allocated).unwrap_or_default();
 
         Some(NetworkSpec {
             index,
@@ -119,16 +79,7 @@ impl Reader<'_> {
             name: network.metadata.name.clone().unwrap_or_default(),
             network_type,
             cidr: cidr?,
-            fixed: network_type.is_fixed() || is_set(labels::NETWORK_NOT_REMAPPED),
-            shared: network_type.is_fixed() || is_set(labels::NETWORK_SHARED),
-            pre_allocated: match network_type {
-                NetworkType::External => pre_allocated.max(EXTERNAL_PRE_ALLOCATED),
-                NetworkType::Pod
-                | NetworkType::Service
-                | NetworkType::Internal
-                | NetworkType::Reserved
-                | NetworkType::Other => pre_allocated,
-            },
+            rules: AllocationRules::of(network),
         })
     }
 

@@ -1,10 +1,9 @@
 //! The peers: Configuration, gateway and key, joined by the peer's cluster id.
 
-use super::{CIDRS_MAX, PEERS_MAX, Reader};
-use crate::cidr::is_host;
+use super::{PEERS_MAX, Reader};
+use crate::cidr::{CIDRS_MAX, RemoteCidrError, is_host, remote_cidrs};
 use crate::error::Problem;
 use crate::objects::Object;
-use crate::overlap::Claimed;
 use crate::view::Role;
 use control_api::networking::configuration::ClusterConfig;
 use control_api::networking::endpoint::{Endpoint, Protocol};
@@ -192,44 +191,35 @@ impl<'a> Reader<'a> {
     ) -> (Vec<Ipv4Net>, Vec<Ipv4Net>) {
         let empty = ClusterConfig::default();
         let remote = &configuration.spec.remote.as_ref().unwrap_or(&empty).cidr;
-        if remote.pod.is_empty() {
-            self.refuse(index, "spec.remote.cidr.pod", Problem::NoPeerPodCidr);
-        }
-
-        let pods = self.cidr_list(index, "pod", &remote.pod);
-        let external = self.cidr_list(index, "external", &remote.external);
-        self.refuse_overlaps(&[pods.as_slice(), &external].concat());
-        let cidrs = |claims: Vec<Claimed<_>>| claims.iter().map(|claim| claim.cidr).collect();
-
-        (cidrs(pods), cidrs(external))
-    }
-
-    fn cidr_list(
-        &mut self,
-        index: usize,
-        kind: &str,
-        texts: &[String],
-    ) -> Vec<Claimed<(usize, String)>> {
-        if texts.len() > CIDRS_MAX {
-            let problem = Problem::TooMany {
-                what: "CIDRs",
-                limit: CIDRS_MAX,
-            };
-            self.refuse(index, format!("spec.remote.cidr.{kind}"), problem);
-        }
-        texts
-            .iter()
-            .enumerate()
-            .filter_map(|(number, text)| {
-                let field = format!("spec.remote.cidr.{kind}[{number}]");
-                let cidr = self.cidr(index, &field, text)?;
-                Some(Claimed {
+        let (cidrs, errors) = remote_cidrs(remote);
+        for error in errors {
+            match error {
+                RemoteCidrError::NoPodCidr => {
+                    self.refuse(index, "spec.remote.cidr.pod", Problem::NoPeerPodCidr);
+                }
+                RemoteCidrError::TooMany { field } => {
+                    let problem = Problem::TooMany {
+                        what: "CIDRs",
+                        limit: CIDRS_MAX,
+                    };
+                    self.refuse(index, field, problem);
+                }
+                RemoteCidrError::Cidr { field, error } => {
+                    self.refuse(index, field, error.into());
+                }
+                RemoteCidrError::Overlap {
+                    field,
                     cidr,
-                    shared: false,
-                    owner: (index, field),
-                })
-            })
-            .collect()
+                    other_field,
+                    other,
+                } => {
+                    let of = Box::new(self.objects.place(index, other_field));
+                    self.refuse(index, field, Problem::Overlap { cidr, other, of });
+                }
+            }
+        }
+
+        (cidrs.pod, cidrs.external)
     }
 
     fn public_key(&mut self, index: usize, key: &PublicKey) -> Option<[u8; 32]> {

@@ -2,6 +2,7 @@ use super::super::fixture::{ROME, expect_one, fabric, plan_refused, rome_with, r
 use super::super::{parse, plan};
 use super::view::Role;
 use super::*;
+use crate::cidr::CIDRS_MAX;
 
 #[test]
 fn cidrs_must_be_well_formed() {

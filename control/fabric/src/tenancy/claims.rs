@@ -4,7 +4,6 @@ use super::{Tenancy, namespace, place};
 use crate::cidr;
 use crate::error::{Error, Place, Problem};
 use crate::objects::{Object, Objects};
-use crate::resolve::peer;
 use control_api::tenant_namespace::{self, Seniority};
 use control_api::{Configuration, Network, PublicKey, labels};
 use ipnet::Ipv4Net;
@@ -41,7 +40,7 @@ impl Tenancy {
 
         let mut errors = Vec::new();
         objects.retain(|object| {
-            let claimed = key_rank(object, &namespaces).zip(peer(object));
+            let claimed = key_rank(object, &namespaces).zip(object.peer());
             let Some(((bytes, _), peer)) = claimed else {
                 return true;
             };
@@ -139,7 +138,7 @@ type LabelledNamespaces<'a> = BTreeMap<(&'a str, &'a str), &'a ObjectMeta>;
 fn key_rank(object: &Object, namespaces: &LabelledNamespaces<'_>) -> Option<(Vec<u8>, KeyRank)> {
     let key: &PublicKey = object.try_into().ok()?;
     let bytes = key.spec.public_key.as_ref()?;
-    let peer = peer(object)?;
+    let peer = object.peer()?;
     let labelled = namespaces.get(&(namespace(object), peer)).copied();
     let rank = KeyRank {
         seniority: tenant_namespace::seniority(labelled),

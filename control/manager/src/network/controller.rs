@@ -100,7 +100,12 @@ impl NetworkController {
     }
 
     /// Converts a plan of the planner.
-    fn convert(&mut self, task: &WorkItem, plan: crate::network::plan::Plan) -> Plan<WorkItem> {
+    fn convert(
+        &mut self,
+        task: &WorkItem,
+        plan: crate::network::plan::Plan,
+        cache: &Cache,
+    ) -> Plan<WorkItem> {
         let lookups = self.look_up(task, &plan.lookups);
         if !lookups.is_empty() {
             // It is planned again with what is read now.
@@ -110,7 +115,9 @@ impl NetworkController {
             };
         }
         let mut converted = Plan {
-            writes: plan.writes.into_iter().map(convert_write).collect(),
+            writes: (plan.writes.into_iter())
+                .map(|write| guarded(write, cache))
+                .collect(),
             events: plan.notices.into_iter().map(event).collect(),
             is_incomplete: plan.retry,
             ..Plan::default()
@@ -280,7 +287,7 @@ impl Controller for NetworkController {
         let (networks, addresses) = self.state.counts();
         self.metrics.allocated(networks, addresses);
 
-        self.convert(task, plan)
+        self.convert(task, plan, cache)
     }
 
     fn done(
@@ -314,13 +321,12 @@ impl Controller for NetworkController {
     fn queue(task: &WorkItem) -> Queue {
         match task {
             WorkItem::Peer(peer) => Queue(peer.clone()),
-            WorkItem::Configuration(key) => Queue(key.namespace.clone()),
-            WorkItem::Tenant(_)
-            | WorkItem::Network(_)
-            | WorkItem::Node(_)
-            | WorkItem::Ip(_)
-            | WorkItem::Service(_)
-            | WorkItem::SecretWatches => Queue::default(),
+            // The objects of a peer are in its tenant namespace, those of a user in the namespaces of the user.
+            WorkItem::Configuration(key) | WorkItem::Network(key) | WorkItem::Ip(key) => {
+                Queue(key.namespace.clone())
+            }
+            WorkItem::Tenant(namespace) => Queue(namespace.clone()),
+            WorkItem::Node(_) | WorkItem::Service(_) | WorkItem::SecretWatches => Queue::default(),
         }
     }
 
@@ -356,6 +362,18 @@ pub(crate) fn secrets(namespace: &str) -> WatchId {
 fn refusal(status: &kube::core::Status) -> Option<String> {
     let is_of_object = matches!(status.code, 400..=499) && !matches!(status.code, 401 | 403);
     is_of_object.then(|| status.message.clone())
+}
+
+/// Converts a write, and adds the version of the object that it was planned with.
+fn guarded(write: Write, cache: &Cache) -> runtime::Write {
+    let is_guarded = write.is_guarded();
+    let mut write = convert_write(write);
+    if is_guarded {
+        let version = cache.entry(&write.object).and_then(|entry| entry.version);
+        write.resource_version = version.map(|version| version.to_string());
+    }
+
+    write
 }
 
 fn convert_write(write: Write) -> runtime::Write {

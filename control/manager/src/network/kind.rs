@@ -1,8 +1,5 @@
 //! The kinds of objects that the manager reads or writes.
 
-use crate::network::plan::ip_service::SLICE_MANAGER;
-use crate::network::plan::secret::GATEWAY_KEYS;
-use crate::network::plan::tenant;
 use control_api::labels;
 use control_api::{
     Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
@@ -15,6 +12,18 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::fmt;
 
 pub(crate) use control_runtime::Key;
+
+/// Name of the Secret that the gateway reads.
+pub(crate) const GATEWAY_KEYS: &str = "liqo-gateway-keys";
+
+/// Name of the ClusterRole for tenant namespaces, as the chart gives it, and of its RoleBindings.
+pub(crate) const TENANT_ROLE: &str = "liqo-controller-manager-tenant";
+
+/// Value of [`labels::SLICE_MANAGED_BY`] on the EndpointSlices that the manager creates.
+pub(crate) const SLICE_MANAGER: &str = "controller-manager.liqo.io";
+
+/// Prefix of the name of a node's IP.
+pub(crate) const NODE_IP_PREFIX: &str = "node-";
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,9 +40,9 @@ pub(crate) enum Kind {
     /// Of the gateway only.
     Pod,
     Namespace,
-    /// The one that holds the cluster id.
+    /// The one with the cluster ID.
     ConfigMap,
-    /// Of gateways, and what they name; watched in each tenant namespace.
+    /// Of gateways; watched in each tenant namespace.
     Secret,
     /// The one that gives the manager its rights in a tenant namespace.
     RoleBinding,
@@ -70,7 +79,7 @@ pub(crate) const KINDS: [Kind; 18] = [
 ];
 
 impl Kind {
-    /// Returns how the API server knows it.
+    /// Returns its resource in the API.
     pub(crate) fn resource(self) -> Resource {
         match self {
             Self::Network => Resource::of::<Network>(),
@@ -106,7 +115,7 @@ impl Kind {
         KINDS.into_iter().find(|kind| kind.resource() == *resource)
     }
 
-    /// Returns the labels of the objects that count, as a selector.
+    /// Returns the selector of the objects that the manager follows; `None` for all.
     pub(crate) fn selector(self) -> Option<String> {
         let label = |key: &str, value: &str| Some(format!("{key}={value}"));
         match self {
@@ -136,11 +145,11 @@ impl Kind {
         }
     }
 
-    /// Returns the name of the one object that counts, where there is one.
+    /// Returns the name of the objects that the manager follows; `None` for all.
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             Self::GatewayKeys => Some(GATEWAY_KEYS),
-            Self::RoleBinding => Some(tenant::ROLE),
+            Self::RoleBinding => Some(TENANT_ROLE),
             Self::Network
             | Self::Ip
             | Self::Configuration
@@ -209,7 +218,7 @@ impl Kind {
         }
     }
 
-    /// Returns the kind of an owner reference, if it is one whose children are looked after.
+    /// Returns the kind of an owner reference; `None` if the manager creates no objects for that kind.
     pub(crate) fn of_owner(kind: &str) -> Option<Self> {
         match kind {
             "Configuration" => Some(Self::Configuration),

@@ -13,10 +13,12 @@ use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 
+pub(crate) use allocated::address;
 pub(crate) use cluster::{Cluster, is_real, is_terminating};
 pub(crate) use index::{IndexKey, with_indexes};
 pub(crate) use stored::{Stored, keep};
 
+mod allocated;
 mod cluster;
 mod index;
 mod prune;

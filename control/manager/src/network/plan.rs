@@ -1,21 +1,21 @@
 //! Plans the writes of one work item from the objects in the cache, without IO.
 //!
 //! ```text
-//! watch --World::put--> tasks --Planner::plan--> writes --shell--> API server --answer--> World::put
+//! watch -> State::observe -> work items -> Planner::plan -> writes -> API server -> State::observe
 //! ```
 //!
-//! A plan compares what should be with what is, so that doing it twice writes nothing the second
-//! time, and an answer that changes something makes its own tasks.
+//! A plan compares the desired state with the objects, so that a second plan after its writes is empty. The
+//! objects that writes return are observed like any other change.
 
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
 use crate::network::local::{Cluster, Derived, Local};
+use crate::network::settings::Settings;
 use crate::network::write::Write;
 use control_fabric::addresses::{Allocation, Conflicts};
 pub(crate) use control_runtime::Env;
 use control_runtime::{Cache, Change};
 use ipam::NetworkError;
-use ipnet::Ipv4Net;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
@@ -35,6 +35,7 @@ pub(crate) mod secret;
 pub(crate) mod service;
 pub(crate) mod tenant;
 mod tunnel;
+mod underlay;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -42,23 +43,6 @@ pub(crate) mod tests;
 /// How many warnings are remembered before those of deleted objects are dropped: who may create objects in
 /// one namespace must not fill this process's memory by doing so again and again.
 const LAST_EVENTS_MAX: usize = 1024;
-
-/// Values of the flags.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// Namespace of Liqo itself.
-    pub(crate) namespace: String,
-    /// Namespaces that may hold the objects of any peer, besides those with the tenant labels.
-    pub(crate) tenant_namespaces: Vec<String>,
-    /// Where CIDRs are taken from.
-    pub(crate) pools: Vec<Ipv4Net>,
-    /// The UDP port on which gateway pods listen.
-    pub(crate) gateway_port: u16,
-    /// The image of the Deployments that upstream's `liqoctl` waits for, if they are wanted.
-    pub(crate) deployment_image: Option<String>,
-    /// The Deployment of the manager itself: what it makes in its namespace goes with it.
-    pub(crate) installation: Option<OwnerReference>,
-}
 
 /// State of the network controller besides the objects in the cache.
 #[derive(Clone, Debug)]
@@ -234,6 +218,7 @@ impl Planner<'_> {
             plan.extend(tunnel::plan(self, peer));
         }
         plan.notices.retain(|notice| self.is_news(notice));
+        plan.postpone_second_changes(task);
 
         plan
     }
@@ -321,6 +306,19 @@ impl Plan {
             reason,
             note: note.to_string(),
         });
+    }
+
+    /// Keeps the first change of each object, and has the item planned again after it: a change names the version
+    /// of the object that it was planned with, which the first one ends.
+    fn postpone_second_changes(&mut self, item: &WorkItem) {
+        let mut changed = BTreeSet::new();
+        let all = self.writes.len();
+        self.writes.retain(|write| {
+            !write.is_guarded() || changed.insert((write.kind, write.key.clone()))
+        });
+        if self.writes.len() < all {
+            self.again.push(item.clone());
+        }
     }
 
     /// Adds another plan.

@@ -39,6 +39,19 @@ impl Write {
         }
     }
 
+    /// Returns whether the server refuses it if the object has changed since it was planned: another leader may
+    /// have decided meanwhile. Creations need a name that is not taken instead, deletions a UID.
+    ///
+    /// The keys of gateways are excepted: the items of all peers write to one Secret, each a key of its own.
+    pub(crate) fn is_guarded(&self) -> bool {
+        match self.action {
+            Action::Create(_) | Action::Delete(_) => false,
+            Action::Apply(_) | Action::Merge(_) | Action::Status(_) | Action::PruneStatus(_) => {
+                self.kind != Kind::GatewayKeys
+            }
+        }
+    }
+
     /// Creates the change of a status from `old` to `new`, if they differ.
     ///
     /// Fields and conditions are removed first, by a merge patch, and the others are applied once that

@@ -3,7 +3,7 @@
 use super::FIELD_MANAGER;
 use crate::network::kind::{KINDS, Kind};
 use crate::network::local::{Stored, keep, with_indexes};
-use crate::network::plan::Settings;
+use crate::network::settings::Settings;
 use control_api::{
     Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
 };

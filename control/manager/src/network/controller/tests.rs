@@ -1,7 +1,8 @@
 //! The manager in the runtime, against an API server that goes away and comes back.
 
 use super::*;
-use crate::network::plan::{Settings, State};
+use crate::network::plan::State;
+use crate::network::settings::Settings;
 use control_runtime::{LeaseSettings, Replicas, Runtime, RuntimeStatus, Timing};
 use fake_apiserver::ApiServer;
 use ipam::DEFAULT_POOLS;

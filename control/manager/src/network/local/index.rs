@@ -2,9 +2,8 @@
 
 use super::{Local, Stored, objects};
 use crate::network::item::WorkItem;
-use crate::network::kind::{KINDS, Key, Kind};
-use crate::network::plan::secret::GATEWAY_KEYS;
-use crate::network::plan::service;
+use crate::network::kind::{GATEWAY_KEYS, KINDS, Key, Kind, NODE_IP_PREFIX};
+use crate::network::service_request::ServiceRequest;
 use control_api::{GatewayServer, IP, PublicKey, labels, tenant_namespace};
 use control_runtime::{Objects, Registration};
 use ipnet::Ipv4Net;
@@ -105,7 +104,7 @@ fn index_keys<K: Stored>(object: &K) -> Vec<IndexKey> {
         }
     }
     if let Some(server) = any.downcast_ref::<GatewayServer>() {
-        let request = service::Request::of(server);
+        let request = ServiceRequest::of(server);
         keys.extend(request.map(|request| IndexKey::service(&request.hash())));
     } else if any.is::<Service>() {
         let hash = label(labels::GATEWAY_SERVICE);
@@ -211,7 +210,7 @@ impl<'a> Local<'a> {
                 items.insert(WorkItem::Network(key.clone()));
             }
             Kind::Ip => {
-                let node = key.name.strip_prefix(crate::network::plan::node::PREFIX);
+                let node = key.name.strip_prefix(NODE_IP_PREFIX);
                 let node = node.filter(|_| key.namespace == self.namespace);
                 items.extend(node.map(|name| WorkItem::Node(name.to_owned())));
                 items.insert(WorkItem::Ip(key.clone()));

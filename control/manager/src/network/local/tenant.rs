@@ -4,8 +4,8 @@ use super::index::is_of_peer;
 use super::{IndexKey, Local, is_terminating};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
-use crate::network::plan::service::Request;
 use crate::network::plan::tenant;
+use crate::network::service_request::ServiceRequest;
 use control_api::tenant_namespace::{Misplaced, Seniority, choose, peer_of, seniority};
 use control_runtime::Cluster as ClusterName;
 use k8s_openapi::api::core::v1::Secret;
@@ -137,7 +137,7 @@ impl<'a> Local<'a> {
                     .servers
                     .get(key)
                     .filter(|_| kind == Kind::GatewayServer);
-                let request = server.and_then(Request::of);
+                let request = server.and_then(ServiceRequest::of);
                 tasks.extend(request.map(|request| WorkItem::Service(request.hash())));
             }
         }

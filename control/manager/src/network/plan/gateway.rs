@@ -1,8 +1,9 @@
 //! GatewayServer and GatewayClient: what they have in common, what keeps them from serving, their status.
 
-use super::{Planner, owner, service};
+use super::{Planner, owner};
 use crate::network::kind::{Key, Kind};
 use crate::network::local::is_terminating;
+use crate::network::service_request::ServiceRequest;
 use control_api::networking::endpoint::Protocol;
 use control_api::tenant_namespace::Misplaced;
 use control_api::{GatewayClient, GatewayServer};
@@ -10,8 +11,10 @@ use control_fabric::{MTU_RANGE, is_host};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
 use problem::NAME_LEN_MAX;
 
+pub(super) use key_problem::KeyProblem;
 pub(super) use problem::{NOT_TENANT_NAMESPACE, Problem};
 
+mod key_problem;
 mod problem;
 mod status;
 
@@ -124,7 +127,7 @@ impl<'a> Gateway<'a> {
             });
         }
         match self {
-            Self::Server(_, server) => service::Request::read(server).map(drop)?,
+            Self::Server(_, server) => ServiceRequest::read(server).map(drop)?,
             Self::Client(_, client) => {
                 let endpoint = client.spec.endpoint.clone().unwrap_or_default();
                 if endpoint.protocol == Some(Protocol::Tcp) {

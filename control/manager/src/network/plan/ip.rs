@@ -1,13 +1,14 @@
 //! The address of an IP, and its labels.
 
+use super::metadata::network_labels;
 use super::{Plan, Planner, ip_service, label};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
-use crate::network::local::{Local, is_terminating};
+use crate::network::local::{address, is_terminating};
 use crate::network::write::{Action, Write};
-use control_api::{IP, IPStatus, labels};
+use control_api::{IP, IPStatus};
 use ipam::AddressError;
-use serde_json::{Map, Value, json};
+use serde_json::json;
 use std::net::Ipv4Addr;
 
 /// Decides the address of an IP, or takes it back if the IP is gone.
@@ -39,7 +40,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
         plan.writes.extend(withdrawal(key, &ip));
         return plan;
     }
-    let Some(network) = network_of(&planner.local, &ip) else {
+    let Some(network) = planner.local.network_of(&ip) else {
         // The status stays: once there is such a Network again, all IPs keep their addresses.
         let note = "there is no Network of type external-cidr in Liqo's namespace: \
                     make it, or name another one in spec.networkRef";
@@ -47,16 +48,16 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
         return plan;
     };
 
-    let old = old(&ip);
+    let old = address(&ip);
     match planner.allocation.address(key, &network, old) {
         Ok(address) => {
             if let Some(old) = old.filter(|old| *old != address) {
                 let note = format!("{old} is not free in {network}: it has {address} instead");
                 plan.announce(Kind::Ip, key, true, "Readdressed", note);
             }
-            plan.writes.extend(labelled(key, &ip, &network));
             plan.writes
                 .extend(allocated(planner, key, &ip, &network, address));
+            plan.writes.extend(labelled(key, &ip, &network));
             plan.extend(service(planner, key, &ip, refused, address));
         }
         Err(error) => {
@@ -69,10 +70,10 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
 
 /// Corrects the status of an IP that is being deleted, which a finalizer may delay for long.
 fn leaving(planner: &mut Planner<'_>, key: &Key, ip: &IP) -> Plan {
-    let Some(network) = network_of(&planner.local, ip) else {
+    let Some(network) = planner.local.network_of(ip) else {
         return Plan::default();
     };
-    let write = match planner.allocation.address(key, &network, old(ip)) {
+    let write = match planner.allocation.address(key, &network, address(ip)) {
         Ok(address) => allocated(planner, key, ip, &network, address),
         Err(error) => {
             let plan = without_address(planner, key, ip, &network, error);
@@ -125,7 +126,7 @@ fn without_address(
         }
         (None, Some(object)) => {
             let is_refused = planner.allocation.refusal(network).is_some();
-            if !is_refused || super::network::is_trusted(local, network, object) {
+            if !is_refused || local.is_trusted(network, object) {
                 return plan; // The Network is about to get its CIDR, and has its addresses then.
             }
         }
@@ -167,40 +168,6 @@ fn service(
     }
 
     plan
-}
-
-/// Returns the Network that gives an IP its address.
-pub(super) fn network_of(local: &Local<'_>, ip: &IP) -> Option<Key> {
-    let reference = ip.spec.network_ref.as_ref();
-    let named = reference.and_then(|reference| {
-        let name = reference.name.as_ref().filter(|name| !name.is_empty())?;
-        let namespace = reference.namespace.as_ref();
-        let namespace = namespace.filter(|namespace| !namespace.is_empty());
-        let namespace = namespace.or(ip.metadata.namespace.as_ref())?;
-        Some(Key::new(namespace.clone(), name.clone()))
-    });
-
-    named.or_else(|| local.cluster().external.clone())
-}
-
-/// Returns the address that an IP's status says, if it is one.
-pub(super) fn old(ip: &IP) -> Option<Ipv4Addr> {
-    let text = ip.status.as_ref()?.ip.as_deref()?;
-    control_fabric::address(text).ok()
-}
-
-/// Returns the labels that name a Network; they save a change where an IP is made with them.
-pub(super) fn network_labels(network: &Key) -> Map<String, Value> {
-    let labels = [
-        (labels::NETWORK_NAMESPACE, &network.namespace),
-        (labels::NETWORK_NAME, &network.name),
-    ];
-    // A Network's name may be longer than a label may.
-    let fitting = labels.into_iter().filter(|(_, value)| value.len() <= 63);
-
-    fitting
-        .map(|(name, value)| (name.to_owned(), json!(value)))
-        .collect()
 }
 
 fn labelled(key: &Key, ip: &IP, network: &Key) -> Option<Write> {

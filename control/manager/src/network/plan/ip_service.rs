@@ -2,7 +2,7 @@
 
 use super::metadata::is_ours;
 use super::{Plan, Planner, owner};
-use crate::network::kind::{Key, Kind};
+use crate::network::kind::{Key, Kind, SLICE_MANAGER};
 use crate::network::local::{IndexKey, is_terminating};
 use crate::network::write::{Action, Write, covers};
 use control_api::ipam::ip::ServiceTemplate;
@@ -13,9 +13,6 @@ use serde_json::{Value, json};
 pub(super) use template::{Refusal, check};
 
 mod template;
-
-/// Value of [`labels::SLICE_MANAGED_BY`] on the slices that the manager makes.
-pub(crate) const SLICE_MANAGER: &str = "controller-manager.liqo.io";
 
 /// Another Service has the name of an IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

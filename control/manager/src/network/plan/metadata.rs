@@ -1,6 +1,7 @@
 //! The metadata by which the manager recognizes its own objects, and their repair.
 
 use super::{is_owned_by, label};
+use crate::network::kind::Key;
 use control_api::labels;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Map, Value, json};
@@ -39,4 +40,18 @@ pub(super) fn repaired(actual: &ObjectMeta, wanted: &Value) -> Option<Value> {
     }
 
     (!patch.is_empty()).then(|| json!({"metadata": patch}))
+}
+
+/// Returns the labels that name the Network of an IP; an IP that is created with them needs no second write.
+pub(super) fn network_labels(network: &Key) -> Map<String, Value> {
+    let labels = [
+        (labels::NETWORK_NAMESPACE, &network.namespace),
+        (labels::NETWORK_NAME, &network.name),
+    ];
+    // A Network's name may be longer than a label may.
+    let fitting = labels.into_iter().filter(|(_, value)| value.len() <= 63);
+
+    fitting
+        .map(|(name, value)| (name.to_owned(), json!(value)))
+        .collect()
 }

@@ -1,13 +1,13 @@
 //! The CIDR of a Network.
 
-use super::{Plan, Planner, age, label};
+use super::{Plan, Planner, age, label, underlay};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
-use crate::network::local::{self, IndexKey, Local};
+use crate::network::local::{self, IndexKey};
 use crate::network::write::Write;
 use control_api::{Network, NetworkStatus, labels};
-use control_fabric::addresses::{Priority, Request, claim};
-use control_fabric::{CidrError, overlaps};
+use control_fabric::addresses::{Priority, Request};
+use control_fabric::{AllocationRules, CidrError, overlaps};
 use ipam::{Claim, NetworkError};
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
@@ -82,13 +82,6 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
     plan
 }
 
-/// Returns whether a Network is Liqo's or a peer's: users of other namespaces do not decide about it.
-pub(super) fn is_trusted(local: &Local<'_>, key: &Key, network: &Network) -> bool {
-    let is_of_peer = label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE).is_some();
-
-    key.namespace == local.namespace || is_of_peer && local.is_tenant(&key.namespace)
-}
-
 /// Returns the CIDR of a Network.
 ///
 /// # Errors
@@ -103,7 +96,7 @@ fn allocate(
     old: Option<Ipv4Net>,
 ) -> Result<Ipv4Net, NetworkError> {
     if let Claim::Shared(cidr) = claim
-        && !is_trusted(&planner.local, key, network)
+        && !planner.local.is_trusted(key, network)
         && overlaps_liqo(planner, cidr)
     {
         let error = NetworkError::Taken { cidr };
@@ -141,7 +134,7 @@ fn displace_users(
         .filter(|(other, network)| {
             let held = planner.allocation.held(other);
             held.is_some_and(|held| overlaps(held, wanted))
-                && !is_trusted(&planner.local, other, network)
+                && !planner.local.is_trusted(other, network)
         })
         .map(|(other, _)| other.clone())
         .collect();
@@ -163,7 +156,7 @@ fn withdrawal(planner: &Planner<'_>, key: &Key, network: &Network) -> Option<Wri
     let none = NetworkStatus::default();
     let write = Write::status(Kind::Network, key, old, &none);
 
-    write.filter(|_| !is_trusted(&planner.local, key, network))
+    write.filter(|_| !planner.local.is_trusted(key, network))
 }
 
 /// Takes over the CIDRs of all statuses, and decides the others, in an order that does not depend on the
@@ -175,7 +168,7 @@ pub(super) fn adopt_all(planner: &mut Planner<'_>) {
         .iter()
         .filter_map(|(key, network)| {
             let (claim, old) = wanted(network).ok()?;
-            let is_trusted = is_trusted(&planner.local, key, network);
+            let is_trusted = planner.local.is_trusted(key, network);
             let priority = match label(&network.metadata, labels::NETWORK_TYPE) {
                 _ if !is_trusted => Priority::User,
                 Some(labels::NETWORK_TYPE_EXTERNAL) => Priority::External,
@@ -194,8 +187,8 @@ pub(super) fn adopt_all(planner: &mut Planner<'_>) {
         .collect();
     requests.sort_by(|(a, _), (b, _)| a.cmp(b));
     let requests = requests.into_iter().map(|(_, request)| request).collect();
-    let nodes = super::node::underlay(planner);
-    let peers = super::peer::underlay(planner);
+    let nodes = underlay::of_nodes(planner);
+    let peers = underlay::of_peers(planner);
 
     planner.allocation.decide(requests, nodes.chain(peers));
 }
@@ -203,7 +196,7 @@ pub(super) fn adopt_all(planner: &mut Planner<'_>) {
 /// Returns what a Network claims, and the CIDR that its status says, if that can be.
 fn wanted(network: &Network) -> Result<(Claim, Option<Ipv4Net>), CidrError> {
     let cidr = control_fabric::cidr(&network.spec.cidr)?;
-    let claim = claim(cidr, |key| label(&network.metadata, key) == Some("true"));
+    let claim = AllocationRules::of(network).claim(cidr);
     let status = network.status.as_ref();
     let old = status.and_then(|status| status.cidr.as_deref());
     let old = old.and_then(|text| control_fabric::cidr(text).ok());
@@ -216,20 +209,19 @@ fn wanted(network: &Network) -> Result<(Claim, Option<Ipv4Net>), CidrError> {
 
 /// Makes the pool of a Network's addresses, and returns the IPs that may get one now.
 fn fill_pool(planner: &mut Planner<'_>, key: &Key, network: &Network, cidr: Ipv4Net) -> Vec<Key> {
-    let pre_allocated = network.spec.pre_allocated.unwrap_or_default();
-    let pre_allocated = u32::try_from(pre_allocated).unwrap_or_default();
+    let pre_allocated = AllocationRules::of(network).pre_allocated;
     let local = &planner.local;
     let held = || {
         let mut held: Vec<_> = local
             .ips
             .iter()
-            .filter(|(_, ip)| super::ip::network_of(local, ip).as_ref() == Some(key))
+            .filter(|(_, ip)| local.network_of(ip).as_ref() == Some(key))
             .filter_map(|(ip_key, ip)| {
                 Some((
-                    !super::node::is_ip(local, ip_key),
+                    !local.is_of_node(ip_key),
                     age(&ip.metadata),
                     ip_key.clone(),
-                    super::ip::old(ip)?,
+                    local::address(ip)?,
                 ))
             })
             .collect();
@@ -252,7 +244,7 @@ fn ips_of(planner: &Planner<'_>, key: &Key) -> Vec<Key> {
     local
         .ips
         .iter()
-        .filter(|(_, ip)| super::ip::network_of(local, ip).as_ref() == Some(key))
+        .filter(|(_, ip)| local.network_of(ip).as_ref() == Some(key))
         .map(|(key, _)| key.clone())
         .collect()
 }
@@ -285,18 +277,6 @@ pub(super) fn refusal(planner: &Planner<'_>, key: &Key, network: &Network) -> Op
     Some(explain(network, old, error))
 }
 
-/// Returns the Networks whose CIDR contains an address.
-pub(super) fn covering(planner: &Planner<'_>, address: Ipv4Addr) -> Vec<Key> {
-    let networks = planner.local.networks.iter();
-    networks
-        .filter(|(key, _)| {
-            let held = planner.allocation.held(key);
-            held.is_some_and(|held| held.contains(&address))
-        })
-        .map(|(key, _)| key.clone())
-        .collect()
-}
-
 /// Returns the Networks that belong to a Configuration.
 pub(super) fn of_configuration<'a>(
     planner: &'a Planner<'_>,
@@ -314,7 +294,7 @@ pub(super) fn of_configuration<'a>(
         .filter_map(|key| Some((key, planner.local.networks.get(key)?)))
 }
 
-/// Returns whether a Network goes or has gone.
+/// Returns whether a Network is being deleted.
 pub(super) fn is_terminating(network: &Network) -> bool {
     local::is_terminating(&network.metadata)
 }

@@ -1,18 +1,13 @@
 //! The IP of a node, by which peers' pods see what the node itself sends.
 
-use super::metadata::{is_ours, repaired};
-use super::{Plan, Planner, label, network};
-use crate::network::kind::{Key, Kind};
-use crate::network::local::{Local, is_real, is_terminating};
+use super::metadata::{is_ours, network_labels, repaired};
+use super::{Plan, Planner, label, underlay};
+use crate::network::kind::{Key, Kind, NODE_IP_PREFIX};
+use crate::network::local::{is_real, is_terminating};
 use crate::network::write::{Action, Write};
 use control_api::labels;
-use k8s_openapi::api::core::v1::Node;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-
-/// Prefix of the name of a node's IP.
-pub(crate) const PREFIX: &str = "node-";
 
 /// Longest name of an object.
 const NAME_LEN_MAX: usize = 253;
@@ -22,7 +17,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
     let mut plan = Plan::default();
     let node_key = Key::cluster(name);
     let node = planner.local.nodes.get(&node_key);
-    let addresses = node.map(addresses).unwrap_or_default();
+    let addresses = node.map(underlay::node_addresses).unwrap_or_default();
     let is_wanted = node.is_some_and(is_real);
     let address = addresses.first().copied().filter(|_| is_wanted);
 
@@ -31,7 +26,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
         .allocation
         .set_underlay(source, addresses.into_iter().collect())
     {
-        for key in network::covering(planner, covered) {
+        for key in underlay::covering(planner, covered) {
             let note = format!(
                 "it covers {covered}, an address of node {name}: delete this Network, \
                  so that it gets another CIDR"
@@ -42,7 +37,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
 
     let key = Key::new(
         planner.settings.namespace.clone(),
-        format!("{PREFIX}{name}"),
+        format!("{NODE_IP_PREFIX}{name}"),
     );
     if key.name.len() > NAME_LEN_MAX {
         let note = "its name is too long for an IP object: peers do not see what it sends itself";
@@ -89,41 +84,6 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
     plan
 }
 
-/// Returns whether an IP is that of a node, by namespace and name.
-pub(super) fn is_ip(local: &Local<'_>, ip: &Key) -> bool {
-    let node = ip.name.strip_prefix(PREFIX).map(Key::cluster);
-
-    ip.namespace == local.namespace && node.is_some_and(|node| local.nodes.get(&node).is_some())
-}
-
-/// Returns the addresses of all nodes on the underlay.
-pub(super) fn underlay(
-    planner: &Planner<'_>,
-) -> impl Iterator<Item = ((Kind, Key), BTreeSet<Ipv4Addr>)> + use<> {
-    let nodes = planner.local.nodes.iter();
-    let sources: Vec<_> = nodes
-        .map(|(key, node)| {
-            let addresses = BTreeSet::from_iter(addresses(node));
-            ((Kind::Node, key.clone()), addresses)
-        })
-        .collect();
-    sources.into_iter()
-}
-
-/// Returns the addresses on the underlay that a node says it has.
-fn addresses(node: &Node) -> Vec<Ipv4Addr> {
-    if !is_real(node) {
-        return Vec::new();
-    }
-    let addresses = node.status.as_ref().and_then(|it| it.addresses.as_ref());
-    addresses
-        .into_iter()
-        .flatten()
-        .filter(|it| it.type_ == "InternalIP")
-        .filter_map(|it| control_fabric::address(&it.address).ok())
-        .collect()
-}
-
 fn create(planner: &Planner<'_>, key: &Key, address: Ipv4Addr) -> Write {
     let mut ip = json!({
         "apiVersion": "ipam.liqo.io/v1alpha1",
@@ -136,7 +96,7 @@ fn create(planner: &Planner<'_>, key: &Key, address: Ipv4Addr) -> Write {
         &planner.local.cluster().external,
         ip["metadata"]["labels"].as_object_mut(),
     ) {
-        labels.extend(super::ip::network_labels(network));
+        labels.extend(network_labels(network));
     }
 
     Write::new(Kind::Ip, key, Action::Create(ip))

@@ -3,12 +3,11 @@
 use super::gateway::{Gateway, NOT_TENANT_NAMESPACE, Problem};
 use super::{
     Env, Plan, Planner, connection, deployment, foreign_cluster, invalid_cluster_id, secret,
+    underlay,
 };
 use crate::network::kind::{Key, Kind};
 use crate::network::local::is_terminating;
 use k8s_openapi::jiff::Timestamp;
-use std::collections::BTreeSet;
-use std::net::Ipv4Addr;
 
 /// Decides about a peer.
 pub(super) fn plan(planner: &mut Planner<'_>, peer: &str, env: &mut Env<'_>) -> Plan {
@@ -131,9 +130,9 @@ fn check(planner: &Planner<'_>, peer: &str) -> Result<(), Problem> {
 fn keep_off_endpoints(planner: &mut Planner<'_>, peer: &str) -> Plan {
     let mut plan = Plan::default();
     let source = (Kind::ForeignCluster, Key::cluster(peer));
-    let addresses = endpoints(planner, peer);
+    let addresses = underlay::endpoints(planner, peer);
     for covered in planner.allocation.set_underlay(source, addresses) {
-        for key in super::network::covering(planner, covered) {
+        for key in underlay::covering(planner, covered) {
             let network = planner.local.networks.get(&key);
             if network.is_some_and(|network| !is_terminating(&network.metadata)) {
                 let note = format!(
@@ -146,36 +145,4 @@ fn keep_off_endpoints(planner: &mut Planner<'_>, peer: &str) -> Plan {
     }
 
     plan
-}
-
-/// Returns the endpoints of all peers.
-pub(super) fn underlay(
-    planner: &Planner<'_>,
-) -> impl Iterator<Item = ((Kind, Key), BTreeSet<Ipv4Addr>)> + use<> {
-    let clients = planner.local.clients.iter();
-    let peers: BTreeSet<_> = clients
-        .map(|(key, _)| planner.local.peer_of(Kind::GatewayClient, key))
-        .collect();
-    let sources: Vec<_> = peers
-        .into_iter()
-        .map(|peer| {
-            let addresses = endpoints(planner, &peer);
-            ((Kind::ForeignCluster, Key::cluster(peer)), addresses)
-        })
-        .collect();
-    sources.into_iter()
-}
-
-/// Returns the addresses where a peer is called.
-fn endpoints(planner: &Planner<'_>, peer: &str) -> BTreeSet<Ipv4Addr> {
-    let gateways = Gateway::of_peer(planner, peer);
-    gateways
-        .iter()
-        .filter_map(|gateway| match gateway {
-            Gateway::Client(_, client) => client.spec.endpoint.as_ref(),
-            Gateway::Server(..) => None,
-        })
-        .flat_map(|endpoint| &endpoint.addresses)
-        .filter_map(|address| control_fabric::address(address).ok())
-        .collect()
 }

@@ -1,9 +1,9 @@
 //! The keys of gateways: one Secret for each peer, and one with all private keys for the gateway to read.
 
-use super::gateway::Gateway;
+use super::gateway::{Gateway, KeyProblem};
 use super::metadata::{is_ours, repaired};
 use super::{Env, Plan, Planner, label};
-use crate::network::kind::{Key, Kind};
+use crate::network::kind::{GATEWAY_KEYS, Key, Kind};
 use crate::network::local::is_terminating;
 use crate::network::write::{Action, Write};
 use control_api::labels;
@@ -11,9 +11,6 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use serde_json::{Value, json};
 use x25519_dalek::{PublicKey, StaticSecret};
-
-/// Name of the Secret that the gateway reads.
-pub(crate) const GATEWAY_KEYS: &str = "liqo-gateway-keys";
 
 const PRIVATE_KEY: &str = "privateKey";
 const PUBLIC_KEY: &str = "publicKey";
@@ -24,52 +21,6 @@ pub(super) struct Keys {
     pub(super) secret: Key,
     pub(super) private: [u8; 32],
     pub(super) public: [u8; 32],
-}
-
-/// Why the keys of a gateway are refused.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum KeyProblem {
-    #[error("its keys are being made")]
-    Pending,
-    #[error(
-        "the controller manager cannot read Secrets of namespace {0} yet: it waits for its RoleBinding there"
-    )]
-    Unreadable(String),
-    #[error(
-        "there is no Secret {0}: make it with privateKey and publicKey, or leave spec.secretRef empty"
-    )]
-    Missing(Key),
-    #[error(
-        "Secret {secret} is for peer `{peer}` by its label liqo.io/remote-cluster-id: use another one"
-    )]
-    OfAnother { secret: Key, peer: String },
-    #[error("{field} of Secret {secret} {what}: {remedy}")]
-    Invalid {
-        secret: Key,
-        field: &'static str,
-        what: &'static str,
-        remedy: &'static str,
-    },
-}
-
-impl KeyProblem {
-    /// Returns a word for it.
-    pub(super) fn reason(&self) -> &'static str {
-        match self {
-            Self::Pending | Self::Unreadable(_) => "WaitingForKeys",
-            Self::Missing(_) => "KeysMissing",
-            Self::OfAnother { .. } => "KeysOfAnotherPeer",
-            Self::Invalid { .. } => "InvalidKeys",
-        }
-    }
-
-    /// Returns whether it needs an Event: the others end without any action of a user.
-    pub(super) fn is_reported(&self) -> bool {
-        match self {
-            Self::Pending | Self::Unreadable(_) => false,
-            Self::Missing(_) | Self::OfAnother { .. } | Self::Invalid { .. } => true,
-        }
-    }
 }
 
 /// Returns the keys of a gateway; creates them if its spec names no Secret.

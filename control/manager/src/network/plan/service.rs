@@ -5,14 +5,11 @@ use super::{Plan, Planner, label};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
 use crate::network::local::{IndexKey, Local, is_terminating};
+use crate::network::service_request::ServiceRequest;
 use crate::network::write::{Action, Write, covers};
 use control_api::{GatewayServer, labels};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
-
-pub(crate) use request::{Refusal, Request};
-
-mod request;
 
 /// Name of the first Service; others add a hash.
 pub(crate) const NAME: &str = "liqo-gateway";
@@ -106,7 +103,7 @@ pub(super) fn is_requested(local: &Local<'_>, hash: &str) -> bool {
 }
 
 /// Returns what is asked for, if anybody still does.
-fn request(local: &Local<'_>, hash: &str) -> Option<Request> {
+fn request(local: &Local<'_>, hash: &str) -> Option<ServiceRequest> {
     let subject = IndexKey::service(hash);
     let mut linked = local.indexed(&subject);
     linked.find_map(|(kind, key)| {
@@ -114,7 +111,7 @@ fn request(local: &Local<'_>, hash: &str) -> Option<Request> {
             .servers
             .get(key)
             .filter(|_| kind == Kind::GatewayServer)?;
-        counts(local, key, server).then(|| Request::of(server))?
+        counts(local, key, server).then(|| ServiceRequest::of(server))?
     })
 }
 
@@ -128,7 +125,7 @@ fn counts(local: &Local<'_>, key: &Key, server: &GatewayServer) -> bool {
 /// Returns the node port that peers know: they keep using it if a user has deleted the Service.
 ///
 /// One that the API server would not give again is not asked for a second time.
-fn former_node_port(local: &Local<'_>, hash: &str, request: &Request) -> Option<i32> {
+fn former_node_port(local: &Local<'_>, hash: &str, request: &ServiceRequest) -> Option<i32> {
     if request.type_ != "NodePort"
         || request.node_port.is_some()
         || local.derived.refused_services.contains_key(hash)
@@ -149,7 +146,7 @@ fn unserved(local: &Local<'_>) -> Option<String> {
     let servers = local.servers.iter();
     let mut requests = servers
         .filter(|(key, server)| counts(local, key, server))
-        .filter_map(|(_, server)| Some(Request::of(server)?.hash()));
+        .filter_map(|(_, server)| Some(ServiceRequest::of(server)?.hash()));
     requests.find(|hash| of(local, hash).is_none())
 }
 

@@ -6,22 +6,19 @@
 
 use super::metadata::repaired;
 use super::{Plan, Planner};
-use crate::network::kind::{Key, Kind};
+use crate::network::kind::{Key, Kind, TENANT_ROLE};
 use crate::network::local::is_terminating;
 use crate::network::write::{Action, Write};
 use control_api::labels;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use serde_json::{Value, json};
 
-/// Name of the ClusterRole, as the chart gives it, and of the RoleBindings.
-pub(crate) const ROLE: &str = "liqo-controller-manager-tenant";
-
 /// Name of the manager's ServiceAccount, as the chart gives it.
 const SERVICE_ACCOUNT: &str = "liqo-controller-manager";
 
 /// Gives the manager its rights in a tenant namespace, and takes them away in another one.
 pub(super) fn plan(planner: &Planner<'_>, namespace: &str) -> Plan {
-    let key = Key::new(namespace, ROLE);
+    let key = Key::new(namespace, TENANT_ROLE);
     let action = action(planner, &key);
     let write = action.map(|action| Write::new(Kind::RoleBinding, &key, action));
 
@@ -56,7 +53,7 @@ pub(crate) fn is_right(liqo: &str, binding: &RoleBinding) -> bool {
         && subject.name == SERVICE_ACCOUNT
         && subject.namespace.as_deref() == Some(liqo));
 
-    is_manager && binding.role_ref.kind == "ClusterRole" && binding.role_ref.name == ROLE
+    is_manager && binding.role_ref.kind == "ClusterRole" && binding.role_ref.name == TENANT_ROLE
 }
 
 fn binding(liqo: &str, key: &Key) -> Value {
@@ -71,7 +68,7 @@ fn binding(liqo: &str, key: &Key) -> Value {
         "roleRef": {
             "apiGroup": "rbac.authorization.k8s.io",
             "kind": "ClusterRole",
-            "name": ROLE,
+            "name": TENANT_ROLE,
         },
         "subjects": [{"kind": "ServiceAccount", "name": SERVICE_ACCOUNT, "namespace": liqo}],
     })

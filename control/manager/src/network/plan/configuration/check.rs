@@ -6,10 +6,6 @@ use crate::network::local::is_terminating;
 use crate::network::plan::gateway::NOT_TENANT_NAMESPACE;
 use crate::network::plan::{Planner, invalid_cluster_id, label};
 use control_api::{Configuration, labels};
-use ipnet::Ipv4Net;
-
-/// Most CIDRs of a peer of one kind, as gateways and route agents take.
-const CIDRS_MAX: usize = 32;
 
 /// Longest name of an object.
 const NAME_LEN_MAX: usize = 253;
@@ -51,47 +47,17 @@ pub(super) fn check(
     }
 
     let remote = configuration.spec.remote.clone().unwrap_or_default().cidr;
-    if remote.pod.is_empty() {
-        let message = "spec.remote.cidr.pod is empty: list the pod CIDRs of the peer".to_owned();
-        return Err(("InvalidCIDR", message));
+    let (cidrs, errors) = control_fabric::remote_cidrs(&remote);
+    if let Some(error) = errors.first() {
+        return Err(("InvalidCIDR", error.to_string()));
     }
-    let side = |word, texts: &[String]| {
-        let cidrs = read(word, texts).map_err(|message| ("InvalidCIDR", message))?;
-        Ok(Side {
-            word,
-            cidrs,
-            seen: None,
-        })
+    let side = |word, cidrs| Side {
+        word,
+        cidrs,
+        seen: None,
     };
 
-    Ok([
-        side("pod", &remote.pod)?,
-        side("external", &remote.external)?,
-    ])
-}
-
-/// Reads the CIDRs of a peer of one kind.
-fn read(word: &str, texts: &[String]) -> Result<Vec<Ipv4Net>, String> {
-    let field = format!("spec.remote.cidr.{word}");
-    if texts.len() > CIDRS_MAX {
-        return Err(format!(
-            "{field}: no more than {CIDRS_MAX} CIDRs are served: join some"
-        ));
-    }
-    let mut cidrs: Vec<Ipv4Net> = Vec::new();
-    for (number, text) in texts.iter().enumerate() {
-        let cidr = control_fabric::cidr(text)
-            .map_err(|refusal| format!("{field}[{number}]: {refusal}"))?;
-        let overlaps = |other: &Ipv4Net| other.contains(&cidr) || cidr.contains(other);
-        if let Some(first) = cidrs.iter().position(overlaps) {
-            return Err(format!(
-                "{field}[{number}] overlaps {field}[{first}]: remove one of the two"
-            ));
-        }
-        cidrs.push(cidr);
-    }
-
-    Ok(cidrs)
+    Ok([side("pod", cidrs.pod), side("external", cidrs.external)])
 }
 
 /// Returns another Configuration in the peer's tenant namespace that was there first.

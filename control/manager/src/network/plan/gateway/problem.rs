@@ -1,8 +1,8 @@
 //! Reasons why a gateway does not serve its peer.
 
+use super::key_problem::KeyProblem;
 use crate::network::kind::{Key, Kind};
-use crate::network::plan::secret::KeyProblem;
-use crate::network::plan::service;
+use crate::network::service_request;
 use control_api::tenant_namespace::Misplaced;
 
 /// Longest name of a gateway: `gw-` and it make a label.
@@ -31,7 +31,7 @@ pub(in crate::network::plan) enum Problem {
     )]
     NameTooLong,
     #[error("{0}")]
-    Service(#[from] service::Refusal),
+    Service(#[from] service_request::Refusal),
     #[error("{0}")]
     Key(#[from] KeyProblem),
     #[error("the API server refuses its Service: {0}")]

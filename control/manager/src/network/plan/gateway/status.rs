@@ -4,6 +4,7 @@ use super::{Gateway, Problem};
 use crate::network::condition::Verdict;
 use crate::network::kind::Key;
 use crate::network::plan::{Plan, Planner, service};
+use crate::network::service_request::ServiceRequest;
 use crate::network::write::Write;
 use control_api::networking::endpoint::{Endpoint, Protocol};
 use k8s_openapi::api::core::v1::{ObjectReference, Service};
@@ -24,7 +25,7 @@ impl Gateway<'_> {
         let Self::Server(_, server) = self else {
             return Ok(None);
         };
-        let hash = service::Request::read(server)?.hash();
+        let hash = ServiceRequest::read(server)?.hash();
         let Some((key, service)) = service::of(&planner.local, &hash) else {
             let refused = planner.local.derived.refused_services.get(&hash);
             return Err(refused.map_or(Problem::ServicePending, |message| {

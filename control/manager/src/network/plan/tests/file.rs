@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use std::collections::BTreeMap;
 
 /// CIDRs that overlap those of the cluster, of each other, or none. Each of the first half is disjoint from
-/// the second half, since the CIDRs of one peer must not overlap.
+/// the second half, since a peer whose CIDRs overlap is refused.
 const CIDRS: [&str; 8] = [
     "10.244.0.0/16",
     "10.244.0.0/17",
@@ -154,6 +154,56 @@ fn planned(text: &str) -> Result<String, String> {
     let mut objects = parse(text).map_err(|error| error.to_string())?;
     plan(&mut objects).map_err(|error| error.to_string())?;
     Ok(objects.to_yaml())
+}
+
+#[test]
+fn a_file_and_a_cluster_refuse_a_peer_whose_pod_and_external_cidrs_overlap() {
+    let mut rome = rome();
+    create_peer(&mut rome, "milan", 0, "10.50.0.0/16", "10.50.1.0/24");
+
+    let configuration = rome.get(Kind::Configuration, &Key::new("liqo-tenant-milan", "milan"));
+    let condition = &configuration["status"]["conditions"][0];
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("False"), &json!("InvalidCIDR"))
+    );
+    assert_eq!(configuration["status"]["remote"], Value::Null);
+    let refusal = planned(&file(&rome, false)).unwrap_err();
+    assert!(
+        refusal.contains("spec.remote.cidr.external[0]"),
+        "{refusal}"
+    );
+}
+
+#[test]
+fn a_file_and_a_cluster_reserve_the_first_external_address_without_pre_allocation() {
+    let mut rome = rome();
+    let external = Key::new("liqo", "external-cidr");
+    rome.edit(
+        Kind::Network,
+        &external,
+        json!({"spec": {"preAllocated": null}}),
+    );
+    create(
+        &mut rome,
+        &Given {
+            networks: vec![],
+            ips: vec![9],
+            peers: vec![],
+            moved: vec![],
+        },
+    );
+
+    let planned = planned(&file(&rome, false)).unwrap();
+
+    let expected = addresses(&file(&rome, true), |_| true);
+    assert!(
+        !expected
+            .values()
+            .any(|status| status.contains("10.70.0.0\"")),
+        "{expected:?}"
+    );
+    assert_eq!(addresses(&planned, |_| true), expected);
 }
 
 proptest! {

@@ -1,7 +1,7 @@
 //! The Service that a GatewayServer requests.
 
 use crate::network::kind::Key;
-use crate::network::plan::Settings;
+use crate::network::settings::Settings;
 use control_api::networking::gateway_server::ServiceType;
 use control_api::{GatewayServer, labels};
 use serde_json::{Value, json};
@@ -15,10 +15,10 @@ const PORT_DEFAULT: u16 = 51840;
 
 /// The parameters of a Service that a GatewayServer requests.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Request {
-    pub(super) type_: &'static str,
+pub(crate) struct ServiceRequest {
+    pub(crate) type_: &'static str,
     port: u16,
-    pub(super) node_port: Option<u16>,
+    pub(crate) node_port: Option<u16>,
     load_balancer_ip: Option<String>,
     annotations: BTreeMap<String, String>,
     labels: BTreeMap<String, String>,
@@ -36,7 +36,7 @@ pub(crate) enum Refusal {
     Port { field: &'static str, value: i32 },
 }
 
-impl Request {
+impl ServiceRequest {
     /// Reads what a GatewayServer asks for, if that can be.
     pub(crate) fn of(server: &GatewayServer) -> Option<Self> {
         Self::read(server).ok()
@@ -108,7 +108,7 @@ impl Request {
     }
 
     /// Returns the Service.
-    pub(super) fn object(&self, key: &Key, settings: &Settings) -> Value {
+    pub(crate) fn object(&self, key: &Key, settings: &Settings) -> Value {
         let mut labels = self.labels.clone();
         labels.insert(labels::MANAGED.to_owned(), "true".to_owned());
         labels.insert(labels::APP_PART_OF.to_owned(), "liqo".to_owned());
