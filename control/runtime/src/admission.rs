@@ -1,8 +1,8 @@
 //! Limits of the requests in flight, with turns between peers.
 //!
-//! A cluster has at most [`CLUSTER_MAX`] requests in flight, one of its resources at most a quarter
-//! of them. A webhook that makes the writes of one resource slow so delays no other resource, and
-//! a peer with many requests no other peer.
+//! A cluster has at most [`CLUSTER_MAX`] requests in flight, one of its resources at most a quarter of them, and one
+//! queue of a resource a quarter of these. A webhook that makes the writes of one resource slow so delays no other
+//! resource, one that makes those of one peer slow no other peer, and a peer with many requests no other peer.
 
 use crate::controller::{Queue, Request};
 use crate::turns::Turns;
@@ -16,29 +16,69 @@ const CLUSTER_MAX: usize = 64;
 /// Most requests in flight per resource of a cluster.
 const RESOURCE_MAX: usize = CLUSTER_MAX / 4;
 
+/// Most requests in flight per queue of a resource.
+const QUEUE_MAX: usize = RESOURCE_MAX / 4;
+
 /// Requests that wait, and the number in flight.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Admission<Id> {
-    lanes: BTreeMap<(Cluster, Resource), Lane<Id>>,
+    lanes: BTreeMap<LaneKey, Lane<Id>>,
+    /// Lane and queue of the requests in flight.
+    running: BTreeMap<Id, (LaneKey, Queue)>,
     in_flight: BTreeMap<Cluster, usize>,
     waiting: usize,
     /// The lane that was served last.
-    last: Option<(Cluster, Resource)>,
+    last: Option<LaneKey>,
 }
+
+type LaneKey = (Cluster, Resource);
 
 /// The requests of one resource in one cluster.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Lane<Id> {
     waiting: Turns<(Id, Request)>,
-    in_flight: usize,
+    in_flight: BTreeMap<Queue, usize>,
 }
 
-impl<Id: Default> Admission<Id> {
+impl<Id> Default for Admission<Id> {
+    fn default() -> Self {
+        Self {
+            lanes: BTreeMap::new(),
+            running: BTreeMap::new(),
+            in_flight: BTreeMap::new(),
+            waiting: 0,
+            last: None,
+        }
+    }
+}
+
+impl<Id> Lane<Id> {
+    /// Takes the next request that the limits of resource and queues admit.
+    fn pop(&mut self) -> Option<(Queue, (Id, Request))> {
+        if self.in_flight.values().sum::<usize>() >= RESOURCE_MAX {
+            return None;
+        }
+        let in_flight = &self.in_flight;
+        let (queue, request) = (self.waiting).pop(|queue| {
+            in_flight
+                .get(queue)
+                .is_none_or(|running| *running < QUEUE_MAX)
+        })?;
+        *self.in_flight.entry(queue.clone()).or_default() += 1;
+
+        Some((queue, request))
+    }
+}
+
+impl<Id: Ord + Clone> Admission<Id> {
     /// Adds a request that may be sent.
     pub(crate) fn push(&mut self, id: Id, queue: Queue, request: Request) {
         let object = request.object();
         let key = (object.cluster.clone(), object.resource.clone());
-        let lane = self.lanes.entry(key).or_default();
+        let lane = self.lanes.entry(key).or_insert_with(|| Lane {
+            waiting: Turns::default(),
+            in_flight: BTreeMap::new(),
+        });
         lane.waiting.push(queue, (id, request));
         self.waiting += 1;
     }
@@ -54,17 +94,15 @@ impl<Id: Default> Admission<Id> {
         let (before, after): (Vec<_>, Vec<_>) =
             (self.lanes.iter_mut()).partition(|(key, _)| Some(*key) <= split.as_ref());
         for (key, lane) in after.into_iter().chain(before) {
-            let cluster = &key.0;
-            let in_flight = self.in_flight.entry(cluster.clone()).or_default();
+            let in_flight = self.in_flight.entry(key.0.clone()).or_default();
             while *in_flight < CLUSTER_MAX
-                && lane.in_flight < RESOURCE_MAX
-                && let Some(request) = lane.waiting.pop()
+                && let Some((queue, (id, request))) = lane.pop()
             {
                 *in_flight += 1;
-                lane.in_flight += 1;
                 self.waiting -= 1;
                 self.last = Some(key.clone());
-                admitted.push(request);
+                self.running.insert(id.clone(), (key.clone(), queue));
+                admitted.push((id, request));
             }
         }
 
@@ -79,33 +117,39 @@ impl<Id: Default> Admission<Id> {
             removed.extend(gone.into_iter().map(|(id, _)| id));
         }
         self.lanes
-            .retain(|_, lane| lane.in_flight > 0 || !lane.waiting.is_empty());
+            .retain(|_, lane| !lane.in_flight.is_empty() || !lane.waiting.is_empty());
         self.waiting -= removed.len();
 
         removed
     }
 
     /// Notes that an admitted request has ended.
-    pub(crate) fn ended(&mut self, request: &Request) {
-        let object = request.object();
-        let key = (object.cluster.clone(), object.resource.clone());
+    pub(crate) fn ended(&mut self, id: &Id) {
+        let Some((key, queue)) = self.running.remove(id) else {
+            return;
+        };
         if let Some(lane) = self.lanes.get_mut(&key) {
-            lane.in_flight = lane.in_flight.saturating_sub(1);
-            if lane.in_flight == 0 && lane.waiting.is_empty() {
+            decrease(&mut lane.in_flight, &queue);
+            if lane.in_flight.is_empty() && lane.waiting.is_empty() {
                 self.lanes.remove(&key);
             }
         }
-        if let Some(in_flight) = self.in_flight.get_mut(&object.cluster) {
-            *in_flight = in_flight.saturating_sub(1);
-            if *in_flight == 0 {
-                self.in_flight.remove(&object.cluster);
-            }
-        }
+        decrease(&mut self.in_flight, &key.0);
     }
 
     /// Returns the number of requests that wait for others to end.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
+    }
+}
+
+/// Takes one from a number, which is removed at zero.
+fn decrease<K: Ord>(numbers: &mut BTreeMap<K, usize>, key: &K) {
+    if let Some(number) = numbers.get_mut(key) {
+        *number = number.saturating_sub(1);
+        if *number == 0 {
+            numbers.remove(key);
+        }
     }
 }
 
@@ -119,42 +163,63 @@ mod tests {
         Request::Read(Ref::of::<K>(&Cluster::Local, &Key::new("a", name)))
     }
 
+    fn peer(number: usize) -> Queue {
+        Queue(format!("peer-{number}"))
+    }
+
+    fn ids(admitted: &[(usize, Request)]) -> Vec<usize> {
+        admitted.iter().map(|(id, _)| *id).collect()
+    }
+
     #[test]
     fn a_slow_resource_leaves_room_for_the_others() {
         let mut admission = Admission::default();
         for number in 0..1_000 {
-            let peer = Queue(format!("peer-{number}"));
-            admission.push(number, peer, read::<Secret>("slow"));
+            admission.push(number, peer(number), read::<Secret>("slow"));
         }
         let slow = admission.admit();
         admission.push(1_000, Queue::default(), read::<ConfigMap>("fast"));
         let fast = admission.admit();
 
         assert_eq!(slow.len(), RESOURCE_MAX);
-        assert_eq!(fast.len(), 1);
-        assert_eq!(fast[0].0, 1_000);
-        admission.ended(&slow[0].1);
+        assert_eq!(ids(&fast), [1_000]);
+        admission.ended(&slow[0].0);
         assert_eq!(admission.admit().len(), 1);
         assert_eq!(admission.waiting(), 1_000 - RESOURCE_MAX - 1);
+    }
+
+    /// A webhook that reviews the objects of a few peers only.
+    #[test]
+    fn a_slow_peer_leaves_room_for_the_others_of_the_same_resource() {
+        let mut admission = Admission::default();
+        for number in 0..300 {
+            admission.push(number, peer(number % 3), read::<Secret>("slow"));
+        }
+        assert_eq!(admission.admit().len(), 3 * QUEUE_MAX);
+
+        admission.push(300, peer(3), read::<Secret>("fast"));
+
+        assert_eq!(ids(&admission.admit()), [300]);
+        admission.ended(&300);
+        assert!(admission.admit().is_empty());
     }
 
     #[test]
     fn peers_take_turns() {
         let mut admission = Admission::default();
         for number in 0..RESOURCE_MAX {
-            admission.push(("first", number), Queue::default(), read::<Secret>("x"));
+            admission.push(number, peer(number), read::<Secret>("x"));
         }
-        let running = admission.admit();
-        for number in 0..100 {
-            admission.push(("busy", number), Queue("busy".into()), read::<Secret>("x"));
+        admission.admit();
+        for number in 100..200 {
+            admission.push(number, peer(100), read::<Secret>("x"));
         }
-        admission.push(("other", 0), Queue("other".into()), read::<Secret>("x"));
+        admission.push(200, peer(200), read::<Secret>("x"));
 
-        admission.ended(&running[0].1);
-        admission.ended(&running[1].1);
+        admission.ended(&0);
+        admission.ended(&1);
 
-        let admitted = admission.admit().into_iter().map(|((peer, _), _)| peer);
-        assert_eq!(Vec::from_iter(admitted), ["busy", "other"]);
+        assert_eq!(ids(&admission.admit()), [100, 200]);
     }
 
     #[test]
@@ -168,28 +233,27 @@ mod tests {
         };
         let mut admission = Admission::default();
         for number in 0..CLUSTER_MAX * 4 {
-            admission.push(number, Queue::default(), resource(number % 4));
+            admission.push(number, peer(number), resource(number % 4));
         }
-        let mut running = admission.admit();
+        let mut running = ids(&admission.admit());
         assert_eq!(running.len(), CLUSTER_MAX);
         admission.push(9_999, Queue::default(), read::<Secret>("other"));
 
         for _ in 0..5 {
-            let (_, ended) = running.remove(0);
-            admission.ended(&ended);
-            running.extend(admission.admit());
+            admission.ended(&running.remove(0));
+            running.extend(ids(&admission.admit()));
         }
 
-        assert!(running.iter().any(|(number, _)| *number == 9_999));
+        assert!(running.contains(&9_999));
     }
 
     #[test]
     fn removed_requests_are_not_admitted_and_others_are() {
         let mut admission = Admission::default();
         for number in 0..RESOURCE_MAX {
-            admission.push(number, Queue::default(), read::<Secret>("x"));
+            admission.push(number, peer(number), read::<Secret>("x"));
         }
-        let running = admission.admit();
+        let running = ids(&admission.admit());
         for number in 100..110 {
             let queue = Queue((number % 2).to_string());
             admission.push(number, queue, read::<Secret>("x"));
@@ -200,18 +264,20 @@ mod tests {
 
         assert_eq!(removed, [110, 100, 102, 104, 106, 108]);
         assert_eq!(admission.waiting(), 5);
-        running.iter().for_each(|(_, ended)| admission.ended(ended));
-        let admitted = admission.admit().into_iter().map(|(number, _)| number);
-        assert_eq!(Vec::from_iter(admitted), [101, 103, 105, 107, 109]);
+        running.iter().for_each(|ended| admission.ended(ended));
+        assert_eq!(ids(&admission.admit()), [101, 103, 105, 107]);
+        admission.ended(&101);
+        assert_eq!(ids(&admission.admit()), [109]);
     }
 
     #[test]
     fn what_has_ended_is_forgotten() {
         let mut admission = Admission::default();
         admission.push(0, Queue::default(), read::<Secret>("x"));
-        let admitted = admission.admit();
-        admission.ended(&admitted[0].1);
+        admission.admit();
+        admission.ended(&0);
 
         assert!(admission.lanes.is_empty() && admission.in_flight.is_empty());
+        assert!(admission.running.is_empty());
     }
 }

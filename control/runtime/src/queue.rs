@@ -72,7 +72,7 @@ impl<I: Ord + Clone> WorkQueue<I> {
             let queue = queue(&item);
             self.push(item, queue, at);
         }
-        let (item, since) = self.due.pop()?;
+        let (_, (item, since)) = self.due.pop(|_| true)?;
         self.members.remove(&item);
 
         Some((item, now.saturating_duration_since(since)))

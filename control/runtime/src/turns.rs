@@ -27,18 +27,19 @@ impl<T> Turns<T> {
         values.push_back(value);
     }
 
-    /// Takes the first value of the next queue.
-    pub(crate) fn pop(&mut self) -> Option<T> {
-        let queue = self.order.pop_front()?;
+    /// Takes the first value of the next queue that may be served.
+    pub(crate) fn pop(&mut self, may_serve: impl Fn(&Queue) -> bool) -> Option<(Queue, T)> {
+        let position = self.order.iter().position(may_serve)?;
+        let queue = self.order.remove(position)?;
         let values = self.queues.get_mut(&queue)?;
         let value = values.pop_front()?;
         if values.is_empty() {
             self.queues.remove(&queue);
         } else {
-            self.order.push_back(queue);
+            self.order.push_back(queue.clone());
         }
 
-        Some(value)
+        Some((queue, value))
     }
 
     /// Removes values, and returns them.

@@ -157,7 +157,7 @@ impl Replica {
 
     /// Takes the outcome of a request.
     pub(super) fn take_outcome(&mut self, flight: &Flight, outcome: &Outcome, now: Instant) {
-        self.admission.ended(&flight.request);
+        self.admission.ended(&(flight.worker, flight.id));
         let changes = enter(&mut self.cache, &flight.request, outcome);
         self.observe(changes.as_slice(), now);
         let worker = &mut self.workers[flight.worker].worker;
