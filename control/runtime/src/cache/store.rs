@@ -38,27 +38,32 @@ impl Store {
         watches: &[WatchNumber],
         indexes: &[Index],
     ) -> Option<Entry> {
-        let key = Arc::new(entry.key.clone());
-        let (old, known) = match self.take(&key, indexes) {
-            Some(old) => (Some(old.entry), old.watches),
-            None => (None, Vec::with_capacity(1)),
-        };
-        for index in indexes {
-            for value in (index.values)(&entry) {
-                let id = (index.name, value, Arc::clone(&key));
-                self.indexes.insert(id);
-            }
+        let known = self.entries.get_key_value(&entry.key);
+        let key = known.map_or_else(|| Arc::new(entry.key.clone()), |(key, _)| Arc::clone(key));
+        let old = known.map(|(_, stored)| values(&stored.entry, indexes));
+        // Most changes leave the values of the indexes as they are.
+        let (old, new) = (old.unwrap_or_default(), values(&entry, indexes));
+        for (index, value) in old.difference(&new) {
+            let id = (*index, value.clone(), Arc::clone(&key));
+            self.indexes.remove(&id);
         }
-        let stored = Stored {
-            entry,
-            watches: known,
+        for (index, value) in new.difference(&old) {
+            let id = (*index, value.clone(), Arc::clone(&key));
+            self.indexes.insert(id);
+        }
+        let replaced = if let Some(stored) = self.entries.get_mut(&key) {
+            Some(std::mem::replace(&mut stored.entry, entry))
+        } else {
+            let watches = Vec::with_capacity(1);
+            let stored = Box::new(Stored { entry, watches });
+            self.entries.insert(Arc::clone(&key), stored);
+            None
         };
-        self.entries.insert(Arc::clone(&key), Box::new(stored));
         for watch in watches {
             self.report(&key, *watch);
         }
 
-        old
+        replaced
     }
 
     /// Notes that a watch reports an object.
@@ -86,19 +91,13 @@ impl Store {
     }
 
     pub(super) fn remove(&mut self, key: &Key, indexes: &[Index]) -> Option<Entry> {
-        Some(self.take(key, indexes)?.entry)
-    }
-
-    fn take(&mut self, key: &Key, indexes: &[Index]) -> Option<Stored> {
         let (key, old) = self.entries.remove_entry(key)?;
-        for index in indexes {
-            for value in (index.values)(&old.entry) {
-                let id = (index.name, value, Arc::clone(&key));
-                self.indexes.remove(&id);
-            }
+        for (index, value) in values(&old.entry, indexes) {
+            let id = (index, value, Arc::clone(&key));
+            self.indexes.remove(&id);
         }
 
-        Some(*old)
+        Some(old.entry)
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Entry> {
@@ -112,6 +111,17 @@ impl Store {
         let entries = entries.take_while(move |(key, _)| key.namespace == namespace);
         entries.map(|(_, stored)| &stored.entry)
     }
+}
+
+/// Returns the values of an object in all indexes.
+fn values(entry: &Entry, indexes: &[Index]) -> BTreeSet<(&'static str, String)> {
+    let of_index = |index: &Index| {
+        let values = (index.values)(entry);
+        let name = index.name;
+        values.into_iter().map(move |value| (name, value))
+    };
+
+    indexes.iter().flat_map(of_index).collect()
 }
 
 /// The objects of one type in one cluster.
