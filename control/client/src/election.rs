@@ -83,6 +83,9 @@ pub struct LeaseSettings {
 
 /// The right to send the writes of a leader, from when a Lease is acquired until it is lost. Clones
 /// share the state. A write that was planned in one period is not sent in a later one.
+///
+/// A [`Transport`](crate::transport::Transport) does not send a request that has a leadership among its
+/// extensions once the leadership has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Leadership {
     /// End of the right to start writes, in nanoseconds of [`BootTime`]; 0 for a standby.
@@ -99,8 +102,39 @@ impl Leadership {
 
     /// Returns whether a write of the leader may start now.
     pub fn may_write(&self) -> bool {
-        let now = u64::try_from(BootTime::now().0.as_nanos()).unwrap_or(u64::MAX);
-        now < self.deadline.load(Ordering::Acquire)
+        !self.left().is_zero()
+    }
+
+    /// Waits until no write of the leader may start.
+    pub(crate) async fn ended(&self) {
+        loop {
+            let left = self.left();
+            if left.is_zero() {
+                return;
+            }
+            // A renewal may move the deadline meanwhile.
+            tokio::time::sleep(left).await;
+        }
+    }
+
+    /// Returns a leadership that ends after `duration`, unless it is extended.
+    #[cfg(test)]
+    pub(crate) fn lasting(duration: Duration) -> Self {
+        let leadership = Self::default();
+        leadership.extend(duration);
+        leadership
+    }
+
+    /// Lets the leadership end `duration` from now.
+    #[cfg(test)]
+    pub(crate) fn extend(&self, duration: Duration) {
+        self.set(Some(BootTime::now() + duration));
+    }
+
+    /// Returns how long writes of the leader may still start.
+    fn left(&self) -> Duration {
+        let deadline = Duration::from_nanos(self.deadline.load(Ordering::Acquire));
+        BootTime(deadline).since(BootTime::now())
     }
 
     /// Sets the end of the right to start writes. Returns whether the right has lasted until now.

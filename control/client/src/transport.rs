@@ -23,14 +23,17 @@ use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 mod body;
 mod connect;
+mod gate;
 mod kind;
 mod pool;
 mod slots;
 
 pub use body::{LimitError, ReplacedError, ResponseBody};
 pub use connect::ConfigError;
+pub use gate::NotLeaderError;
 pub use kind::{DeadlineError, Kind};
 
+use connect::Connectors;
 use pool::Pool;
 
 /// Returns a client of the cluster in `config`, which connects on demand.
@@ -112,14 +115,18 @@ impl std::fmt::Debug for Transport {
 
 impl Generation {
     fn new(config: &Config) -> Result<Self, ConfigError> {
-        let pool = Pool::new(config)?;
+        let connectors = Connectors::new(config)?;
+        let pool = Pool::new(config.cluster_url.clone(), connectors);
         let sender = pool.clone();
         let stack = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer().map_err(ConfigError::Credentials)?)
             .layer(config.extra_headers_layer().map_err(ConfigError::Headers)?)
             .map_err(BoxError::from)
-            .service_fn(move |request| sender.clone().send(request));
+            .service_fn(move |request: Request<Body>| {
+                let kind = Kind::of(request.method(), request.uri(), request.headers());
+                sender.clone().send(kind, request)
+            });
 
         Ok(Self {
             stack: BoxCloneSyncService::new(stack),

@@ -8,7 +8,7 @@ use crate::watch::shortened;
 use control_client::cause::{cause, chain};
 use control_client::election::Leadership;
 use control_client::object::Ref;
-use control_client::transport::DeadlineError;
+use control_client::transport::{DeadlineError, NotLeaderError};
 use http::{Method, header};
 use kube::Client;
 use kube::core::{Status, TypeMeta};
@@ -59,21 +59,14 @@ impl Context {
         if let Some(reason) = invalid(write, &self.fields) {
             return Outcome::Failed(reason);
         }
-        let may_write = || write.gate == Gate::Always || self.leadership.may_write();
-        if !may_write() {
-            return Outcome::NotLeader;
-        }
         if let Action::Apply(_) = write.action
             && !self.adopted.is_empty()
             && let Err(outcome) = self.adopt(write).await
         {
             return outcome;
         }
-        // Again: the adoption has taken time.
-        if !may_write() {
-            return Outcome::NotLeader;
-        }
-        match self.send(request(write, self.field_manager)).await {
+        let request = request(write, self.field_manager);
+        match self.send(write.gate, request).await {
             Ok(text) if matches!(write.action, Action::Post(_)) => {
                 parse(&text).map_or_else(Outcome::Failed, |value| Outcome::Answer(Answer(value)))
             }
@@ -112,16 +105,24 @@ impl Context {
         let patch = http::Request::patch(object.path(None, &[]))
             .header(header::CONTENT_TYPE, "application/json-patch+json")
             .body(patch.to_string().into_bytes());
-        self.send(patch).await.map(drop)
+        self.send(write.gate, patch).await.map(drop)
     }
 
     async fn get(&self, object: &Ref) -> Result<String, Outcome> {
         let request = http::Request::get(object.path(None, &[])).body(Vec::new());
-        self.send(request).await
+        self.send(Gate::Always, request).await
     }
 
-    async fn send(&self, request: http::Result<http::Request<Vec<u8>>>) -> Result<String, Outcome> {
-        let request = request.map_err(|error| Outcome::Failed(error.to_string()))?;
+    async fn send(
+        &self,
+        gate: Gate,
+        request: http::Result<http::Request<Vec<u8>>>,
+    ) -> Result<String, Outcome> {
+        let mut request = request.map_err(|error| Outcome::Failed(error.to_string()))?;
+        if gate == Gate::Leader {
+            // The transport checks it when the request has a connection.
+            request.extensions_mut().insert(self.leadership.clone());
+        }
         self.client.request_text(request).await.map_err(failure)
     }
 
@@ -160,9 +161,9 @@ fn invalid(write: &Write, fields: &[&'static str]) -> Option<String> {
             "the registration does not declare the field {field}"
         ));
     }
-    let is_comparable = write.uid.is_some() && write.resource_version.is_some();
-    let is_blind = matches!(write.action, Action::Finalize(_)) && !is_comparable;
-
+    let is_finalize = matches!(write.action, Action::Finalize(_));
+    let is_blind = write.uid.is_none() && (is_finalize || write.action == Action::Delete)
+        || write.resource_version.is_none() && is_finalize;
     is_blind.then(|| "the object has no UID or no version to compare".into())
 }
 
@@ -176,9 +177,7 @@ pub(crate) fn missing(write: &Write, outcome: Outcome) -> Outcome {
         (Outcome::Gone, Action::Apply(_)) if write.subresource.is_none() && write.uid.is_none() => {
             Outcome::Failed("the namespace or the resource does not exist".into())
         }
-        (Outcome::Conflict(_), Action::Delete)
-            if write.uid.is_some() && write.resource_version.is_none() =>
-        {
+        (Outcome::Conflict(_), Action::Delete) if write.resource_version.is_none() => {
             // Another object has the name now.
             Outcome::Gone
         }
@@ -280,6 +279,9 @@ fn failure(error: kube::Error) -> Outcome {
     }
     if cause::<DeadlineError>(&error).is_some() {
         return Outcome::TimedOut;
+    }
+    if cause::<NotLeaderError>(&error).is_some() {
+        return Outcome::NotLeader;
     }
     Outcome::Failed(shortened(chain(&error)))
 }

@@ -1,7 +1,8 @@
 //! The connections of one configuration of a cluster.
 
 use super::body::{Replaced, ReplacedError, ResponseBody};
-use super::connect::{CONNECT_TIMEOUT, ConfigError, Connector, Connectors, Stream};
+use super::connect::{CONNECT_TIMEOUT, Connector, Connectors, Stream};
+use super::gate::{NotLeaderError, RequestBody, gated};
 use super::kind::{DeadlineError, Kind};
 use super::slots::{Id, STREAMS_MAX, Slots};
 use http::{Request, Response, Uri};
@@ -9,7 +10,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::client::legacy::{self, connect::Connection as _};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::Config;
 use kube::client::Body;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -46,7 +46,7 @@ pub(super) struct Pool {
 struct Shared {
     uri: Uri,
     connector: Connector,
-    http1: legacy::Client<Connector, Body>,
+    http1: legacy::Client<Connector, RequestBody>,
     /// Held while a connection is opened, so that concurrent requests wait for one connection
     /// instead of opening one each.
     opening: tokio::sync::Mutex<()>,
@@ -57,7 +57,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     slots: Slots,
-    senders: BTreeMap<Id, SendRequest<Body>>,
+    senders: BTreeMap<Id, SendRequest<RequestBody>>,
     /// The server chose HTTP/1.1.
     is_http1: bool,
 }
@@ -77,28 +77,28 @@ struct RedirectError(u16);
 
 enum Lease {
     Http1,
-    Http2(SendRequest<Body>, Permit),
+    Http2(SendRequest<RequestBody>, Permit),
 }
 
 impl Pool {
-    pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
-        let connectors = Connectors::new(config)?;
+    /// Creates a pool without connections to the server of `uri`.
+    pub(super) fn new(uri: Uri, connectors: Connectors) -> Self {
         let http1 = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE_MAX)
             .pool_timer(TokioTimer::new())
             .build(connectors.http1);
 
         let shared = Shared {
-            uri: config.cluster_url.clone(),
+            uri,
             connector: connectors.any,
             http1,
             opening: tokio::sync::Mutex::default(),
             state: Mutex::default(),
             closed: watch::Sender::new(false),
         };
-        Ok(Self {
+        Self {
             shared: Arc::new(shared),
-        })
+        }
     }
 
     /// Ends all requests and responses in progress, and closes the connections.
@@ -117,19 +117,20 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no response before the deadline of its kind.
+    /// Returns an error if there is no response before the deadline of its kind, and
+    /// [`NotLeaderError`] if the leadership of the request ends before it is sent.
     pub(super) async fn send(
         self,
+        kind: Kind,
         request: Request<Body>,
     ) -> Result<Response<ResponseBody>, BoxError> {
-        let kind = Kind::of(request.method(), request.uri(), request.headers());
-        let limit = kind.deadline();
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + kind.deadline();
+        let (request, gate) = gated(request);
 
-        let head = timeout_at(deadline, self.exchange(kind, request));
         let (response, permit) = tokio::select! {
-            head = head => head.map_err(|_| DeadlineError { kind, limit })??,
+            head = self.exchange(kind, deadline, request) => head?,
             () = self.shared.replaced() => return Err(ReplacedError.into()),
+            () = gate.closed() => return Err(NotLeaderError.into()),
         };
 
         if response.status().is_redirection() {
@@ -143,15 +144,27 @@ impl Pool {
     async fn exchange(
         &self,
         kind: Kind,
-        mut request: Request<Body>,
+        deadline: Instant,
+        mut request: Request<RequestBody>,
     ) -> Result<(Response<Incoming>, Option<Permit>), BoxError> {
+        let late = |_| DeadlineError {
+            kind,
+            limit: kind.deadline(),
+        };
         let mut attempts = 0;
         loop {
-            let (mut sender, permit) = match self.lease(kind).await? {
-                Lease::Http1 => return Ok((self.shared.http1.request(request).await?, None)),
+            let lease = timeout_at(deadline, self.lease(kind)).await;
+            let lease = lease.map_err(late)??;
+            request.body().check()?;
+            let (mut sender, permit) = match lease {
+                Lease::Http1 => {
+                    let response = timeout_at(deadline, self.shared.http1.request(request)).await;
+                    return Ok((response.map_err(late)??, None));
+                }
                 Lease::Http2(sender, permit) => (sender, permit),
             };
-            let mut error = match sender.try_send_request(request).await {
+            let response = timeout_at(deadline, sender.try_send_request(request)).await;
+            let mut error = match response.map_err(late)? {
                 Ok(response) => return Ok((response, Some(permit))),
                 Err(error) => error,
             };
@@ -229,7 +242,7 @@ impl Pool {
 async fn drive(
     shared: Weak<Shared>,
     id: Id,
-    connection: http2::Connection<Stream, Body, TokioExecutor>,
+    connection: http2::Connection<Stream, RequestBody, TokioExecutor>,
 ) {
     let mut connection = pin!(connection);
     let mut reported = STREAMS_MAX;
@@ -273,7 +286,7 @@ impl Shared {
 }
 
 impl State {
-    fn add(&mut self, sender: SendRequest<Body>) -> Id {
+    fn add(&mut self, sender: SendRequest<RequestBody>) -> Id {
         let id = self.slots.add();
         self.senders.insert(id, sender);
         id

@@ -45,7 +45,7 @@ impl Protocols {
 
 /// Stops when dropped.
 pub(super) struct Server {
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     certificate: Vec<u8>,
     shared: Arc<Shared>,
     task: tokio::task::JoinHandle<()>,
@@ -55,9 +55,13 @@ struct Shared {
     tls: TlsAcceptor,
     streams_max: u32,
     accepted: AtomicUsize,
+    /// Methods and paths of the requests so far.
+    requests: watch::Sender<Vec<String>>,
     /// The number of floods that have filled their windows.
     flooded: watch::Sender<usize>,
     drain: watch::Sender<()>,
+    /// Whether requests for `/delayed` get their responses.
+    releases: watch::Sender<bool>,
 }
 
 impl Server {
@@ -83,8 +87,10 @@ impl Server {
             tls: TlsAcceptor::from(Arc::new(tls)),
             streams_max,
             accepted: AtomicUsize::new(0),
+            requests: watch::Sender::new(Vec::new()),
             flooded: watch::Sender::new(0),
             drain: watch::Sender::new(()),
+            releases: watch::Sender::new(false),
         });
         let task = tokio::spawn(accept(listener, shared.clone()));
 
@@ -123,11 +129,28 @@ impl Server {
         self.shared.accepted.load(Ordering::Relaxed)
     }
 
+    /// Returns method and path of each request since the start.
+    pub(super) fn requests(&self) -> Vec<String> {
+        self.shared.requests.borrow().clone()
+    }
+
+    /// Waits until the server has received `count` requests.
+    pub(super) async fn received(&self, count: usize) {
+        let mut requests = self.shared.requests.subscribe();
+        let wait = requests.wait_for(|requests| requests.len() >= count);
+        wait.await.expect("the server runs");
+    }
+
     /// Waits until `count` floods have each filled the window of their stream.
     pub(super) async fn flooded(&self, count: usize) {
         let mut flooded = self.shared.flooded.subscribe();
         let wait = flooded.wait_for(|flooded| *flooded >= count);
         wait.await.expect("the server runs");
+    }
+
+    /// Replies to requests for `/delayed`, which have no response before.
+    pub(super) fn reply_to_delayed(&self) {
+        self.shared.releases.send_replace(true);
     }
 
     /// Sends GOAWAY on all connections.
@@ -179,8 +202,15 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
 
 async fn reply(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply, Infallible> {
     let path = request.uri().path();
+    let line = format!("{} {path}", request.method());
+    shared.requests.send_modify(|requests| requests.push(line));
     if path.ends_with("/hang") {
         std::future::pending::<()>().await;
+    }
+    if path == "/delayed" {
+        let mut releases = shared.releases.subscribe();
+        // The sender is in `shared`.
+        releases.wait_for(|it| *it).await.expect("a sender");
     }
     let is_watch = request
         .uri()
