@@ -55,7 +55,7 @@ pub struct Timing {
     pub renew_deadline: Duration,
     /// Interval of renewals.
     pub renew_period: Duration,
-    /// Delay after a failed attempt.
+    /// Delay from the start of a failed attempt to the next one.
     pub retry_period: Duration,
 }
 
@@ -176,7 +176,7 @@ struct Election {
     seen: Option<(Record, BootTime)>,
     /// Start of the last renewal that succeeded; the replica leads if there is one.
     renewed_at: Option<BootTime>,
-    /// Time of the last attempt that failed.
+    /// Start of the last attempt that failed.
     failed_at: Option<BootTime>,
 }
 
@@ -210,9 +210,10 @@ impl Election {
         self.failed_at = None;
     }
 
-    /// Notes that a read or write of the Lease failed.
-    fn failed(&mut self, now: BootTime) {
-        self.failed_at = Some(now);
+    /// Notes that a read or write of the Lease failed that began at `began_at`. The delay before the next
+    /// attempt counts from then: a request that times out leaves too little time for another delay.
+    fn failed(&mut self, began_at: BootTime) {
+        self.failed_at = Some(began_at);
     }
 
     /// Makes the replica a candidate again.
@@ -321,6 +322,19 @@ mod tests {
         election.failed(at(9));
         assert_eq!(election.step(at(9)), Step::Wait(SECOND));
         assert_eq!(election.step(at(10)), Step::Lost);
+    }
+
+    /// The server is dead on the connection of the first attempt, and replies on the next connection.
+    #[test]
+    fn a_leader_whose_renewal_times_out_repeats_it_before_the_renew_deadline() {
+        let mut election = election();
+        election.written(record("a", 1), at(0));
+        assert_eq!(election.step(at(5)), Step::Write);
+        let ended_at = at(5) + crate::transport::Kind::Lease.deadline();
+
+        election.failed(at(5));
+
+        assert_eq!(election.step(ended_at), Step::Write);
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The connections of one configuration of a cluster.
 
 use super::body::{Replaced, ReplacedError, ResponseBody};
+use super::budget::{Budget, Meter};
 use super::connect::{CONNECT_TIMEOUT, Connector, Connectors, Stream};
 use super::gate::{NotLeaderError, RequestBody, gated};
 use super::kind::{DeadlineError, Kind};
@@ -28,11 +29,15 @@ const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * (STREAMS_MAX as u32 + 1);
 
 /// A connection whose PING (RFC 9113, section 6.7) has no reply is closed.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);
+pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The time after which a connection without streams is closed, unless it is the only one.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// The time for which a server that chose HTTP/1.1 is used with HTTP/1.1, before it is offered HTTP/2 again: one
+/// of several servers, or a proxy, may have chosen it.
+pub(super) const HTTP1_MAX: Duration = Duration::from_secs(300);
 
 /// A request that a closed connection did not send is sent on another connection, this often.
 const ATTEMPTS: usize = 3;
@@ -52,14 +57,16 @@ struct Shared {
     opening: tokio::sync::Mutex<()>,
     state: Mutex<State>,
     closed: watch::Sender<bool>,
+    /// Bounds the responses in progress.
+    budget: Arc<Budget>,
 }
 
 #[derive(Default)]
 struct State {
     slots: Slots,
     senders: BTreeMap<Id, SendRequest<RequestBody>>,
-    /// The server chose HTTP/1.1.
-    is_http1: bool,
+    /// Until when HTTP/1.1 is used, because the server chose it.
+    http1_until: Option<Instant>,
 }
 
 /// A stream of a connection; dropping it lets another request use the stream.
@@ -82,7 +89,7 @@ enum Lease {
 
 impl Pool {
     /// Creates a pool without connections to the server of `uri`.
-    pub(super) fn new(uri: Uri, connectors: Connectors) -> Self {
+    pub(super) fn new(uri: Uri, connectors: Connectors, budget: Arc<Budget>) -> Self {
         let http1 = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE_MAX)
             .pool_timer(TokioTimer::new())
@@ -95,6 +102,7 @@ impl Pool {
             opening: tokio::sync::Mutex::default(),
             state: Mutex::default(),
             closed: watch::Sender::new(false),
+            budget,
         };
         Self {
             shared: Arc::new(shared),
@@ -137,8 +145,9 @@ impl Pool {
             return Err(RedirectError(response.status().as_u16()).into());
         }
 
+        let meter = Meter::new(kind, self.shared.budget.clone());
         let replaced = self.shared.replaced();
-        Ok(response.map(|body| ResponseBody::new(body, kind, deadline, replaced, permit)))
+        Ok(response.map(|body| ResponseBody::new(body, meter, deadline, replaced, permit)))
     }
 
     async fn exchange(
@@ -164,6 +173,11 @@ impl Pool {
                 Lease::Http2(sender, permit) => (sender, permit),
             };
             let response = timeout_at(deadline, sender.try_send_request(request)).await;
+            if response.is_err() {
+                // A server may be gone although nothing closes the connection, for example behind a load
+                // balancer. Requests from now on use another connection.
+                self.shared.state().remove(permit.id);
+            }
             let mut error = match response.map_err(late)? {
                 Ok(response) => return Ok((response, Some(permit))),
                 Err(error) => error,
@@ -197,7 +211,7 @@ impl Pool {
 
     fn existing(&self, kind: Kind) -> Option<Lease> {
         let mut state = self.shared.state();
-        if state.is_http1 {
+        if state.http1_until.is_some_and(|end| Instant::now() < end) {
             return Some(Lease::Http1);
         }
         while let Some(id) = state.slots.open(kind) {
@@ -218,7 +232,7 @@ impl Pool {
         let connector = self.shared.connector.clone();
         let stream = connector.oneshot(self.shared.uri.clone()).await?;
         if !stream.connected().is_negotiated_h2() {
-            self.shared.state().is_http1 = true;
+            self.shared.state().http1_until = Some(Instant::now() + HTTP1_MAX);
             return Ok(());
         }
 

@@ -7,6 +7,7 @@ use kube::config::AuthInfo;
 use std::error::Error as _;
 use std::time::Duration;
 
+mod connections;
 mod leader;
 mod proxy;
 mod relay;

@@ -32,13 +32,13 @@ async fn a_write_whose_connection_opens_after_the_renew_deadline_is_not_sent() {
         let server = Server::start(protocols, 100).await;
         let relay = Relay::start(&server).await;
         let transport = Transport::new(&relay.config(&server)).expect("a valid configuration");
-        relay.hold(true);
+        relay.hold(0..usize::MAX);
 
         let sent = write("/api/v1/pods/a", &Leadership::lasting(LEFT));
         let error = send(&transport, sent).await.expect_err("not sent");
 
         assert!(is_not_leader(&error), "{error:?}");
-        relay.hold(false);
+        relay.hold(0..0);
         send(&transport, request("/api/v1/pods/b"))
             .await
             .expect("a response");
@@ -52,7 +52,7 @@ async fn a_write_whose_connection_opens_after_a_renewal_is_sent() {
         let server = Server::start(protocols, 100).await;
         let relay = Relay::start(&server).await;
         let transport = Transport::new(&relay.config(&server)).expect("a valid configuration");
-        relay.hold(true);
+        relay.hold(0..usize::MAX);
         let leadership = Leadership::lasting(LEFT);
         let sent = write("/api/v1/pods/a", &leadership);
         let response = tokio::spawn(transport.clone().oneshot(sent));
@@ -61,7 +61,7 @@ async fn a_write_whose_connection_opens_after_a_renewal_is_sent() {
         let refused = write("/api/v1/pods/b", &Leadership::lasting(LEFT * 2));
         let error = send(&transport, refused).await.expect_err("not sent");
         assert!(is_not_leader(&error), "{error:?}");
-        relay.hold(false);
+        relay.hold(0..0);
 
         let response = tokio::time::timeout(PROMPT, response).await;
         let response = response.expect("an end in time").expect("no panic");

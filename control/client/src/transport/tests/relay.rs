@@ -3,8 +3,8 @@
 use super::server::Server;
 use kube::Config;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
@@ -17,9 +17,9 @@ pub(super) struct Relay {
 
 struct Shared {
     server: SocketAddr,
-    accepted: AtomicUsize,
-    /// Whether new connections wait.
-    holds: watch::Sender<bool>,
+    accepted: watch::Sender<usize>,
+    /// The numbers of the connections that wait before they reach the server, from 0.
+    held: watch::Sender<Range<usize>>,
     /// The number of connections that are silent: all before this one.
     silent: watch::Sender<usize>,
 }
@@ -30,8 +30,8 @@ impl Relay {
         let address = listener.local_addr().expect("a bound socket");
         let shared = Arc::new(Shared {
             server: server.address,
-            accepted: AtomicUsize::new(0),
-            holds: watch::Sender::new(false),
+            accepted: watch::Sender::new(0),
+            held: watch::Sender::new(0..0),
             silent: watch::Sender::new(0),
         });
         let task = tokio::spawn(accept(listener, shared.clone()));
@@ -51,9 +51,9 @@ impl Relay {
         config
     }
 
-    /// Lets new connections wait before they reach the server, or no longer.
-    pub(super) fn hold(&self, holds: bool) {
-        self.shared.holds.send_replace(holds);
+    /// Lets connections of these numbers wait before they reach the server, and no others.
+    pub(super) fn hold(&self, held: Range<usize>) {
+        self.shared.held.send_replace(held);
     }
 
     /// Forwards nothing more on the present connections, and keeps them open.
@@ -63,7 +63,14 @@ impl Relay {
 
     /// Returns the number of connections since the start.
     pub(super) fn accepted(&self) -> usize {
-        self.shared.accepted.load(Ordering::Relaxed)
+        *self.shared.accepted.borrow()
+    }
+
+    /// Waits until `count` connections are accepted.
+    pub(super) async fn accepts(&self, count: usize) {
+        let mut accepted = self.shared.accepted.subscribe();
+        let wait = accepted.wait_for(|accepted| *accepted >= count);
+        wait.await.expect("the relay runs");
     }
 }
 
@@ -74,18 +81,19 @@ impl Drop for Relay {
 }
 
 async fn accept(listener: TcpListener, shared: Arc<Shared>) {
-    loop {
+    for number in 0.. {
         let (stream, _) = listener.accept().await.expect("a connection");
-        let number = shared.accepted.fetch_add(1, Ordering::Relaxed);
+        shared.accepted.send_replace(number + 1);
         tokio::spawn(forward(stream, number, shared.clone()));
     }
 }
 
 async fn forward(mut client: TcpStream, number: usize, shared: Arc<Shared>) {
-    let mut holds = shared.holds.subscribe();
+    let mut held = shared.held.subscribe();
     let mut silent = shared.silent.subscribe();
     // The sender is in `shared`.
-    holds.wait_for(|holds| !holds).await.expect("a sender");
+    let is_free = |held: &Range<usize>| !held.contains(&number);
+    held.wait_for(is_free).await.expect("a sender");
     let mut server = TcpStream::connect(shared.server).await.expect("the server");
     let is_silent = tokio::select! {
         // An error means that one side has closed the connection.

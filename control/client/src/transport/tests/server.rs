@@ -41,6 +41,13 @@ impl Protocols {
             Self::Http1 => Version::HTTP_11,
         }
     }
+
+    fn alpn(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Http2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            Self::Http1 => Vec::new(),
+        }
+    }
 }
 
 /// Stops when dropped.
@@ -52,7 +59,7 @@ pub(super) struct Server {
 }
 
 struct Shared {
-    tls: TlsAcceptor,
+    tls: watch::Sender<Arc<ServerConfig>>,
     streams_max: u32,
     accepted: AtomicUsize,
     /// Methods and paths of the requests so far.
@@ -77,14 +84,12 @@ impl Server {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.clone()], private.into())
             .expect("a key for the certificate");
-        if let Protocols::Http2 = protocols {
-            tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        }
+        tls.alpn_protocols = protocols.alpn();
 
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
         let shared = Arc::new(Shared {
-            tls: TlsAcceptor::from(Arc::new(tls)),
+            tls: watch::Sender::new(Arc::new(tls)),
             streams_max,
             accepted: AtomicUsize::new(0),
             requests: watch::Sender::new(Vec::new()),
@@ -122,6 +127,13 @@ impl Server {
             "clusters": [{"name": "a", "cluster": cluster}],
             "users": [{"name": "a", "user": {"token": "secret"}}]})
         .to_string()
+    }
+
+    /// Serves other protocols on new connections.
+    pub(super) fn offer(&self, protocols: Protocols) {
+        let mut tls = self.shared.tls.borrow().as_ref().clone();
+        tls.alpn_protocols = protocols.alpn();
+        self.shared.tls.send_replace(Arc::new(tls));
     }
 
     /// Returns the number of connections since the start.
@@ -182,7 +194,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    let Ok(stream) = shared.tls.accept(stream).await else {
+    let tls = TlsAcceptor::from(shared.tls.borrow().clone());
+    let Ok(stream) = tls.accept(stream).await else {
         return;
     };
     let mut drain = shared.drain.subscribe();
