@@ -15,6 +15,9 @@ use kube::core::{Status, TypeMeta};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// A request, unless its parts are invalid.
+type NewRequest = http::Result<http::Request<Vec<u8>>>;
+
 /// Client, leadership and decoder of a request.
 #[derive(Clone)]
 pub(crate) struct Context {
@@ -113,11 +116,7 @@ impl Context {
         self.send(Gate::Always, request).await
     }
 
-    async fn send(
-        &self,
-        gate: Gate,
-        request: http::Result<http::Request<Vec<u8>>>,
-    ) -> Result<String, Outcome> {
+    async fn send(&self, gate: Gate, request: NewRequest) -> Result<String, Outcome> {
         let mut request = request.map_err(|error| Outcome::Failed(error.to_string()))?;
         if gate == Gate::Leader {
             // The transport checks it when the request has a connection.
@@ -170,11 +169,10 @@ fn invalid(write: &Write, fields: &[&'static str]) -> Option<String> {
 /// A missing object is the aim of a deletion. The parent of a new object that is missing, its
 /// namespace or resource, is a refusal.
 pub(crate) fn missing(write: &Write, outcome: Outcome) -> Outcome {
+    let may_create = write.subresource.is_none() && write.uid.is_none();
     match (&outcome, &write.action) {
-        (Outcome::Gone, Action::Create(_) | Action::Post(_)) => {
-            Outcome::Failed("the namespace or the resource does not exist".into())
-        }
-        (Outcome::Gone, Action::Apply(_)) if write.subresource.is_none() && write.uid.is_none() => {
+        (Outcome::Gone, Action::Apply(_)) if !may_create => outcome,
+        (Outcome::Gone, Action::Create(_) | Action::Post(_) | Action::Apply(_)) => {
             Outcome::Failed("the namespace or the resource does not exist".into())
         }
         (Outcome::Conflict(_), Action::Delete) if write.resource_version.is_none() => {
@@ -203,7 +201,7 @@ pub(crate) fn enter(cache: &mut Cache, request: &Request, outcome: &Outcome) -> 
     }
 }
 
-fn request(write: &Write, field_manager: &str) -> http::Result<http::Request<Vec<u8>>> {
+fn request(write: &Write, field_manager: &str) -> NewRequest {
     let force = write.force.is_some().to_string();
     let finalizers = format!("{field_manager}-finalizers");
     let mut query = vec![("fieldManager", field_manager)];
