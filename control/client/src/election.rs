@@ -55,7 +55,7 @@ pub struct Timing {
     pub renew_deadline: Duration,
     /// Interval of renewals.
     pub renew_period: Duration,
-    /// Delay after a failed attempt.
+    /// Delay from the start of a failed attempt to the next one.
     pub retry_period: Duration,
 }
 
@@ -83,6 +83,9 @@ pub struct LeaseSettings {
 
 /// The right to send the writes of a leader, from when a Lease is acquired until it is lost. Clones
 /// share the state. A write that was planned in one period is not sent in a later one.
+///
+/// A [`Transport`](crate::transport::Transport) does not send a request that has a leadership among its
+/// extensions once the leadership has ended.
 #[derive(Clone, Debug, Default)]
 pub struct Leadership {
     /// End of the right to start writes, in nanoseconds of [`BootTime`]; 0 for a standby.
@@ -99,8 +102,39 @@ impl Leadership {
 
     /// Returns whether a write of the leader may start now.
     pub fn may_write(&self) -> bool {
-        let now = u64::try_from(BootTime::now().0.as_nanos()).unwrap_or(u64::MAX);
-        now < self.deadline.load(Ordering::Acquire)
+        !self.left().is_zero()
+    }
+
+    /// Waits until no write of the leader may start.
+    pub(crate) async fn ended(&self) {
+        loop {
+            let left = self.left();
+            if left.is_zero() {
+                return;
+            }
+            // A renewal may move the deadline meanwhile.
+            tokio::time::sleep(left).await;
+        }
+    }
+
+    /// Returns a leadership that ends after `duration`, unless it is extended.
+    #[cfg(test)]
+    pub(crate) fn lasting(duration: Duration) -> Self {
+        let leadership = Self::default();
+        leadership.extend(duration);
+        leadership
+    }
+
+    /// Lets the leadership end `duration` from now.
+    #[cfg(test)]
+    pub(crate) fn extend(&self, duration: Duration) {
+        self.set(Some(BootTime::now() + duration));
+    }
+
+    /// Returns how long writes of the leader may still start.
+    fn left(&self) -> Duration {
+        let deadline = Duration::from_nanos(self.deadline.load(Ordering::Acquire));
+        BootTime(deadline).since(BootTime::now())
     }
 
     /// Sets the end of the right to start writes. Returns whether the right has lasted until now.
@@ -142,7 +176,7 @@ struct Election {
     seen: Option<(Record, BootTime)>,
     /// Start of the last renewal that succeeded; the replica leads if there is one.
     renewed_at: Option<BootTime>,
-    /// Time of the last attempt that failed.
+    /// Start of the last attempt that failed.
     failed_at: Option<BootTime>,
 }
 
@@ -176,9 +210,10 @@ impl Election {
         self.failed_at = None;
     }
 
-    /// Notes that a read or write of the Lease failed.
-    fn failed(&mut self, now: BootTime) {
-        self.failed_at = Some(now);
+    /// Notes that a read or write of the Lease failed that began at `began_at`. The delay before the next
+    /// attempt counts from then: a request that times out leaves too little time for another delay.
+    fn failed(&mut self, began_at: BootTime) {
+        self.failed_at = Some(began_at);
     }
 
     /// Makes the replica a candidate again.
@@ -287,6 +322,19 @@ mod tests {
         election.failed(at(9));
         assert_eq!(election.step(at(9)), Step::Wait(SECOND));
         assert_eq!(election.step(at(10)), Step::Lost);
+    }
+
+    /// The server is dead on the connection of the first attempt, and replies on the next connection.
+    #[test]
+    fn a_leader_whose_renewal_times_out_repeats_it_before_the_renew_deadline() {
+        let mut election = election();
+        election.written(record("a", 1), at(0));
+        assert_eq!(election.step(at(5)), Step::Write);
+        let ended_at = at(5) + crate::transport::Kind::Lease.deadline();
+
+        election.failed(at(5));
+
+        assert_eq!(election.step(ended_at), Step::Write);
     }
 
     #[test]

@@ -7,9 +7,13 @@
 //! kube-apiserver accepts 100 streams per connection by default. hyper queues further streams
 //! without an error, so a request behind 100 watches would never be sent. The pool therefore
 //! counts the streams, reserves a tenth of each connection for requests that end, and has another
-//! connection opened when all are full.
+//! connection opened when all are full. Requests for Leases have a connection of their own.
 //!
-//! A remote API server is not trusted: [`ResponseBody`] bounds responses and the lines of watches.
+//! A request with the [`Leadership`](crate::election::Leadership) of its sender among its extensions is not
+//! sent once the leadership has ended, however long it has waited for a connection.
+//!
+//! A remote API server is not trusted: [`ResponseBody`] bounds responses, the lines of watches, and the sum of
+//! all that a transport receives at a time.
 
 use http::{Request, Response};
 use kube::client::{Body, ConfigExt as _};
@@ -22,15 +26,21 @@ use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceBuilder, ServiceExt as _};
 
 mod body;
+mod budget;
 mod connect;
+mod gate;
 mod kind;
 mod pool;
 mod slots;
 
-pub use body::{LimitError, ReplacedError, ResponseBody};
+pub use body::{ReplacedError, ResponseBody};
+pub use budget::LimitError;
 pub use connect::ConfigError;
+pub use gate::NotLeaderError;
 pub use kind::{DeadlineError, Kind};
 
+use budget::Budget;
+use connect::Connectors;
 use pool::Pool;
 
 /// Returns a client of the cluster in `config`, which connects on demand.
@@ -52,12 +62,16 @@ type Stack = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError
 #[derive(Clone)]
 pub struct Transport {
     current: Arc<RwLock<Generation>>,
+    budget: Arc<Budget>,
 }
 
 /// The service stack of one configuration, and the connections below the stack.
 struct Generation {
     stack: Stack,
     pool: Pool,
+    /// Connections for Leases. A Lease must be renewed in time, so its requests neither share a connection
+    /// that may be dead nor wait while another request opens one.
+    leases: Pool,
 }
 
 impl Transport {
@@ -67,9 +81,10 @@ impl Transport {
     ///
     /// Returns [`ConfigError`] if the certificates, keys, headers or the proxy are invalid.
     pub fn new(config: &Config) -> Result<Self, ConfigError> {
-        let current = Arc::new(RwLock::new(Generation::new(config)?));
+        let budget = Arc::<Budget>::default();
+        let current = Arc::new(RwLock::new(Generation::new(config, &budget)?));
 
-        Ok(Self { current })
+        Ok(Self { current, budget })
     }
 
     /// Replaces address and credentials of all requests from now on.
@@ -81,19 +96,20 @@ impl Transport {
     ///
     /// Returns [`ConfigError`] if `config` is invalid; then the previous configuration stays.
     pub fn replace(&self, config: &Config) -> Result<(), ConfigError> {
-        let next = Generation::new(config)?;
+        let next = Generation::new(config, &self.budget)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let previous = std::mem::replace(&mut *current, next);
         drop(current);
 
         previous.pool.close();
+        previous.leases.close();
         Ok(())
     }
 
     /// Returns the number of open HTTP/2 connections.
     pub fn connections(&self) -> usize {
         let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
-        current.pool.connections()
+        current.pool.connections() + current.leases.connections()
     }
 
     fn stack(&self) -> Stack {
@@ -111,19 +127,28 @@ impl std::fmt::Debug for Transport {
 }
 
 impl Generation {
-    fn new(config: &Config) -> Result<Self, ConfigError> {
-        let pool = Pool::new(config)?;
-        let sender = pool.clone();
+    fn new(config: &Config, budget: &Arc<Budget>) -> Result<Self, ConfigError> {
+        let connectors = Connectors::new(config)?;
+        let uri = config.cluster_url.clone();
+        let pool = Pool::new(uri.clone(), connectors.clone(), budget.clone());
+        let leases = Pool::new(uri, connectors, budget.clone());
+        let (of_leases, of_others) = (leases.clone(), pool.clone());
         let stack = ServiceBuilder::new()
             .layer(config.base_uri_layer())
             .option_layer(config.auth_layer().map_err(ConfigError::Credentials)?)
             .layer(config.extra_headers_layer().map_err(ConfigError::Headers)?)
             .map_err(BoxError::from)
-            .service_fn(move |request| sender.clone().send(request));
+            .service_fn(move |request: Request<Body>| {
+                let kind = Kind::of(request.method(), request.uri(), request.headers());
+                let is_lease = kind == Kind::Lease;
+                let pool = if is_lease { &of_leases } else { &of_others };
+                pool.clone().send(kind, request)
+            });
 
         Ok(Self {
             stack: BoxCloneSyncService::new(stack),
             pool,
+            leases,
         })
     }
 }

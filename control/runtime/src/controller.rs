@@ -147,7 +147,7 @@ pub struct Write {
     pub subresource: Option<&'static str>,
     /// Kind and content of the change.
     pub action: Action,
-    /// UID that the object must have; required for deletions of objects that are in the cache.
+    /// UID that the object must have. A deletion without UID is not sent: it could delete a later object.
     pub uid: Option<String>,
     /// Version that the object must have.
     pub resource_version: Option<String>,

@@ -8,12 +8,15 @@ use crate::watch::shortened;
 use control_client::cause::{cause, chain};
 use control_client::election::Leadership;
 use control_client::object::Ref;
-use control_client::transport::DeadlineError;
+use control_client::transport::{DeadlineError, NotLeaderError};
 use http::{Method, header};
 use kube::Client;
 use kube::core::{Status, TypeMeta};
 use serde_json::{Value, json};
 use std::sync::Arc;
+
+/// A request, unless its parts are invalid.
+type NewRequest = http::Result<http::Request<Vec<u8>>>;
 
 /// Client, leadership and decoder of a request.
 #[derive(Clone)]
@@ -59,21 +62,14 @@ impl Context {
         if let Some(reason) = invalid(write, &self.fields) {
             return Outcome::Failed(reason);
         }
-        let may_write = || write.gate == Gate::Always || self.leadership.may_write();
-        if !may_write() {
-            return Outcome::NotLeader;
-        }
         if let Action::Apply(_) = write.action
             && !self.adopted.is_empty()
             && let Err(outcome) = self.adopt(write).await
         {
             return outcome;
         }
-        // Again: the adoption has taken time.
-        if !may_write() {
-            return Outcome::NotLeader;
-        }
-        match self.send(request(write, self.field_manager)).await {
+        let request = request(write, self.field_manager);
+        match self.send(write.gate, request).await {
             Ok(text) if matches!(write.action, Action::Post(_)) => {
                 parse(&text).map_or_else(Outcome::Failed, |value| Outcome::Answer(Answer(value)))
             }
@@ -112,16 +108,20 @@ impl Context {
         let patch = http::Request::patch(object.path(None, &[]))
             .header(header::CONTENT_TYPE, "application/json-patch+json")
             .body(patch.to_string().into_bytes());
-        self.send(patch).await.map(drop)
+        self.send(write.gate, patch).await.map(drop)
     }
 
     async fn get(&self, object: &Ref) -> Result<String, Outcome> {
         let request = http::Request::get(object.path(None, &[])).body(Vec::new());
-        self.send(request).await
+        self.send(Gate::Always, request).await
     }
 
-    async fn send(&self, request: http::Result<http::Request<Vec<u8>>>) -> Result<String, Outcome> {
-        let request = request.map_err(|error| Outcome::Failed(error.to_string()))?;
+    async fn send(&self, gate: Gate, request: NewRequest) -> Result<String, Outcome> {
+        let mut request = request.map_err(|error| Outcome::Failed(error.to_string()))?;
+        if gate == Gate::Leader {
+            // The transport checks it when the request has a connection.
+            request.extensions_mut().insert(self.leadership.clone());
+        }
         self.client.request_text(request).await.map_err(failure)
     }
 
@@ -160,25 +160,22 @@ fn invalid(write: &Write, fields: &[&'static str]) -> Option<String> {
             "the registration does not declare the field {field}"
         ));
     }
-    let is_comparable = write.uid.is_some() && write.resource_version.is_some();
-    let is_blind = matches!(write.action, Action::Finalize(_)) && !is_comparable;
-
+    let is_finalize = matches!(write.action, Action::Finalize(_));
+    let is_blind = write.uid.is_none() && (is_finalize || write.action == Action::Delete)
+        || write.resource_version.is_none() && is_finalize;
     is_blind.then(|| "the object has no UID or no version to compare".into())
 }
 
 /// A missing object is the aim of a deletion. The parent of a new object that is missing, its
 /// namespace or resource, is a refusal.
 pub(crate) fn missing(write: &Write, outcome: Outcome) -> Outcome {
+    let may_create = write.subresource.is_none() && write.uid.is_none();
     match (&outcome, &write.action) {
-        (Outcome::Gone, Action::Create(_) | Action::Post(_)) => {
+        (Outcome::Gone, Action::Apply(_)) if !may_create => outcome,
+        (Outcome::Gone, Action::Create(_) | Action::Post(_) | Action::Apply(_)) => {
             Outcome::Failed("the namespace or the resource does not exist".into())
         }
-        (Outcome::Gone, Action::Apply(_)) if write.subresource.is_none() && write.uid.is_none() => {
-            Outcome::Failed("the namespace or the resource does not exist".into())
-        }
-        (Outcome::Conflict(_), Action::Delete)
-            if write.uid.is_some() && write.resource_version.is_none() =>
-        {
+        (Outcome::Conflict(_), Action::Delete) if write.resource_version.is_none() => {
             // Another object has the name now.
             Outcome::Gone
         }
@@ -204,7 +201,7 @@ pub(crate) fn enter(cache: &mut Cache, request: &Request, outcome: &Outcome) -> 
     }
 }
 
-fn request(write: &Write, field_manager: &str) -> http::Result<http::Request<Vec<u8>>> {
+fn request(write: &Write, field_manager: &str) -> NewRequest {
     let force = write.force.is_some().to_string();
     let finalizers = format!("{field_manager}-finalizers");
     let mut query = vec![("fieldManager", field_manager)];
@@ -280,6 +277,9 @@ fn failure(error: kube::Error) -> Outcome {
     }
     if cause::<DeadlineError>(&error).is_some() {
         return Outcome::TimedOut;
+    }
+    if cause::<NotLeaderError>(&error).is_some() {
+        return Outcome::NotLeader;
     }
     Outcome::Failed(shortened(chain(&error)))
 }

@@ -289,7 +289,8 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         }
         self.delay.failed();
         self.was_cut = true;
-        if cause::<LimitError>(error) == Some(&LimitError::Body) {
+        let is_list = matches!(error, watcher::Error::InitialListFailed(_));
+        if is_list && cause::<LimitError>(error).is_some() {
             self.page_size = (self.page_size / 4).max(PAGE_SIZE_MIN);
             self.events = None;
         }

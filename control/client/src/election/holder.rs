@@ -144,8 +144,8 @@ impl Holder {
         self.lease = lease;
     }
 
-    /// Reads the Lease after a conflict.
-    async fn read(&mut self) {
+    /// Reads the Lease after a conflict of the attempt that began at `began_at`.
+    async fn read(&mut self, began_at: BootTime) {
         match self.api.get_opt(&self.candidate.lease.name).await {
             Ok(lease) => {
                 if version(lease.as_ref()) < version(self.lease.as_ref()) {
@@ -158,7 +158,7 @@ impl Holder {
             }
             Err(error) => {
                 self.note(Err(error.to_string())).await;
-                self.election.failed(BootTime::now());
+                self.election.failed(began_at);
             }
         }
     }
@@ -186,15 +186,15 @@ impl Holder {
             }
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {
                 // Another replica was faster, or the Lease was deleted or restored.
-                self.read().await;
+                self.read(began_at).await;
                 if self.election.until_free(BootTime::now()).is_zero() {
                     self.note(Err(status.message.clone())).await;
-                    self.election.failed(BootTime::now());
+                    self.election.failed(began_at);
                 }
             }
             Err(error) => {
                 self.note(Err(error.to_string())).await;
-                self.election.failed(BootTime::now());
+                self.election.failed(began_at);
             }
         }
     }
@@ -274,5 +274,87 @@ fn record(lease: &Lease) -> Record {
         holder: spec.holder_identity.unwrap_or_default(),
         version: lease.metadata.resource_version.clone().unwrap_or_default(),
         duration: Duration::from_secs(u64::try_from(seconds).unwrap_or_default()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::election::Timing;
+    use kube::client::Body;
+    use serde_json::{Value, json};
+    use std::io::{self, Error};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    /// Time after which the first renewal fails.
+    const TIMEOUT: Duration = Duration::from_secs(3);
+
+    /// A second delay of the length of the time-out would exceed the renew deadline.
+    const TIMING: Timing = Timing {
+        lease_duration: Duration::from_secs(60),
+        renew_deadline: Duration::from_secs(6),
+        renew_period: Duration::from_millis(100),
+        retry_period: TIMEOUT,
+    };
+
+    /// Returns the response to the request for the Lease; the first renewal, which is the second write, has
+    /// none.
+    async fn reply(request: http::Request<Body>, writes: Arc<AtomicU64>) -> io::Result<Value> {
+        if request.method() != http::Method::GET {
+            let version = writes.fetch_add(1, Ordering::Relaxed);
+            if version == 1 {
+                tokio::time::sleep(TIMEOUT).await;
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            let lease = request.into_body().collect_bytes().await;
+            let lease = lease.map_err(Error::other)?;
+            let mut lease: Value = serde_json::from_slice(&lease)?;
+            lease["metadata"]["resourceVersion"] = version.to_string().into();
+            return Ok(lease);
+        }
+        let query = request.uri().query().unwrap_or_default();
+        if query.contains("watch=true") {
+            std::future::pending::<()>().await;
+        }
+        Ok(
+            json!({"apiVersion": "coordination.k8s.io/v1", "kind": "LeaseList",
+            "metadata": {"resourceVersion": "1"}, "items": []}),
+        )
+    }
+
+    #[tokio::test]
+    async fn a_leader_whose_renewal_times_out_renews_before_the_renew_deadline() {
+        let writes = Arc::<AtomicU64>::default();
+        let service = tower::service_fn(move |request| {
+            let reply = reply(request, writes.clone());
+            async move {
+                let body = Body::from(reply.await?.to_string().into_bytes());
+                Ok::<_, Error>(http::Response::new(body))
+            }
+        });
+        let (turns, mut taken) = mpsc::channel(8);
+        let candidate = Candidate {
+            lease: LeaseSettings {
+                namespace: "a".into(),
+                name: "b".into(),
+                timing: TIMING,
+            },
+            election: 0,
+            identity: "rome".into(),
+            turns,
+        };
+        let (_stop, stopped) = watch::channel(false);
+        let run = tokio::spawn(candidate.run(Client::new(service, "a"), stopped));
+        let mut next = async || {
+            let turn = tokio::time::timeout(TIMEOUT * 5, taken.recv()).await;
+            turn.expect("a turn in time").expect("a running election").1
+        };
+
+        assert!(matches!(next().await, Turn::Leads(_)));
+        assert!(matches!(next().await, Turn::Access(Err(_))));
+        let turn = next().await;
+        assert!(matches!(turn, Turn::Access(Ok(()))), "{turn:?}");
+        run.abort();
     }
 }

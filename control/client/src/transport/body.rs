@@ -1,5 +1,6 @@
 //! Response bodies with the limits of their kind of request.
 
+use super::budget::{LimitError, Meter};
 use super::kind::{DeadlineError, Kind};
 use super::pool::Permit;
 use bytes::Bytes;
@@ -12,28 +13,9 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::BoxError;
 
-/// The largest response that is not a stream, in bytes. kube-apiserver's largest object is 3 MiB,
-/// and lists are paged.
-pub(super) const BODY_MAX: u64 = 32 << 20;
-
-/// The longest line of a watch, in bytes. A line contains one object.
-pub(super) const LINE_MAX: usize = 4 << 20;
-
 /// The longest time without data in a watch. Servers send a bookmark every minute, and end a watch
 /// after the `timeoutSeconds` of the request, which kube limits to 295.
 pub(super) const WATCH_IDLE_MAX: Duration = Duration::from_secs(310);
-
-/// The server sent more than a response of this kind may contain.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum LimitError {
-    /// The body of a response is too long.
-    #[error("the API server sent a response of more than {BODY_MAX} bytes")]
-    Body,
-
-    /// A line of a watch is too long.
-    #[error("the API server sent a watch event of more than {LINE_MAX} bytes")]
-    Line,
-}
 
 /// Address or credentials of the cluster were replaced while the request was in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -47,7 +29,6 @@ pub(super) type Replaced = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// of the cluster are replaced.
 pub struct ResponseBody {
     inner: Incoming,
-    kind: Kind,
     timer: Option<Pin<Box<Sleep>>>,
     replaced: Replaced,
     meter: Meter,
@@ -57,11 +38,12 @@ pub struct ResponseBody {
 impl ResponseBody {
     pub(super) fn new(
         inner: Incoming,
-        kind: Kind,
+        meter: Meter,
         deadline: Instant,
         replaced: Replaced,
         permit: Option<Permit>,
     ) -> Self {
+        let kind = meter.kind();
         let end = match kind {
             Kind::Watch => Some(Instant::now() + WATCH_IDLE_MAX),
             Kind::Log | Kind::Upgrade => None,
@@ -70,10 +52,9 @@ impl ResponseBody {
 
         Self {
             inner,
-            kind,
             timer: end.map(|end| Box::pin(sleep_until(end))),
             replaced,
-            meter: Meter::new(kind),
+            meter,
             permit,
         }
     }
@@ -87,7 +68,7 @@ impl ResponseBody {
         };
         ready!(timer.as_mut().poll(cx));
 
-        let kind = self.kind;
+        let kind = self.meter.kind();
         let limit = if kind == Kind::Watch {
             WATCH_IDLE_MAX
         } else {
@@ -97,7 +78,7 @@ impl ResponseBody {
     }
 
     fn accept(&mut self, data: &[u8]) -> Result<(), LimitError> {
-        if let (Kind::Watch, Some(timer)) = (self.kind, &mut self.timer) {
+        if let (Kind::Watch, Some(timer)) = (self.meter.kind(), &mut self.timer) {
             timer.as_mut().reset(Instant::now() + WATCH_IDLE_MAX);
         }
         self.meter.add(data)
@@ -143,104 +124,7 @@ impl Body for ResponseBody {
 impl std::fmt::Debug for ResponseBody {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("ResponseBody")
-            .field("kind", &self.kind)
+            .field("kind", &self.meter.kind())
             .finish_non_exhaustive()
-    }
-}
-
-/// Counts the bytes of a response against the limit of its kind.
-#[derive(Debug)]
-enum Meter {
-    Body(u64),
-    Line(usize),
-    Unlimited,
-}
-
-impl Meter {
-    fn new(kind: Kind) -> Self {
-        match kind {
-            Kind::Watch => Self::Line(0),
-            Kind::Log | Kind::Upgrade => Self::Unlimited,
-            Kind::Read | Kind::List | Kind::Write | Kind::Lease => Self::Body(0),
-        }
-    }
-
-    fn add(&mut self, data: &[u8]) -> Result<(), LimitError> {
-        match self {
-            Self::Unlimited => Ok(()),
-            Self::Body(total) => {
-                *total = total.saturating_add(data.len() as u64);
-                if *total > BODY_MAX {
-                    return Err(LimitError::Body);
-                }
-                Ok(())
-            }
-            Self::Line(length) => {
-                let mut lines = data.split(|byte| *byte == b'\n');
-                let first = lines.next().unwrap_or_default();
-                let mut longest = *length + first.len();
-                *length = longest;
-                for line in lines {
-                    longest = longest.max(line.len());
-                    *length = line.len();
-                }
-                if longest > LINE_MAX {
-                    return Err(LimitError::Line);
-                }
-                Ok(())
-            }
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    #[test]
-    fn a_response_may_have_exactly_the_largest_length() {
-        let mut meter = Meter::new(Kind::List);
-        let mebibyte = vec![b'\n'; 1 << 20];
-
-        for _ in 0..BODY_MAX >> 20 {
-            assert_eq!(meter.add(&mebibyte), Ok(()));
-        }
-
-        assert_eq!(meter.add(b"x"), Err(LimitError::Body));
-    }
-
-    #[test]
-    fn a_watch_is_limited_by_line_and_not_in_total() {
-        let mut meter = Meter::new(Kind::Watch);
-        let mut line = vec![b'x'; LINE_MAX];
-        line.push(b'\n');
-
-        for _ in 0..20 {
-            assert_eq!(meter.add(&line), Ok(()));
-        }
-
-        assert_eq!(meter.add(&line[..LINE_MAX]), Ok(()));
-        assert_eq!(meter.add(b"x"), Err(LimitError::Line));
-    }
-
-    proptest! {
-        #[test]
-        fn the_limit_of_a_line_does_not_depend_on_frames(
-            lengths in prop::collection::vec(0_usize..LINE_MAX * 5 / 4, 1..4),
-            frame in 1_usize << 16..LINE_MAX,
-        ) {
-            let mut text = Vec::new();
-            for length in &lengths {
-                text.resize(text.len() + length, b'x');
-                text.push(b'\n');
-            }
-            let mut meter = Meter::new(Kind::Watch);
-
-            let result = text.chunks(frame).try_for_each(|chunk| meter.add(chunk));
-
-            let is_too_long = lengths.iter().any(|length| *length > LINE_MAX);
-            prop_assert_eq!(result.is_err(), is_too_long);
-        }
     }
 }

@@ -45,6 +45,7 @@ pub enum ConfigError {
 }
 
 /// Connectors that differ in the application protocols that they offer (ALPN).
+#[derive(Clone)]
 pub(super) struct Connectors {
     /// Offers HTTP/2, then HTTP/1.1.
     pub(super) any: Connector,

@@ -1,7 +1,9 @@
 //! The connections of one configuration of a cluster.
 
 use super::body::{Replaced, ReplacedError, ResponseBody};
-use super::connect::{CONNECT_TIMEOUT, ConfigError, Connector, Connectors, Stream};
+use super::budget::{Budget, Meter};
+use super::connect::{CONNECT_TIMEOUT, Connector, Connectors, Stream};
+use super::gate::{NotLeaderError, RequestBody, gated};
 use super::kind::{DeadlineError, Kind};
 use super::slots::{Id, STREAMS_MAX, Slots};
 use http::{Request, Response, Uri};
@@ -9,7 +11,6 @@ use hyper::body::Incoming;
 use hyper::client::conn::http2::{self, SendRequest};
 use hyper_util::client::legacy::{self, connect::Connection as _};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
-use kube::Config;
 use kube::client::Body;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
@@ -28,11 +29,15 @@ const STREAM_WINDOW: u32 = 128 << 10;
 const CONNECTION_WINDOW: u32 = STREAM_WINDOW * (STREAMS_MAX as u32 + 1);
 
 /// A connection whose PING (RFC 9113, section 6.7) has no reply is closed.
-const PING_INTERVAL: Duration = Duration::from_secs(30);
-const PING_TIMEOUT: Duration = Duration::from_secs(15);
+pub(super) const PING_INTERVAL: Duration = Duration::from_secs(30);
+pub(super) const PING_TIMEOUT: Duration = Duration::from_secs(15);
 
 /// The time after which a connection without streams is closed, unless it is the only one.
 const IDLE_MAX: Duration = Duration::from_secs(60);
+
+/// The time for which a server that chose HTTP/1.1 is used with HTTP/1.1, before it is offered HTTP/2 again: one
+/// of several servers, or a proxy, may have chosen it.
+pub(super) const HTTP1_MAX: Duration = Duration::from_secs(300);
 
 /// A request that a closed connection did not send is sent on another connection, this often.
 const ATTEMPTS: usize = 3;
@@ -46,20 +51,22 @@ pub(super) struct Pool {
 struct Shared {
     uri: Uri,
     connector: Connector,
-    http1: legacy::Client<Connector, Body>,
+    http1: legacy::Client<Connector, RequestBody>,
     /// Held while a connection is opened, so that concurrent requests wait for one connection
     /// instead of opening one each.
     opening: tokio::sync::Mutex<()>,
     state: Mutex<State>,
     closed: watch::Sender<bool>,
+    /// Bounds the responses in progress.
+    budget: Arc<Budget>,
 }
 
 #[derive(Default)]
 struct State {
     slots: Slots,
-    senders: BTreeMap<Id, SendRequest<Body>>,
-    /// The server chose HTTP/1.1.
-    is_http1: bool,
+    senders: BTreeMap<Id, SendRequest<RequestBody>>,
+    /// Until when HTTP/1.1 is used, because the server chose it.
+    http1_until: Option<Instant>,
 }
 
 /// A stream of a connection; dropping it lets another request use the stream.
@@ -77,28 +84,29 @@ struct RedirectError(u16);
 
 enum Lease {
     Http1,
-    Http2(SendRequest<Body>, Permit),
+    Http2(SendRequest<RequestBody>, Permit),
 }
 
 impl Pool {
-    pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
-        let connectors = Connectors::new(config)?;
+    /// Creates a pool without connections to the server of `uri`.
+    pub(super) fn new(uri: Uri, connectors: Connectors, budget: Arc<Budget>) -> Self {
         let http1 = legacy::Client::builder(TokioExecutor::new())
             .pool_idle_timeout(IDLE_MAX)
             .pool_timer(TokioTimer::new())
             .build(connectors.http1);
 
         let shared = Shared {
-            uri: config.cluster_url.clone(),
+            uri,
             connector: connectors.any,
             http1,
             opening: tokio::sync::Mutex::default(),
             state: Mutex::default(),
             closed: watch::Sender::new(false),
+            budget,
         };
-        Ok(Self {
+        Self {
             shared: Arc::new(shared),
-        })
+        }
     }
 
     /// Ends all requests and responses in progress, and closes the connections.
@@ -117,41 +125,60 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// Returns an error if there is no response before the deadline of its kind.
+    /// Returns an error if there is no response before the deadline of its kind, and
+    /// [`NotLeaderError`] if the leadership of the request ends before it is sent.
     pub(super) async fn send(
         self,
+        kind: Kind,
         request: Request<Body>,
     ) -> Result<Response<ResponseBody>, BoxError> {
-        let kind = Kind::of(request.method(), request.uri(), request.headers());
-        let limit = kind.deadline();
-        let deadline = Instant::now() + limit;
+        let deadline = Instant::now() + kind.deadline();
+        let (request, gate) = gated(request);
 
-        let head = timeout_at(deadline, self.exchange(kind, request));
         let (response, permit) = tokio::select! {
-            head = head => head.map_err(|_| DeadlineError { kind, limit })??,
+            head = self.exchange(kind, deadline, request) => head?,
             () = self.shared.replaced() => return Err(ReplacedError.into()),
+            () = gate.closed() => return Err(NotLeaderError.into()),
         };
 
         if response.status().is_redirection() {
             return Err(RedirectError(response.status().as_u16()).into());
         }
 
+        let meter = Meter::new(kind, self.shared.budget.clone());
         let replaced = self.shared.replaced();
-        Ok(response.map(|body| ResponseBody::new(body, kind, deadline, replaced, permit)))
+        Ok(response.map(|body| ResponseBody::new(body, meter, deadline, replaced, permit)))
     }
 
     async fn exchange(
         &self,
         kind: Kind,
-        mut request: Request<Body>,
+        deadline: Instant,
+        mut request: Request<RequestBody>,
     ) -> Result<(Response<Incoming>, Option<Permit>), BoxError> {
+        let late = |_| DeadlineError {
+            kind,
+            limit: kind.deadline(),
+        };
         let mut attempts = 0;
         loop {
-            let (mut sender, permit) = match self.lease(kind).await? {
-                Lease::Http1 => return Ok((self.shared.http1.request(request).await?, None)),
+            let lease = timeout_at(deadline, self.lease(kind)).await;
+            let lease = lease.map_err(late)??;
+            request.body().check()?;
+            let (mut sender, permit) = match lease {
+                Lease::Http1 => {
+                    let response = timeout_at(deadline, self.shared.http1.request(request)).await;
+                    return Ok((response.map_err(late)??, None));
+                }
                 Lease::Http2(sender, permit) => (sender, permit),
             };
-            let mut error = match sender.try_send_request(request).await {
+            let response = timeout_at(deadline, sender.try_send_request(request)).await;
+            if response.is_err() {
+                // A server may be gone although nothing closes the connection, for example behind a load
+                // balancer. Requests from now on use another connection.
+                self.shared.state().remove(permit.id);
+            }
+            let mut error = match response.map_err(late)? {
                 Ok(response) => return Ok((response, Some(permit))),
                 Err(error) => error,
             };
@@ -184,7 +211,7 @@ impl Pool {
 
     fn existing(&self, kind: Kind) -> Option<Lease> {
         let mut state = self.shared.state();
-        if state.is_http1 {
+        if state.http1_until.is_some_and(|end| Instant::now() < end) {
             return Some(Lease::Http1);
         }
         while let Some(id) = state.slots.open(kind) {
@@ -205,7 +232,7 @@ impl Pool {
         let connector = self.shared.connector.clone();
         let stream = connector.oneshot(self.shared.uri.clone()).await?;
         if !stream.connected().is_negotiated_h2() {
-            self.shared.state().is_http1 = true;
+            self.shared.state().http1_until = Some(Instant::now() + HTTP1_MAX);
             return Ok(());
         }
 
@@ -229,7 +256,7 @@ impl Pool {
 async fn drive(
     shared: Weak<Shared>,
     id: Id,
-    connection: http2::Connection<Stream, Body, TokioExecutor>,
+    connection: http2::Connection<Stream, RequestBody, TokioExecutor>,
 ) {
     let mut connection = pin!(connection);
     let mut reported = STREAMS_MAX;
@@ -273,7 +300,7 @@ impl Shared {
 }
 
 impl State {
-    fn add(&mut self, sender: SendRequest<Body>) -> Id {
+    fn add(&mut self, sender: SendRequest<RequestBody>) -> Id {
         let id = self.slots.add();
         self.senders.insert(id, sender);
         id

@@ -7,10 +7,14 @@ use kube::config::AuthInfo;
 use std::error::Error as _;
 use std::time::Duration;
 
+mod connections;
+mod leader;
 mod proxy;
+mod relay;
 mod server;
 
 use proxy::Proxy;
+use relay::Relay;
 use server::{Protocols, Server};
 
 /// The longest wait for anything that should happen at once.

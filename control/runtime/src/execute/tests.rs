@@ -154,3 +154,43 @@ fn finalizers_are_not_changed_without_a_version_to_compare() {
     write.resource_version = Some("7".into());
     assert_eq!(invalid(&write, &[]), None);
 }
+
+#[test]
+fn a_deletion_without_uid_is_not_sent() {
+    let mut write = Write::new(object("a", "b"), Action::Delete);
+    assert!(invalid(&write, &[]).is_some());
+
+    write.uid = Some("u".into());
+    assert_eq!(invalid(&write, &[]), None);
+}
+
+/// Returns a client of `address` that has no server.
+fn client(address: std::net::SocketAddr) -> Client {
+    let uri = format!("http://{address}").parse().unwrap();
+    control_client::transport::client(&kube::Config::new(uri)).unwrap()
+}
+
+#[tokio::test]
+async fn only_a_write_of_a_leader_needs_the_leadership() {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    drop(listener);
+    let context = Context {
+        client: client(address),
+        leadership: Leadership::default(),
+        form: None,
+        field_manager: "manager",
+        fields: Vec::new(),
+        adopted: Vec::new(),
+    };
+    let mut write = Write::new(object("a", "b"), Action::Apply(json!({})));
+
+    let outcome = context.execute(&Request::Write(write.clone())).await;
+    assert!(matches!(outcome, Outcome::NotLeader), "{outcome:?}");
+
+    write.gate = Gate::Always;
+    let outcome = context.execute(&Request::Write(write)).await;
+    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+    let outcome = context.execute(&Request::Read(object("a", "b"))).await;
+    assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+}

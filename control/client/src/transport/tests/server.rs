@@ -41,23 +41,34 @@ impl Protocols {
             Self::Http1 => Version::HTTP_11,
         }
     }
+
+    fn alpn(self) -> Vec<Vec<u8>> {
+        match self {
+            Self::Http2 => vec![b"h2".to_vec(), b"http/1.1".to_vec()],
+            Self::Http1 => Vec::new(),
+        }
+    }
 }
 
 /// Stops when dropped.
 pub(super) struct Server {
-    address: SocketAddr,
+    pub(super) address: SocketAddr,
     certificate: Vec<u8>,
     shared: Arc<Shared>,
     task: tokio::task::JoinHandle<()>,
 }
 
 struct Shared {
-    tls: TlsAcceptor,
+    tls: watch::Sender<Arc<ServerConfig>>,
     streams_max: u32,
     accepted: AtomicUsize,
+    /// Methods and paths of the requests so far.
+    requests: watch::Sender<Vec<String>>,
     /// The number of floods that have filled their windows.
     flooded: watch::Sender<usize>,
     drain: watch::Sender<()>,
+    /// Whether requests for `/delayed` get their responses.
+    releases: watch::Sender<bool>,
 }
 
 impl Server {
@@ -73,18 +84,18 @@ impl Server {
             .with_no_client_auth()
             .with_single_cert(vec![certificate.clone()], private.into())
             .expect("a key for the certificate");
-        if let Protocols::Http2 = protocols {
-            tls.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        }
+        tls.alpn_protocols = protocols.alpn();
 
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = listener.local_addr().expect("a bound socket");
         let shared = Arc::new(Shared {
-            tls: TlsAcceptor::from(Arc::new(tls)),
+            tls: watch::Sender::new(Arc::new(tls)),
             streams_max,
             accepted: AtomicUsize::new(0),
+            requests: watch::Sender::new(Vec::new()),
             flooded: watch::Sender::new(0),
             drain: watch::Sender::new(()),
+            releases: watch::Sender::new(false),
         });
         let task = tokio::spawn(accept(listener, shared.clone()));
 
@@ -118,9 +129,28 @@ impl Server {
         .to_string()
     }
 
+    /// Serves other protocols on new connections.
+    pub(super) fn offer(&self, protocols: Protocols) {
+        let mut tls = self.shared.tls.borrow().as_ref().clone();
+        tls.alpn_protocols = protocols.alpn();
+        self.shared.tls.send_replace(Arc::new(tls));
+    }
+
     /// Returns the number of connections since the start.
     pub(super) fn accepted(&self) -> usize {
         self.shared.accepted.load(Ordering::Relaxed)
+    }
+
+    /// Returns method and path of each request since the start.
+    pub(super) fn requests(&self) -> Vec<String> {
+        self.shared.requests.borrow().clone()
+    }
+
+    /// Waits until the server has received `count` requests.
+    pub(super) async fn received(&self, count: usize) {
+        let mut requests = self.shared.requests.subscribe();
+        let wait = requests.wait_for(|requests| requests.len() >= count);
+        wait.await.expect("the server runs");
     }
 
     /// Waits until `count` floods have each filled the window of their stream.
@@ -128,6 +158,11 @@ impl Server {
         let mut flooded = self.shared.flooded.subscribe();
         let wait = flooded.wait_for(|flooded| *flooded >= count);
         wait.await.expect("the server runs");
+    }
+
+    /// Replies to requests for `/delayed`, which have no response before.
+    pub(super) fn reply_to_delayed(&self) {
+        self.shared.releases.send_replace(true);
     }
 
     /// Sends GOAWAY on all connections.
@@ -159,7 +194,8 @@ async fn accept(listener: TcpListener, shared: Arc<Shared>) {
 }
 
 async fn serve(stream: TcpStream, shared: Arc<Shared>) {
-    let Ok(stream) = shared.tls.accept(stream).await else {
+    let tls = TlsAcceptor::from(shared.tls.borrow().clone());
+    let Ok(stream) = tls.accept(stream).await else {
         return;
     };
     let mut drain = shared.drain.subscribe();
@@ -179,8 +215,15 @@ async fn serve(stream: TcpStream, shared: Arc<Shared>) {
 
 async fn reply(request: Request<Incoming>, shared: Arc<Shared>) -> Result<Reply, Infallible> {
     let path = request.uri().path();
+    let line = format!("{} {path}", request.method());
+    shared.requests.send_modify(|requests| requests.push(line));
     if path.ends_with("/hang") {
         std::future::pending::<()>().await;
+    }
+    if path == "/delayed" {
+        let mut releases = shared.releases.subscribe();
+        // The sender is in `shared`.
+        releases.wait_for(|it| *it).await.expect("a sender");
     }
     let is_watch = request
         .uri()
