@@ -290,7 +290,7 @@ impl Cache {
         })
     }
 
-    fn store(&self, cluster: &Cluster, resource: &Resource) -> Option<&Store> {
+    pub(super) fn store(&self, cluster: &Cluster, resource: &Resource) -> Option<&Store> {
         self.stores.get(&(cluster.clone(), resource.clone()))
     }
 

@@ -56,8 +56,14 @@ pub enum RegistrationError {
 
 /// The types of a registration, erased.
 pub(crate) trait Form: Send + Sync {
-    /// Starts a watch. The stream never ends.
-    fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal>;
+    /// Starts a [watch](watch::stream). The stream never ends.
+    fn watch(
+        &self,
+        client: Client,
+        id: WatchId,
+        is_optional: bool,
+        siblings: Arc<()>,
+    ) -> BoxStream<'static, Signal>;
 
     /// Decodes an object that a request returned.
     fn decode(&self, text: &str) -> Result<Entry, DecodeError>;
@@ -201,10 +207,16 @@ where
     T: Any + PartialEq + Send + Sync,
     F: Fn(K) -> T + Copy + Send + Sync + 'static,
 {
-    fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal> {
+    fn watch(
+        &self,
+        client: Client,
+        id: WatchId,
+        is_optional: bool,
+        siblings: Arc<()>,
+    ) -> BoxStream<'static, Signal> {
         let (keep, resource, is_full) = (self.keep, self.resource.clone(), self.is_full);
         let entry = move |decoded: Decoded<K>| decoded.entry(&resource, keep, is_full);
-        watch::stream(client, id, is_optional, entry)
+        watch::stream(client, id, is_optional, siblings, entry)
     }
 
     fn decode(&self, text: &str) -> Result<Entry, DecodeError> {
