@@ -150,7 +150,7 @@ async fn versions_that_are_no_numbers_are_not_compared() {
             (Duration::ZERO, event("MODIFIED", "a/1")),
             (seconds(3600), event("DELETED", "1")),
         ],
-        false => page("c/3"),
+        false => page("3"),
     });
     let signals = watch(client, &Arc::default());
 
