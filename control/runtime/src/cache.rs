@@ -19,12 +19,10 @@ mod reader;
 mod store;
 mod watched;
 
-pub use change::Change;
-pub(crate) use change::Changed;
+pub use change::{Change, Changed};
 pub use limits::CacheLimits;
 pub use reader::CacheReader;
 pub use store::Objects;
-pub use watched::FixtureChange;
 
 use limits::Usage;
 use store::Store;

@@ -176,7 +176,7 @@ impl Runtime {
         let (sender, mut turns) = mpsc::channel(4);
         // Aborted when this future is dropped, so that a Lease is not renewed without a leader.
         let mut candidates = self.elect(&sender, &ended);
-        for id in self.watches.all() {
+        for id in self.watches.of_cluster(&Cluster::Local) {
             self.sync_watch(&id);
         }
         let mut stop = std::pin::pin!(stop);
@@ -266,7 +266,7 @@ impl Runtime {
         for changed in changes {
             for hosted in &mut self.workers {
                 if hosted.is_started && hosted.resources.contains(&changed.object.resource) {
-                    hosted.worker.observe(&changed.borrow(), &cache, now);
+                    hosted.worker.observe(&changed.as_change(), &cache, now);
                 }
             }
         }

@@ -9,7 +9,7 @@ mod failure;
 mod stream;
 
 pub(crate) use failure::{shortened, spread};
-pub(crate) use stream::stream;
+pub(crate) use stream::{Target, stream};
 
 /// Identity of a watch: two plans that name the same watch share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]

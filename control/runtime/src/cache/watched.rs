@@ -5,8 +5,6 @@
 
 mod fixture;
 
-pub use fixture::FixtureChange;
-
 use super::store::{Store, WatchNumber};
 use super::{Cache, CacheLimits, Changed};
 use crate::entry::Entry;

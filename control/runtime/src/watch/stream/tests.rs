@@ -34,8 +34,12 @@ fn client(reply: impl Fn(&str) -> Chunks + Send + Sync + 'static) -> Client {
 fn watch(client: Client, siblings: &Arc<()>) -> BoxStream<'static, Signal> {
     let registration = Registration::whole::<Secret>(Scope::All);
     let id = registration.watch_id().expect("a watch");
-    let siblings = Arc::clone(siblings);
-    registration.form.watch(client, id, false, siblings)
+    registration.form.watch(Target {
+        client,
+        id,
+        is_optional: false,
+        siblings: Arc::clone(siblings),
+    })
 }
 
 fn page(version: &str) -> Chunks {

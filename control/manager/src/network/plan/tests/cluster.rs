@@ -8,7 +8,7 @@ use crate::network::kind::{Key, Kind};
 use crate::network::local::IndexKey;
 use crate::network::plan::{Env, Notice, Settings, State};
 use crate::network::write::{Action, Write};
-use control_runtime::{Cache, FixtureChange, Ref};
+use control_runtime::{Cache, Changed, Ref};
 use fake_apiserver::merged;
 use ipam::DEFAULT_POOLS;
 use k8s_openapi::api::core::v1::Secret;
@@ -431,7 +431,7 @@ impl Cluster {
         self.observe(kind, change);
     }
 
-    fn observe(&mut self, kind: Kind, change: Option<FixtureChange>) {
+    fn observe(&mut self, kind: Kind, change: Option<Changed>) {
         let Some(change) = change else {
             return;
         };
