@@ -19,23 +19,17 @@ const OPTIONAL_DELAY: Duration = Duration::from_secs(600);
 /// within 6 s, with a tenth of the requests that kube-apiserver serves at a time.
 const LIST_INTERVAL: Duration = Duration::from_millis(20);
 
-/// Returns the status code of the server's response.
-pub(super) fn code(error: &kube::Error) -> Option<u16> {
+/// Returns code and message of the server's response, or the error without the debug output that follows it.
+pub(super) fn refusal(error: &kube::Error) -> (Option<u16>, String) {
     let kube::Error::Api(status) = error else {
-        return None;
+        return (None, shortened(chain(error)));
     };
-    Some(status.code)
-}
-
-/// Returns the server's message, or the error without the debug output that follows it.
-pub(super) fn message(error: &kube::Error) -> String {
-    let kube::Error::Api(status) = error else {
-        return shortened(chain(error));
+    let code = status.code;
+    let message = match status.message.as_str() {
+        "" => format!("status {code}"),
+        text => format!("{text} (status {code})"),
     };
-    shortened(match status.message.as_str() {
-        "" => format!("status {}", status.code),
-        text => format!("{text} (status {})", status.code),
-    })
+    (Some(code), shortened(message))
 }
 
 /// Returns the beginning of a message, which a hostile server may make as long as a response.

@@ -12,16 +12,16 @@
 //! ended without delay. Here an interrupted watch compares that version with the server's before it
 //! resumes, and every repetition has a delay.
 
-use super::failure::{Delay, code, message};
+use super::failure::{Delay, refusal};
 use super::{Signal, WatchId};
 use crate::entry::{DecodeError, Decoded, Entry, Source};
 use control_client::cause::cause;
 use control_client::object::{Key, Ref};
 use control_client::transport::{LimitError, ReplacedError};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
+use http::header::ACCEPT;
 use kube::Client;
-use kube::api::{ListParams, ObjectList, WatchEvent, WatchParams};
-use kube::core::Request;
+use kube::api::{ObjectList, WatchEvent};
 use serde::de::{DeserializeOwned, IgnoredAny};
 use std::mem;
 use std::sync::Arc;
@@ -48,6 +48,9 @@ const IDLE_MAX: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
 /// Duration of a watch after which delays begin with the shortest again. Longer than the longest delay, so a
 /// server whose watches fail at once gets few requests.
 const STABLE_MIN: Duration = Duration::from_secs(30);
+
+/// Has the server send no more than metadata.
+const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1";
 
 /// Not found, and forbidden.
 const REFUSALS: [u16; 2] = [404, 403];
@@ -112,8 +115,8 @@ enum Step<K> {
 struct List<K> {
     /// Objects of the present page that were not reported yet.
     page: std::vec::IntoIter<Decoded<K>>,
-    /// The next page; `None` after the last one.
-    next: Option<ListParams>,
+    /// Token of the next page, empty for the first one; `None` after the last one.
+    next: Option<String>,
     ends_by: Instant,
 }
 
@@ -126,7 +129,7 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
             Step::Begin => {
                 self.step = Step::List(List {
                     page: Vec::new().into_iter(),
-                    next: Some(self.list_params(self.page_size)),
+                    next: Some(String::new()),
                     ends_by: Instant::now() + LIST_MAX,
                 });
                 Some(Signal::ListBegins)
@@ -142,12 +145,14 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
             self.step = Step::List(list);
             return Some(self.decode(object, true));
         }
-        let Some(mut params) = list.next else {
+        let Some(token) = list.next else {
             self.was_cut = false;
             self.step = Step::Resume;
             return Some(Signal::ListEnds);
         };
-        let page = request::<ObjectList<_>>(&self.target.client, self.path().list(&params));
+        let limit = self.page_size.to_string();
+        let request = self.get(&[("limit", &limit), ("continue", &token)]);
+        let page = self::list(&self.target.client, request);
         // Pages may have no objects, so the number of objects does not limit that of pages.
         let page = match timeout_at(list.ends_by, page).await {
             Ok(Ok(page)) => page,
@@ -155,11 +160,10 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
             Err(_) => return self.restart(format!("the list is longer than {LIST_MAX:?}")),
         };
         self.version = page.metadata.resource_version.unwrap_or_default();
-        params.continue_token = page.metadata.continue_.filter(|it| !it.is_empty());
-        if params.continue_token.is_none() && self.version.is_empty() {
+        list.next = page.metadata.continue_.filter(|it| !it.is_empty());
+        if list.next.is_none() && self.version.is_empty() {
             return self.restart("the list has no resourceVersion".into());
         }
-        list.next = params.continue_token.is_some().then_some(params);
         list.page = page.items.into_iter();
         self.step = Step::List(list);
         None
@@ -169,8 +173,8 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         // A restored etcd is older, and a watch of a version that it does not have yet reports no changes
         // until then.
         if self.was_cut {
-            let list = self.path().list_metadata(&self.list_params(1));
-            match request::<ObjectList<IgnoredAny>>(&self.target.client, list).await {
+            let request = self.get(&[("limit", "1")]).header(ACCEPT, METADATA);
+            match list::<IgnoredAny>(&self.target.client, request).await {
                 Ok(list) if self.is_newer_than(list.metadata.resource_version.as_ref()) => {
                     return self.relist(Signal::WentBack);
                 }
@@ -178,9 +182,14 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
                 Err(error) => return self.failed(&error, Step::Resume),
             }
         }
-        let request = self.path().watch(&self.watch_params(), &self.version);
+        let request = self.get(&[
+            ("watch", "true"),
+            ("allowWatchBookmarks", "true"),
+            ("timeoutSeconds", &WATCH_SECONDS.to_string()),
+            ("resourceVersion", &self.version),
+        ]);
         let events = async {
-            let request = request.map_err(kube::Error::BuildRequest)?;
+            let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
             self.target.client.request_events(request).await
         };
         match events.await {
@@ -277,7 +286,7 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
             self.step = next;
             return None;
         }
-        let (code, message) = (code(error), message(error));
+        let (code, message) = refusal(error);
         if code.is_some_and(|code| REFUSALS.contains(&code)) {
             self.delay.refused(self.target.is_optional);
             return Some(Signal::Refused(message));
@@ -299,39 +308,27 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         Some(Signal::Failed(message))
     }
 
-    fn path(&self) -> Request {
-        let key = Key::new(self.target.id.namespace.clone().unwrap_or_default(), "");
-        let all = Ref::new(&self.target.id.cluster, &self.target.id.resource, &key);
-        Request::new(all.path(None, &[]))
-    }
-
-    fn watch_params(&self) -> WatchParams {
-        let selector = &self.target.id.selector;
-        let name = selector.name.as_ref();
-        WatchParams {
-            label_selector: Some(selector.labels.clone()).filter(|it| !it.is_empty()),
-            field_selector: name.map(|name| format!("metadata.name={name}")),
-            timeout: Some(WATCH_SECONDS),
-            ..WatchParams::default()
-        }
-    }
-
-    fn list_params(&self, limit: u32) -> ListParams {
-        let params = self.watch_params();
-        ListParams {
-            label_selector: params.label_selector,
-            field_selector: params.field_selector,
-            limit: Some(limit),
-            ..ListParams::default()
-        }
+    /// Returns a request for the selected objects, with these parameters.
+    fn get(&self, parameters: &[(&str, &str)]) -> http::request::Builder {
+        let id = &self.target.id;
+        let key = Key::new(id.namespace.as_deref().unwrap_or_default(), "");
+        let name = id.selector.name.as_ref();
+        let name = name.map(|name| format!("metadata.name={name}"));
+        let selectors = [
+            ("labelSelector", id.selector.labels.as_str()),
+            ("fieldSelector", name.as_deref().unwrap_or_default()),
+        ];
+        let mut query = [parameters, &selectors].concat();
+        query.retain(|(_, value)| !value.is_empty());
+        http::Request::get(Ref::new(&id.cluster, &id.resource, &key).path(None, &query))
     }
 }
 
-async fn request<T: DeserializeOwned>(
+async fn list<T: Clone + DeserializeOwned>(
     client: &Client,
-    request: Result<http::Request<Vec<u8>>, kube::core::request::Error>,
-) -> kube::Result<T> {
-    let request = request.map_err(kube::Error::BuildRequest)?;
+    request: http::request::Builder,
+) -> kube::Result<ObjectList<T>> {
+    let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
     client.request(request).await
 }
 
