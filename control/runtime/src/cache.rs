@@ -19,12 +19,10 @@ mod reader;
 mod store;
 mod watched;
 
-pub use change::Change;
-pub(crate) use change::Changed;
+pub use change::{Change, Changed};
 pub use limits::CacheLimits;
 pub use reader::CacheReader;
 pub use store::Objects;
-pub use watched::FixtureChange;
 
 use limits::Usage;
 use store::Store;
@@ -115,7 +113,7 @@ impl Cache {
     where
         T: Any + Send + Sync,
     {
-        Objects::new(self.stores.get(&(cluster.clone(), resource.clone())))
+        Objects::new(self.store(cluster, resource))
     }
 
     /// Returns an object of the local cluster.
@@ -130,7 +128,7 @@ impl Cache {
 
     /// Returns an object with its metadata.
     pub fn entry(&self, object: &Ref) -> Option<&Entry> {
-        let store = (self.stores).get(&(object.cluster.clone(), object.resource.clone()))?;
+        let store = self.store(&object.cluster, &object.resource)?;
         store.get(&object.key)
     }
 
@@ -144,6 +142,13 @@ impl Cache {
             new: Some(entry.clone()),
         });
         changes.collect()
+    }
+
+    /// Returns how many objects of a cluster exceeded its limits since the last call; `None` if it was
+    /// removed.
+    pub(crate) fn take_rejections(&mut self, cluster: &Cluster) -> Option<u64> {
+        let usage = self.clusters.get_mut(cluster)?;
+        Some(std::mem::take(&mut usage.rejections))
     }
 
     /// Returns the number of objects of a cluster, and the length of their JSON in bytes.

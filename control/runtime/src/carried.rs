@@ -88,7 +88,7 @@ mod tests {
 
         let put = cache.put_watched(&id, entry("x", 3), false);
         let change = put.unwrap().unwrap();
-        let change = change.borrow();
+        let change = change.as_change();
         carried.put("x", change.entry().unwrap());
 
         let object: &DynamicObject = carried.get(&"x").unwrap();

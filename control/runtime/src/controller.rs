@@ -321,7 +321,8 @@ pub enum WatchChange {
 pub enum ClusterChange {
     /// Add the cluster, or replace its address and credentials without a new list.
     Set(Cluster, Box<RemoteConfig>),
-    /// Remove the cluster with its watches and objects.
+    /// Remove the cluster with its objects and this controller's watches. Watches of other controllers
+    /// start again when the cluster is set again.
     Remove(Cluster),
 }
 

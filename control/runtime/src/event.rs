@@ -5,11 +5,12 @@ use control_client::object::{Cluster, Ref};
 use k8s_openapi::api::core::v1::ObjectReference;
 use kube::Client;
 use kube::runtime::events::{self, EventType, Recorder, Reporter};
+use prometheus_client::metrics::counter::Counter;
 use std::collections::BTreeMap;
 use std::time::Duration;
 use tokio::sync::mpsc;
 
-/// Events that wait to be sent. Further ones are dropped: the log has them.
+/// Events that wait to be sent. Further ones are dropped, and published when a plan returns them again.
 const WAITING_MAX: usize = 128;
 
 /// Time limit for sending one.
@@ -26,32 +27,42 @@ const REMEMBERED_MAX: usize = 1024;
 pub(crate) struct Events {
     sender: mpsc::Sender<(ObjectReference, Event)>,
     last: Last,
+    dropped: Counter,
 }
 
 impl Events {
-    /// Starts the task that sends Events about objects of the local cluster.
-    pub(crate) fn start(client: Client, controller: &str, instance: &str) -> Self {
+    /// Starts the task that sends Events about objects of the local cluster. Counts those that are not
+    /// published in `dropped`.
+    pub(crate) fn start(
+        client: Client,
+        controller: &str,
+        instance: &str,
+        dropped: Counter,
+    ) -> Self {
         let (sender, mut waiting) = mpsc::channel::<(ObjectReference, Event)>(WAITING_MAX);
         let reporter = Reporter {
             controller: controller.to_owned(),
             instance: Some(instance.to_owned()),
         };
         let recorder = Recorder::new(client, reporter);
+        let failed = dropped.clone();
         tokio::spawn(async move {
             while let Some((reference, event)) = waiting.recv().await {
                 let body = body(&event);
                 let published = recorder.publish(&body, &reference);
                 match tokio::time::timeout(TIMEOUT, published).await {
-                    Ok(Ok(())) => {}
+                    Ok(Ok(())) => continue,
                     Ok(Err(error)) => tracing::debug!(%error, "failed to publish an Event"),
                     Err(_) => tracing::debug!("the API server did not accept an Event in time"),
                 }
+                failed.inc();
             }
         });
 
         Self {
             sender,
             last: Last::default(),
+            dropped,
         }
     }
 
@@ -68,12 +79,14 @@ impl Events {
         }
         // An Event is about an object of the cluster that stores it.
         if event.object.cluster != Cluster::Local {
-            return;
+            return self.last.remember(&event);
         }
-        let reference = reference(&event.object, uid);
-        if self.sender.try_send((reference, event)).is_err() {
-            tracing::debug!("dropped an Event: too many are waiting");
-        }
+        let Ok(permit) = self.sender.try_reserve() else {
+            self.dropped.inc();
+            return tracing::debug!("dropped an Event: too many are waiting");
+        };
+        self.last.remember(&event);
+        permit.send((reference(&event.object, uid), event));
     }
 }
 
@@ -82,13 +95,18 @@ impl Events {
 struct Last(BTreeMap<Ref, (&'static str, String)>);
 
 impl Last {
-    /// Returns whether an Event differs from the last one about its object, and remembers it.
-    fn is_news(&mut self, event: &Event) -> bool {
+    /// Returns whether an Event differs from the last one about its object.
+    fn is_news(&self, event: &Event) -> bool {
+        let last = self.0.get(&event.object);
+        last.is_none_or(|(reason, note)| *reason != event.reason || *note != event.note)
+    }
+
+    fn remember(&mut self, event: &Event) {
         if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(&event.object) {
             self.0.clear();
         }
-        let new = (event.reason, event.note.clone());
-        self.0.insert(event.object.clone(), new.clone()) != Some(new)
+        let last = (event.reason, event.note.clone());
+        self.0.insert(event.object.clone(), last);
     }
 }
 
@@ -136,25 +154,68 @@ mod tests {
         }
     }
 
+    impl Last {
+        fn take(&mut self, event: &Event) -> bool {
+            let is_news = self.is_news(event);
+            self.remember(event);
+            is_news
+        }
+    }
+
     #[test]
     fn an_event_is_published_when_it_differs_from_the_last_one() {
         let mut last = Last::default();
 
-        assert!(last.is_news(&event("rome-1", "one")));
-        assert!(!last.is_news(&event("rome-1", "one")));
-        assert!(last.is_news(&event("rome-2", "one")));
-        assert!(last.is_news(&event("rome-1", "two")));
-        assert!(last.is_news(&event("rome-1", "one")));
+        assert!(last.take(&event("rome-1", "one")));
+        assert!(!last.take(&event("rome-1", "one")));
+        assert!(last.take(&event("rome-2", "one")));
+        assert!(last.take(&event("rome-1", "two")));
+        assert!(last.take(&event("rome-1", "one")));
     }
 
     #[test]
     fn a_limited_number_of_objects_is_remembered() {
         let mut last = Last::default();
         for number in 0..3 * REMEMBERED_MAX {
-            assert!(last.is_news(&event(&number.to_string(), "one")));
+            assert!(last.take(&event(&number.to_string(), "one")));
         }
 
         assert_eq!(last.0.len(), REMEMBERED_MAX);
+    }
+
+    /// Returns a client whose requests fail.
+    fn client() -> Client {
+        let refuse = |_: http::Request<kube::client::Body>| async {
+            Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("away"))
+        };
+        Client::new(tower::service_fn(refuse), "a")
+    }
+
+    #[tokio::test]
+    async fn an_event_beyond_the_waiting_ones_is_counted_and_published_the_next_time() {
+        let dropped = Counter::default();
+        let mut events = Events::start(client(), "test", "a", dropped.clone());
+        for number in 0..WAITING_MAX {
+            events.publish(event(&number.to_string(), "one"), None);
+        }
+        assert_eq!(dropped.get(), 0);
+
+        events.publish(event("rome-1", "one"), None);
+
+        assert_eq!(dropped.get(), 1);
+        assert!(events.last.is_news(&event("rome-1", "one")));
+        assert!(!events.last.is_news(&event("0", "one")));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn an_event_that_the_server_does_not_accept_is_counted() {
+        let dropped = Counter::default();
+        let mut events = Events::start(client(), "test", "a", dropped.clone());
+
+        events.publish(event("rome-1", "one"), None);
+
+        tokio::time::sleep(TIMEOUT).await;
+        assert_eq!(dropped.get(), 1);
     }
 
     #[test]

@@ -26,7 +26,7 @@ mod turns;
 mod watch;
 mod worker;
 
-pub use cache::{Cache, CacheLimits, CacheReader, Change, FixtureChange, Objects};
+pub use cache::{Cache, CacheLimits, CacheReader, Change, Changed, Objects};
 pub use carried::Carried;
 pub use control_client::election::{LeaseSettings, Timing};
 pub use control_client::kubeconfig::{KubeconfigError, RemoteConfig};

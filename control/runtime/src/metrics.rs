@@ -31,9 +31,11 @@ pub struct Metrics {
     objects: Family<Labels<1>, Gauge>,
     bytes: Family<Labels<1>, Gauge>,
     rejected: Family<Labels<1>, Counter>,
+    not_set: Family<Labels<1>, Counter>,
     invalid: Family<Labels<2>, Counter>,
     watch_errors: Family<Labels<2>, Counter>,
     is_leader: Family<Labels<1>, Gauge>,
+    pub(crate) dropped_events: Counter,
     /// Labels of the requests and watches so far, to forget those of removed clusters.
     seen: Arc<Mutex<BTreeSet<Labels<4>>>>,
 }
@@ -60,9 +62,15 @@ impl Metrics {
             objects: add(r, "cache_objects", "Objects in the cache"),
             bytes: add(r, "cache_json_bytes", "Length of the objects' JSON"),
             rejected: add(r, "cache_rejected_objects", "Objects beyond the limits"),
+            not_set: add(
+                r,
+                "cluster_config_errors",
+                "Configurations of clusters not used",
+            ),
             invalid: add(r, "invalid_objects", "Objects that could not be decoded"),
             watch_errors: add(r, "watch_errors", "Lists and watches that failed"),
             is_leader: add(r, "is_leader", "Whether this replica holds the Lease"),
+            dropped_events: add(r, "dropped_events", "Events that were not published"),
             seen: Arc::default(),
         }
     }
@@ -87,7 +95,7 @@ impl Metrics {
 
     pub(crate) fn requested(&self, request: &Request, outcome: &Outcome, took: Duration) {
         let object = request.object();
-        let cluster = ("cluster", object.cluster.to_string());
+        let cluster = cluster_label(&object.cluster);
         let verb = ("verb", request.verb().to_owned());
         observe(&self.latency, &[cluster.clone(), verb.clone()], took);
         let resource = ("resource", object.resource.to_string());
@@ -101,15 +109,17 @@ impl Metrics {
         self.waiting.set(number(waiting));
     }
 
-    pub(crate) fn usage(&self, cluster: &Cluster, (objects, bytes): (usize, usize)) {
-        let labels = [("cluster", cluster.to_string())];
-        self.objects.get_or_create(&labels).set(number(objects));
-        self.bytes.get_or_create(&labels).set(number(bytes));
+    /// Reports what the cache keeps of a cluster, and how many more objects exceeded the limits.
+    pub(crate) fn usage(&self, cluster: &Cluster, usage: (usize, usize), rejections: u64) {
+        let labels = [cluster_label(cluster)];
+        self.objects.get_or_create(&labels).set(number(usage.0));
+        self.bytes.get_or_create(&labels).set(number(usage.1));
+        self.rejected.get_or_create(&labels).inc_by(rejections);
     }
 
-    pub(crate) fn rejected(&self, cluster: &Cluster) {
-        let labels = [("cluster", cluster.to_string())];
-        self.rejected.get_or_create(&labels).inc();
+    pub(crate) fn not_set(&self, cluster: &Cluster) {
+        let labels = [cluster_label(cluster)];
+        self.not_set.get_or_create(&labels).inc();
     }
 
     pub(crate) fn invalid(&self, id: &WatchId) {
@@ -128,11 +138,12 @@ impl Metrics {
 
     /// Forgets a cluster, so that peers that come and go take no memory.
     pub(crate) fn forget(&self, cluster: &Cluster) {
-        let cluster = ("cluster", cluster.to_string());
+        let cluster = cluster_label(cluster);
         let labels = [cluster.clone()];
         self.objects.remove(&labels);
         self.bytes.remove(&labels);
         self.rejected.remove(&labels);
+        self.not_set.remove(&labels);
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         for labels in seen.extract_if(.., |labels| labels[0] == cluster) {
             self.requests.remove(&labels);
@@ -144,7 +155,7 @@ impl Metrics {
     }
 
     fn watch_labels(&self, id: &WatchId) -> Labels<2> {
-        let cluster = ("cluster", id.cluster.to_string());
+        let cluster = cluster_label(&id.cluster);
         let resource = ("resource", id.resource.to_string());
         let none = ("", String::new());
         self.see([cluster.clone(), resource.clone(), none.clone(), none]);
@@ -155,6 +166,15 @@ impl Metrics {
         let mut seen = self.seen.lock().unwrap_or_else(PoisonError::into_inner);
         seen.insert(labels);
     }
+}
+
+/// The local cluster's label is no DNS label, so it differs from every cluster ID.
+fn cluster_label(cluster: &Cluster) -> (&'static str, String) {
+    let value = match cluster {
+        Cluster::Local => "_local",
+        Cluster::Remote(id) => id,
+    };
+    ("cluster", value.to_owned())
 }
 
 fn add<M: Metric + Clone + Default>(registry: &mut Registry, name: &str, help: &str) -> M {
@@ -221,7 +241,7 @@ mod tests {
         metrics.planned("network", "peer", Duration::ZERO);
         metrics.ended("network", "peer", false, Duration::ZERO);
         metrics.requested(&read, &Outcome::TimedOut, Duration::from_secs(1));
-        metrics.usage(&Cluster::Local, (1, 9));
+        metrics.usage(&Cluster::Local, (1, 9), 0);
 
         let text = text(&registry);
         for line in [
@@ -229,30 +249,33 @@ mod tests {
             r#"x_queue_wait_seconds_count{controller="network",item="peer"} 1"#,
             r#"x_reconcile_duration_seconds_count{controller="network",item="peer"} 1"#,
             r#"x_reconcile_errors_total{controller="network",item="peer"} 1"#,
-            r#"x_requests_total{cluster="local",resource="nodes",verb="get",outcome="timed_out"} 1"#,
-            r#"x_request_duration_seconds_sum{cluster="local",verb="get"} 1.0"#,
-            r#"x_cache_json_bytes{cluster="local"} 9"#,
+            r#"x_requests_total{cluster="_local",resource="nodes",verb="get",outcome="timed_out"} 1"#,
+            r#"x_request_duration_seconds_sum{cluster="_local",verb="get"} 1.0"#,
+            r#"x_cache_json_bytes{cluster="_local"} 9"#,
         ] {
             assert!(text.contains(line), "{line} is missing in {text}");
         }
     }
 
     #[test]
-    fn a_removed_cluster_is_forgotten() {
+    fn a_removed_cluster_is_forgotten_whatever_its_id() {
         let mut registry = Registry::default();
         let metrics = Metrics::new(&mut registry);
-        let milan = Cluster::remote("milan");
+        let peers = ["milan", "local"].map(Cluster::remote);
         let key = Key::cluster("rome-1");
-        for cluster in [&milan, &Cluster::Local] {
+        for cluster in peers.iter().chain([&Cluster::Local]) {
             let read = Request::Read(Ref::of::<Node>(cluster, &key));
             metrics.requested(&read, &Outcome::Gone, Duration::ZERO);
-            metrics.usage(cluster, (1, 9));
-            metrics.rejected(cluster);
+            metrics.usage(cluster, (1, 9), 1);
+            metrics.not_set(cluster);
         }
 
-        metrics.forget(&milan);
+        peers.iter().for_each(|peer| metrics.forget(peer));
 
         let text = text(&registry);
-        assert!(text.contains("local") && !text.contains("milan"), "{text}");
+        let clusters = text.lines().filter_map(|line| line.split_once("cluster="));
+        let clusters: Vec<_> = clusters.map(|(_, rest)| &rest[..8]).collect();
+        assert!(!clusters.is_empty(), "{text}");
+        assert!(clusters.iter().all(|it| *it == "\"_local\""), "{text}");
     }
 }

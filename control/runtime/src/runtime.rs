@@ -28,6 +28,7 @@ mod effects;
 mod elections;
 mod hosted;
 mod inputs;
+mod relists;
 mod watches;
 
 use elections::Elections;
@@ -93,7 +94,8 @@ impl Runtime {
     /// Creates a runtime of the local cluster, without controllers.
     pub fn new(client: Client, settings: Settings, metrics: Metrics) -> Self {
         let (sender, signals) = mpsc::channel(SIGNALS_MAX);
-        let events = Events::start(client.clone(), settings.name, &settings.identity);
+        let dropped = metrics.dropped_events.clone();
+        let events = Events::start(client.clone(), settings.name, &settings.identity, dropped);
         let cache = CacheReader::default();
         write(&cache).add_cluster(Cluster::Local, CacheLimits::LOCAL);
 
@@ -174,7 +176,7 @@ impl Runtime {
         let (sender, mut turns) = mpsc::channel(4);
         // Aborted when this future is dropped, so that a Lease is not renewed without a leader.
         let mut candidates = self.elect(&sender, &ended);
-        for id in self.watches.all() {
+        for id in self.watches.of_cluster(&Cluster::Local) {
             self.sync_watch(&id);
         }
         let mut stop = std::pin::pin!(stop);
@@ -187,7 +189,10 @@ impl Runtime {
                 () = &mut stop => break,
                 Some((election, turn)) = turns.recv() => self.take_turn(election, turn),
                 Some(response) = self.requests.next() => self.take_response(response),
-                Some(cluster) = self.clusters.replaced() => self.relist(&cluster),
+                Some(cluster) = self.clusters.replaced() => {
+                    tracing::warn!(%cluster, "it is another cluster now: lists all objects again");
+                    self.relist(&cluster);
+                }
                 Some(report) = self.signals.recv() => self.take_signal(report),
                 () = self.wake.notified() => {}
                 () = tokio::time::sleep(wait) => {}
@@ -216,7 +221,11 @@ impl Runtime {
         let relistable = write(&self.cache).relistable(Instant::now());
         for id in relistable {
             tracing::info!(watch = %id, "lists again, because there is room for rejected objects");
-            self.restart_watch(&id);
+            self.restart_watch(&id, Duration::ZERO);
+        }
+        for cluster in self.watches.due(Instant::now()) {
+            tracing::warn!(%cluster, "the history of the API server went back: lists all objects again");
+            self.relist(&cluster);
         }
         for worker in 0..self.workers.len() {
             for _ in 0..ITEMS_PER_TURN {
@@ -247,7 +256,8 @@ impl Runtime {
 
     fn next_at(&self, now: Instant) -> Instant {
         let started = self.workers.iter().filter(|it| it.is_started);
-        let next = started.filter_map(|it| it.worker.next_at(now)).min();
+        let next = started.filter_map(|it| it.worker.next_at(now));
+        let next = next.chain(self.watches.next_at()).min();
         next.unwrap_or(now + WAIT_MAX).min(now + WAIT_MAX)
     }
 
@@ -256,7 +266,7 @@ impl Runtime {
         for changed in changes {
             for hosted in &mut self.workers {
                 if hosted.is_started && hosted.resources.contains(&changed.object.resource) {
-                    hosted.worker.observe(&changed.borrow(), &cache, now);
+                    hosted.worker.observe(&changed.as_change(), &cache, now);
                 }
             }
         }

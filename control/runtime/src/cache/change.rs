@@ -37,14 +37,15 @@ impl<'a> Change<'a> {
 
 /// A change with its entries, as the cache returns it.
 #[derive(Clone, Debug)]
-pub(crate) struct Changed {
+pub struct Changed {
     pub(crate) object: Ref,
     pub(crate) old: Option<Entry>,
     pub(crate) new: Option<Entry>,
 }
 
 impl Changed {
-    pub(crate) fn borrow(&self) -> Change<'_> {
+    /// Returns the change as controllers observe it.
+    pub fn as_change(&self) -> Change<'_> {
         Change {
             object: &self.object,
             old: self.old.as_ref(),

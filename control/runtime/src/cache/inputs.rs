@@ -28,7 +28,7 @@ impl Cache {
                 }
                 None
             }
-            Signal::WentBack | Signal::Refused(_) | Signal::Failed(_) => None,
+            Signal::Bookmark | Signal::WentBack | Signal::Refused(_) | Signal::Failed(_) => None,
         };
 
         Ok(change.into_iter().collect())

@@ -37,6 +37,8 @@ pub(super) struct Usage {
     pub(super) bytes: usize,
     /// Watches whose objects exceeded the limits.
     pub(super) rejected: BTreeSet<WatchId>,
+    /// Number of objects that exceeded the limits, since it was reported.
+    pub(super) rejections: u64,
     relisted_at: Option<Instant>,
 }
 
@@ -47,6 +49,7 @@ impl Usage {
             objects: 0,
             bytes: 0,
             rejected: BTreeSet::new(),
+            rejections: 0,
             relisted_at: None,
         }
     }
@@ -56,6 +59,7 @@ impl Usage {
         let objects = self.objects + usize::from(old.is_none());
         let bytes = (self.bytes + size).saturating_sub(old.unwrap_or_default());
         if objects > self.limits.objects || bytes > self.limits.bytes {
+            self.rejections += 1;
             return Err(self.limits);
         }
         (self.objects, self.bytes) = (objects, bytes);

@@ -93,7 +93,7 @@ fn an_index_follows_the_objects() {
 
     let change = fixture.apply("x", 5, "naples").unwrap();
 
-    let change = change.borrow();
+    let change = change.as_change();
     assert!(change.before::<ConfigMap>().is_some() && change.after::<ConfigMap>().is_some());
     assert_eq!(fixture.names("milan"), Vec::<String>::new());
     assert_eq!(fixture.names("naples"), ["x"]);

@@ -5,8 +5,6 @@
 
 mod fixture;
 
-pub use fixture::FixtureChange;
-
 use super::store::{Store, WatchNumber};
 use super::{Cache, CacheLimits, Changed};
 use crate::entry::Entry;
@@ -290,7 +288,7 @@ impl Cache {
         })
     }
 
-    fn store(&self, cluster: &Cluster, resource: &Resource) -> Option<&Store> {
+    pub(super) fn store(&self, cluster: &Cluster, resource: &Resource) -> Option<&Store> {
         self.stores.get(&(cluster.clone(), resource.clone()))
     }
 

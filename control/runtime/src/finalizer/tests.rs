@@ -81,7 +81,7 @@ impl Fixture {
         let entry = registration.decode(&object.to_string()).unwrap();
         let id = registration.watch_id().unwrap();
         let change = self.cache.put_watched(&id, entry, false).unwrap().unwrap();
-        (self.worker).observe(&change.borrow(), &self.cache, self.start + self.elapsed);
+        (self.worker).observe(&change.as_change(), &self.cache, self.start + self.elapsed);
     }
 
     fn step(&mut self) -> Option<Effects> {

@@ -1,10 +1,9 @@
 //! The types of a registration, erased, and the one form of all registrations of a resource.
 
 use crate::entry::{DecodeError, Decoded, Entry, Source};
-use crate::watch::{self, Signal, WatchId};
+use crate::watch::{self, Signal, Target};
 use control_client::object::{Key, Resource};
 use futures_util::stream::BoxStream;
-use kube::Client;
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;
 use std::sync::Arc;
@@ -56,8 +55,8 @@ pub enum RegistrationError {
 
 /// The types of a registration, erased.
 pub(crate) trait Form: Send + Sync {
-    /// Starts a watch. The stream never ends.
-    fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal>;
+    /// Starts a [watch](watch::stream). The stream never ends.
+    fn watch(&self, target: Target) -> BoxStream<'static, Signal>;
 
     /// Decodes an object that a request returned.
     fn decode(&self, text: &str) -> Result<Entry, DecodeError>;
@@ -201,10 +200,10 @@ where
     T: Any + PartialEq + Send + Sync,
     F: Fn(K) -> T + Copy + Send + Sync + 'static,
 {
-    fn watch(&self, client: Client, id: WatchId, is_optional: bool) -> BoxStream<'static, Signal> {
+    fn watch(&self, target: Target) -> BoxStream<'static, Signal> {
         let (keep, resource, is_full) = (self.keep, self.resource.clone(), self.is_full);
         let entry = move |decoded: Decoded<K>| decoded.entry(&resource, keep, is_full);
-        watch::stream(client, id, is_optional, entry)
+        watch::stream(target, entry)
     }
 
     fn decode(&self, text: &str) -> Result<Entry, DecodeError> {

@@ -25,7 +25,7 @@ impl Runtime {
             for change in effects.clusters {
                 match change {
                     ClusterChange::Set(cluster, config) => self.set_cluster(&cluster, &config),
-                    ClusterChange::Remove(cluster) => self.remove_cluster(&cluster),
+                    ClusterChange::Remove(cluster) => self.remove_cluster(&cluster, worker),
                 }
             }
             for change in effects.watches {
@@ -83,16 +83,17 @@ impl Runtime {
             }
             Ok(false) => {}
             Err(error) => {
+                self.metrics.not_set(cluster);
                 tracing::warn!(%cluster, %error, "failed to use the credentials of a cluster");
             }
         }
     }
 
-    fn remove_cluster(&mut self, cluster: &Cluster) {
-        self.remove_watches(cluster);
+    fn remove_cluster(&mut self, cluster: &Cluster, worker: usize) {
+        self.clusters.remove(cluster); // So that no watch starts again.
+        self.remove_watches(cluster, worker);
         let changes = write(&self.cache).remove_cluster(cluster);
         self.observe(&changes);
-        self.clusters.remove(cluster);
         self.metrics.forget(cluster);
     }
 

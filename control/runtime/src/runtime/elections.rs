@@ -5,6 +5,7 @@ use crate::controller::{Gate, Outcome, Request};
 use control_client::election::{Candidate, Leadership, LeaseSettings, Turn};
 use control_client::object::Cluster;
 use std::collections::BTreeSet;
+use std::time::Instant;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
@@ -75,7 +76,7 @@ impl Runtime {
         let (is_held, leadership) = match turn {
             Turn::Leads(leadership) => (true, leadership),
             Turn::StandsBy => (false, Leadership::default()),
-            Turn::WentBack => return self.relist(&Cluster::Local),
+            Turn::WentBack => return self.watches.went_back(&Cluster::Local, Instant::now()),
             Turn::Access(access) => return self.status.lease(&changed.lease.name, access.err()),
         };
         let lease = changed.lease.name.as_str();

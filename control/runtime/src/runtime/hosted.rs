@@ -60,7 +60,7 @@ impl Hosted {
         let now = Instant::now();
         self.is_started = true;
         for changed in cache.replay(&self.resources) {
-            self.worker.observe(&changed.borrow(), cache, now);
+            self.worker.observe(&changed.as_change(), cache, now);
         }
         self.worker.started(cache, now);
     }

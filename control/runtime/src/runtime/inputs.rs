@@ -4,6 +4,7 @@ use super::{Report, Response, Runtime, write};
 use crate::controller::{Gate, Outcome, Request};
 use crate::execute::enter;
 use crate::watch::{Signal, WatchId};
+use control_client::object::Cluster;
 use std::time::Instant;
 
 impl Runtime {
@@ -15,22 +16,26 @@ impl Runtime {
         self.note(id, &signal);
         let ends_list = matches!(signal, Signal::ListEnds);
         if matches!(signal, Signal::WentBack) {
-            self.relist(&id.cluster);
+            self.watches.went_back(&id.cluster, Instant::now());
         }
-        let taken = write(&self.cache).take_signal(id, signal);
-        let changes = taken.unwrap_or_else(|limits| {
-            self.metrics.rejected(&id.cluster);
-            tracing::debug!(watch = %id, ?limits, "ignored an object: the cluster has too many");
-            Vec::new()
-        });
+        let changes = write(&self.cache).take_signal(id, signal);
+        // An object beyond the limits of its cluster is counted.
+        let changes = changes.unwrap_or_default();
         self.observe(&changes);
         if ends_list {
             self.status.synced(id);
             self.listed(id);
         }
-        let usage = self.cache.read().usage(&id.cluster);
-        self.metrics.usage(&id.cluster, usage);
+        self.report_usage(&id.cluster);
         self.start_workers();
+    }
+
+    fn report_usage(&self, cluster: &Cluster) {
+        let mut cache = write(&self.cache);
+        if let Some(rejections) = cache.take_rejections(cluster) {
+            self.metrics
+                .usage(cluster, cache.usage(cluster), rejections);
+        }
     }
 
     /// Reports a signal in status, metrics and log.
@@ -53,6 +58,7 @@ impl Runtime {
             }
             Signal::Object { .. }
             | Signal::Deleted { .. }
+            | Signal::Bookmark
             | Signal::ListEnds
             | Signal::WentBack => {}
         }
@@ -89,6 +95,7 @@ impl Runtime {
         log(request, outcome);
         let changes = enter(&mut write(&self.cache), request, outcome);
         self.observe(changes.as_slice());
+        self.report_usage(&request.object().cluster);
         self.complete(response.worker, response.id, outcome);
     }
 }

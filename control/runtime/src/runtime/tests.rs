@@ -1,6 +1,6 @@
 use super::*;
 use crate::cache::{Cache, Change};
-use crate::controller::{Action, Gate, Plan, Write};
+use crate::controller::{Action, ClusterChange, Gate, Plan, Write};
 use crate::registration::{Registration, Scope};
 use crate::watch::Signal;
 use control_client::election::{Leadership, LeaseSettings, Timing, Turn};
@@ -232,4 +232,149 @@ async fn an_item_of_another_task_is_planned_once_the_controller_has_started_and_
     let late = tokio::time::timeout(WAIT_MAX / 2, planned.recv()).await;
     assert_eq!(late.expect("the runtime is woken").as_deref(), Some("late"));
     run.abort();
+}
+
+/// A configuration whose server does not exist.
+fn config() -> control_client::kubeconfig::RemoteConfig {
+    let text = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
+        "users": [{"name": "u", "user": {"token": "t"}}]}"#;
+    control_client::kubeconfig::RemoteConfig::parse(text).unwrap()
+}
+
+/// Returns the watch of the ConfigMaps with a label.
+fn watch_of(cluster: &Cluster, label: &str) -> WatchId {
+    let id = Registration::whole::<ConfigMap>(Scope::All).watch_id();
+    WatchId {
+        cluster: cluster.clone(),
+        selector: crate::selector::Selector {
+            labels: label.to_owned(),
+            name: None,
+        },
+        ..id.unwrap()
+    }
+}
+
+fn effects(change: ClusterChange) -> Effects {
+    Effects {
+        clusters: vec![change],
+        ..Effects::default()
+    }
+}
+
+#[tokio::test]
+async fn a_watch_of_another_controller_starts_again_when_its_cluster_is_set_again() {
+    let mut runtime = runtime();
+    let (sender, _planned) = mpsc::unbounded_channel();
+    runtime.add(Sender(sender), &Replicas::Active).unwrap();
+    let milan = Cluster::remote("milan");
+    let set = || effects(ClusterChange::Set(milan.clone(), Box::new(config())));
+    let [own, shared, other] = ["own", "shared", "other"].map(|it| watch_of(&milan, it));
+    for (id, worker) in [(&own, 0), (&shared, 0), (&shared, 1), (&other, 1)] {
+        runtime.add_watch(id.clone(), worker);
+    }
+    let running = |runtime: &Runtime| {
+        [&own, &shared, &other].map(|id| (0..99).any(|it| runtime.watches.is_current(id, it)))
+    };
+    assert_eq!(running(&runtime), [false; 3]);
+    // The first controller is a standby, but warm.
+    runtime.carry_out(0, set());
+    assert_eq!(running(&runtime), [true; 3]);
+
+    runtime.carry_out(0, effects(ClusterChange::Remove(milan.clone())));
+
+    assert_eq!(running(&runtime), [false; 3]);
+    runtime.carry_out(0, set());
+    assert_eq!(running(&runtime), [false, true, true]);
+}
+
+#[tokio::test]
+async fn watches_whose_versions_go_back_are_restarted_once_per_interval() {
+    let mut runtime = runtime();
+    let id = watch_of(&Cluster::Local, "a");
+    let milan = Cluster::remote("milan");
+    let set = ClusterChange::Set(milan.clone(), Box::new(config()));
+    runtime.carry_out(0, effects(set));
+    let peer = watch_of(&milan, "a");
+    for id in [&id, &peer] {
+        runtime.add_watch(id.clone(), 0);
+    }
+    let generations = |runtime: &Runtime| {
+        let current = |id| (0..9).find(|it| runtime.watches.is_current(id, *it));
+        [current(&id), current(&peer)]
+    };
+    assert_eq!(generations(&runtime), [Some(0), Some(1)]);
+
+    for _ in 0..3 {
+        runtime.take_signal((peer.clone(), 1, Signal::WentBack));
+        runtime.turn();
+        runtime.take_signal((peer.clone(), 2, Signal::WentBack));
+        runtime.turn();
+    }
+
+    assert_eq!(generations(&runtime), [Some(0), Some(2)]);
+    let next = runtime.next_at(Instant::now());
+    assert!(next <= Instant::now() + WAIT_MAX);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_lists_of_all_watches_of_a_cluster_are_spread() {
+    const WATCHES: usize = 100;
+    let times = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let seen = Arc::clone(&times);
+    let client = tower::service_fn(move |_: http::Request<Body>| {
+        seen.lock().unwrap().push(tokio::time::Instant::now());
+        std::future::pending::<Result<http::Response<Body>, tower::BoxError>>()
+    });
+    let mut runtime = runtime();
+    runtime.clusters = Clusters::new(Client::new(client, "a"));
+    for number in 0..WATCHES {
+        runtime.add_watch(watch_of(&Cluster::Local, &number.to_string()), 0);
+    }
+    let listed = async |count| {
+        while times.lock().unwrap().len() < count {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    listed(WATCHES).await;
+
+    runtime.relist(&Cluster::Local);
+    listed(2 * WATCHES).await;
+
+    let times = times.lock().unwrap();
+    let mean_interval = (times[2 * WATCHES - 1] - times[WATCHES]) / 100;
+    assert!(times[WATCHES - 1] - times[0] < Duration::from_millis(10));
+    assert!(
+        mean_interval > Duration::from_millis(10),
+        "{mean_interval:?}"
+    );
+}
+
+#[tokio::test]
+async fn an_answer_beyond_the_limits_of_its_cluster_is_counted() {
+    let mut registry = prometheus_client::registry::Registry::default();
+    let mut runtime = runtime();
+    runtime.metrics = Metrics::new(&mut registry);
+    let client = tower::service_fn(|_: http::Request<Body>| async {
+        let object = r#"{"metadata": {"namespace": "a", "name": "99", "resourceVersion": "1"}}"#;
+        let body = Body::from(object.as_bytes().to_vec());
+        Ok::<_, tower::BoxError>(http::Response::new(body))
+    });
+    runtime.clusters = Clusters::new(Client::new(client, "a"));
+    let limits = CacheLimits {
+        objects: 0,
+        bytes: 0,
+    };
+    write(&runtime.cache).add_cluster(Cluster::Local, limits);
+    write(&runtime.cache).add_watch(watch_of(&Cluster::Local, ""));
+    settle(&mut runtime);
+
+    let response = runtime.requests.next().await.expect("a request");
+    runtime.take_response(response);
+
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+    let line = r#"cache_rejected_objects_total{cluster="_local"} 1"#;
+    assert!(text.contains(line), "{text}");
 }

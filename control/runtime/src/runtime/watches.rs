@@ -1,10 +1,13 @@
 //! The watches that controllers need, and those that run.
 
+use super::relists::Relists;
 use super::{Runtime, write};
-use crate::watch::WatchId;
+use crate::watch::{Target, WatchId, spread};
 use control_client::object::Cluster;
 use futures_util::StreamExt as _;
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::task::{AbortHandle, JoinSet};
 
 /// A watch is needed as long as a controller has it registered or planned. It runs while its cluster is
@@ -12,6 +15,7 @@ use tokio::task::{AbortHandle, JoinSet};
 #[derive(Default)]
 pub(super) struct Watches {
     needed: BTreeMap<WatchId, Needed>,
+    clusters: BTreeMap<Cluster, OfCluster>,
     /// Generation of the next watch.
     next_generation: u64,
     tasks: JoinSet<()>,
@@ -22,6 +26,13 @@ struct Needed {
     /// Controllers that need it, by number.
     workers: BTreeSet<usize>,
     running: Option<Running>,
+}
+
+#[derive(Default)]
+struct OfCluster {
+    /// Its running watches share it, and so know their number.
+    siblings: Arc<()>,
+    relists: Relists,
 }
 
 /// A watch that runs. A restarted watch has another generation, which its late signals lack.
@@ -35,29 +46,42 @@ impl Watches {
         self.needed.entry(id).or_default().workers.insert(worker);
     }
 
-    pub(super) fn all(&self) -> Vec<WatchId> {
-        self.needed.keys().cloned().collect()
-    }
-
     /// Returns the watches that a controller needs.
     pub(super) fn of(&self, worker: usize) -> Vec<WatchId> {
-        let needed = self.needed.iter();
-        let of_worker = needed.filter(|(_, needed)| needed.workers.contains(&worker));
-        of_worker.map(|(id, _)| id.clone()).collect()
+        self.filtered(|_, needed| needed.workers.contains(&worker))
     }
 
     pub(super) fn of_cluster(&self, cluster: &Cluster) -> Vec<WatchId> {
-        let needed = self.needed.keys();
-        needed
-            .filter(|id| id.cluster == *cluster)
-            .cloned()
-            .collect()
+        self.filtered(|id, _| id.cluster == *cluster)
+    }
+
+    fn filtered(&self, filter: impl Fn(&WatchId, &Needed) -> bool) -> Vec<WatchId> {
+        let needed = self.needed.iter().filter(|(id, needed)| filter(id, needed));
+        needed.map(|(id, _)| id.clone()).collect()
     }
 
     /// Returns whether a watch of this generation runs.
     pub(super) fn is_current(&self, id: &WatchId, generation: u64) -> bool {
         let running = self.needed.get(id).and_then(|it| it.running.as_ref());
         running.is_some_and(|running| running.generation == generation)
+    }
+
+    /// Notes that the versions of a cluster went back.
+    pub(super) fn went_back(&mut self, cluster: &Cluster, now: Instant) {
+        let of_cluster = self.clusters.entry(cluster.clone()).or_default();
+        of_cluster.relists.request(now);
+    }
+
+    /// Returns the clusters whose objects are to be listed again now, because versions went back.
+    pub(super) fn due(&mut self, now: Instant) -> Vec<Cluster> {
+        let clusters = self.clusters.iter_mut();
+        let due = clusters.filter_map(|(id, it)| it.relists.take(now).then(|| id.clone()));
+        due.collect()
+    }
+
+    /// Returns when such lists are due.
+    pub(super) fn next_at(&self) -> impl Iterator<Item = Instant> {
+        self.clusters.values().filter_map(|it| it.relists.due)
     }
 
     /// Stops all watches.
@@ -83,14 +107,14 @@ impl Runtime {
         }
     }
 
-    /// Removes the watches of a cluster.
-    pub(super) fn remove_watches(&mut self, cluster: &Cluster) {
+    /// Stops the watches of a cluster. Those that other controllers need than the one that removes the
+    /// cluster start again when it is set.
+    pub(super) fn remove_watches(&mut self, cluster: &Cluster, worker: usize) {
         for id in self.watches.of_cluster(cluster) {
-            if let Some(needed) = self.watches.needed.get_mut(&id) {
-                needed.workers.clear();
-            }
-            self.sync_watch(&id);
+            self.stop_watch(&id);
+            self.remove_watch(&id, worker);
         }
+        self.watches.clusters.remove(cluster);
     }
 
     /// Starts or stops a watch, as it is needed now.
@@ -104,7 +128,7 @@ impl Runtime {
         };
         let should_run = needed.workers.iter().any(may_run);
         match (should_run, needed.running.is_some()) {
-            (true, false) => self.start_watch(id),
+            (true, false) => self.start_watch(id, Duration::ZERO),
             (false, true) => self.stop_watch(id),
             (true, true) | (false, false) => {}
         }
@@ -114,18 +138,26 @@ impl Runtime {
         }
     }
 
-    fn start_watch(&mut self, id: &WatchId) {
+    fn start_watch(&mut self, id: &WatchId, delay: Duration) {
         let form = self.cache.read().form(&id.resource).cloned();
         let client = self.clusters.client(&id.cluster).cloned();
         let (Some(form), Some(client)) = (form, client) else {
             return; // It starts when the cluster is connected.
         };
         write(&self.cache).add_watch(id.clone());
-        let mut signals = form.watch(client, id.clone(), self.is_optional(id));
+        let of_cluster = self.watches.clusters.entry(id.cluster.clone()).or_default();
+        let siblings = Arc::clone(&of_cluster.siblings);
+        let mut signals = form.watch(Target {
+            client,
+            id: id.clone(),
+            is_optional: self.is_optional(id),
+            siblings,
+        });
         let (watched, sender) = (id.clone(), self.sender.clone());
         let generation = self.watches.next_generation;
         self.watches.next_generation += 1;
         let task = self.watches.tasks.spawn(async move {
+            tokio::time::sleep(delay).await;
             while let Some(signal) = signals.next().await {
                 let report = (watched.clone(), generation, signal);
                 if sender.send(report).await.is_err() {
@@ -146,26 +178,27 @@ impl Runtime {
         self.observe(&changes);
     }
 
-    fn abort_watch(&mut self, id: &WatchId) {
+    /// Ends the task of a watch. Returns whether there was one.
+    fn abort_watch(&mut self, id: &WatchId) -> bool {
         while self.watches.tasks.try_join_next().is_some() {} // Those that were aborted before.
         let needed = self.watches.needed.get_mut(id);
-        if let Some(running) = needed.and_then(|needed| needed.running.take()) {
-            running.task.abort();
-        }
+        let running = needed.and_then(|needed| needed.running.take());
+        running.inspect(|it| it.task.abort()).is_some()
     }
 
     /// Lists all objects of a cluster again.
     pub(super) fn relist(&mut self, cluster: &Cluster) {
-        tracing::warn!(%cluster, "the history of the API server went back: lists all objects again");
-        for id in self.watches.of_cluster(cluster) {
-            self.restart_watch(&id);
+        let watches = self.watches.of_cluster(cluster);
+        for id in &watches {
+            self.restart_watch(id, spread(watches.len()));
         }
     }
 
-    /// Lists all objects of a watch again.
-    pub(super) fn restart_watch(&mut self, id: &WatchId) {
-        self.abort_watch(id);
-        self.sync_watch(id);
+    /// Lists all objects of a watch again after a delay, if it runs.
+    pub(super) fn restart_watch(&mut self, id: &WatchId, delay: Duration) {
+        if self.abort_watch(id) {
+            self.start_watch(id, delay);
+        }
     }
 
     /// Returns whether a watch is registered, and all registrations of it are optional.

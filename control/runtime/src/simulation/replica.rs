@@ -217,7 +217,9 @@ impl Replica {
         for changed in changes {
             for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
                 if hosted.resources.contains(&changed.object.resource) {
-                    hosted.worker.observe(&changed.borrow(), &self.cache, now);
+                    hosted
+                        .worker
+                        .observe(&changed.as_change(), &self.cache, now);
                 }
             }
         }
@@ -227,7 +229,7 @@ impl Replica {
 impl Hosted {
     fn start(&mut self, cache: &Cache, now: Instant) {
         for changed in cache.replay(&self.resources) {
-            self.worker.observe(&changed.borrow(), cache, now);
+            self.worker.observe(&changed.as_change(), cache, now);
         }
         self.worker.started(cache, now);
     }

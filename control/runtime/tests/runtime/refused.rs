@@ -70,7 +70,7 @@ async fn a_missing_right_or_resource_is_named_and_other_controllers_go_on() {
         );
         assert_eq!(process.status.healthy(), Ok(()));
         assert_eq!(addresses(&local, "rome-1"), None);
-        let labels = r#"cluster="local",resource="nodes""#;
+        let labels = r#"cluster="_local",resource="nodes""#;
         assert!(process.metric("watch_errors_total", labels) > 0.0);
 
         front.set(|_| Reply::Forward);

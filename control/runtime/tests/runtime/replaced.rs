@@ -104,3 +104,42 @@ async fn equal_credentials_interrupt_no_watch() {
     assert_eq!(front.count(Head::is_watch), 1);
     process.stop().await;
 }
+
+#[tokio::test]
+async fn another_cluster_at_a_new_address_is_listed() {
+    let [local, first, second] = [(); 3].map(|()| ApiServer::start());
+    // The UIDs and the history of the servers in memory follow from the writes.
+    put_counter(&first, 1);
+    put_system(&first);
+    put_system(&second);
+    put_counter(&second, 7);
+    for _ in 0..100 {
+        put_system(&second);
+    }
+    let fronts = [&first, &second].map(|server| Front::start(server, |_| Reply::Forward));
+    let process = Process::host(&local.url(), "a", None, Peers::default());
+    put_peer(&local, "milan", &kubeconfig(&fronts[0].url(), "token"));
+    let is_identified = || fronts[0].count(|head| head.target.ends_with(SYSTEM)) > 0;
+    wait_for("the request for the identity", is_identified).await;
+    wait_for("the copy", || copied(&first) == Some(1)).await;
+
+    put_peer(&local, "milan", &kubeconfig(&fronts[1].url(), "token"));
+
+    // The watch resumes after the change of the counter, so only a list contains it.
+    wait_for("the copy in the other cluster", || {
+        copied(&second) == Some(7)
+    })
+    .await;
+    process.stop().await;
+}
+
+/// The namespace whose UID identifies a cluster.
+const SYSTEM: &str = "/api/v1/namespaces/kube-system";
+
+fn put_system(server: &ApiServer) {
+    let metadata = serde_json::json!({"name": "kube-system"});
+    server.put(
+        SYSTEM,
+        serde_json::json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}),
+    );
+}

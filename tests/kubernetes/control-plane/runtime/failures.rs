@@ -6,11 +6,15 @@ use super::copies;
 use super::relay::Relay;
 use super::replica::{Replica, TIMING};
 use crate::fixture::{Deadline, Fixture, Suite, serial, until};
-use anyhow::{Result, ensure};
-use kube::Client;
+use anyhow::{Context as _, Result, ensure};
+use futures_util::future::ready;
+use futures_util::{StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::ConfigMap;
+use kube::api::{DeleteParams, ListParams, WatchEvent, WatchParams};
+use kube::{Api, Client};
 use kubernetes_lab::control_plane::Component;
 use std::time::Duration;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
@@ -19,6 +23,7 @@ pub(crate) fn add(suite: &mut Suite) {
         an_expired_watch_history_loses_no_change,
         a_cut_network_loses_no_change,
         a_restored_snapshot_is_listed_again,
+        a_restored_snapshot_is_listed_again_by_quiet_watches_without_a_lease,
         a_renewal_after_the_deadline_loses_no_change,
     );
 }
@@ -43,8 +48,16 @@ struct Setup {
 impl Setup {
     /// Starts a controller that is the user `namespace`, and waits until it has copied the value 1.
     async fn start(fixture: &'static Fixture, namespace: &'static str) -> Result<Self> {
+        Self::start_with(fixture, namespace, Replica::start).await
+    }
+
+    async fn start_with(
+        fixture: &'static Fixture,
+        namespace: &'static str,
+        start: fn(&Fixture, &'static str, &str, &str) -> Result<Replica>,
+    ) -> Result<Self> {
         let relay = Relay::start(fixture.control_plane.server()).await?;
-        let replica = Replica::start(fixture, namespace, namespace, &relay.url())?;
+        let replica = start(fixture, namespace, namespace, &relay.url())?;
         let setup = Self {
             fixture,
             client: fixture.namespace(namespace).await?,
@@ -67,6 +80,16 @@ impl Setup {
     async fn until_copied(&self, value: &str) -> Result<()> {
         until(Deadline::after(CONVERGED), "the copies", async || {
             copies::check(self.fixture, self.namespace, &self.names, value).await
+        })
+        .await
+    }
+
+    /// Waits until the controller has sent this number of lists.
+    async fn until_listed(&self, count: usize) -> Result<()> {
+        until(Deadline::after(CONVERGED), "the lists", async || {
+            let lists = self.replica.lists(self.fixture)?;
+            ensure!(lists >= count, "{lists} of {count} lists");
+            Ok(())
         })
         .await
     }
@@ -124,17 +147,85 @@ async fn a_cut_network_loses_no_change(fixture: &'static Fixture) -> Result<()> 
 
 async fn a_restored_snapshot_is_listed_again(fixture: &'static Fixture) -> Result<()> {
     let setup = Setup::start(fixture, "runtime-restored").await?;
+    let later = ["created", "deleted"].map(str::to_owned);
+    let inputs: Api<ConfigMap> = Api::namespaced(setup.client.clone(), setup.namespace);
+    // The snapshot has the inputs, and not their copies.
+    setup.relay.cut();
+    setup.put("2").await?;
+    copies::put(&setup.client, setup.namespace, &later, &["secret"], "2").await?;
     let snapshot = fixture.control_plane.snapshot()?;
-    for value in ["2", "3"] {
-        setup.put(value).await?;
-        setup.until_copied(value).await?;
-    }
+    setup.relay.mend();
+    setup.until_copied("2").await?;
+    copies::until_copied(fixture, setup.namespace, &later, "2").await?;
+    inputs.delete("deleted", &DeleteParams::default()).await?;
+    let lists = setup.replica.lists(fixture)?;
 
     fixture.control_plane.restore(&snapshot).await?;
-    setup.put("4").await?;
-    setup.until_copied("4").await?;
-    setup.end(4).await
+
+    // Nothing is written but by the controller: it copies the changes again, creates the copies that were
+    // created after the snapshot, and copies the input that was deleted after it.
+    setup.until_copied("2").await?;
+    copies::until_copied(fixture, setup.namespace, &later, "2").await?;
+    setup.until_listed(lists + RESOURCES).await?;
+    setup.end(3).await
 }
+
+/// Resources that the controller watches.
+const RESOURCES: usize = 3;
+
+async fn a_restored_snapshot_is_listed_again_by_quiet_watches_without_a_lease(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let namespace = "runtime-restored-quiet";
+    let setup = Setup::start_with(fixture, namespace, Replica::start_active).await?;
+    let snapshot = fixture.control_plane.snapshot()?;
+    // The versions of ConfigMaps grow, but no object that the controller watches is changed.
+    let other = fixture.namespace("runtime-restored-other").await?;
+    for round in 0..20 {
+        let value = round.to_string();
+        copies::put(
+            &other,
+            "runtime-restored-other",
+            &setup.names,
+            &["secret"],
+            &value,
+        )
+        .await?;
+    }
+    bookmarks(&setup.client, namespace).await?;
+    let lists = setup.replica.lists(fixture)?;
+
+    fixture.control_plane.restore(&snapshot).await?;
+
+    setup.until_listed(lists + RESOURCES).await?;
+    // Its version is lower than that of the bookmark.
+    setup.put("2").await?;
+    setup.until_copied("2").await?;
+    setup.end(2).await
+}
+
+/// Waits until each watch of ConfigMaps that runs has received a bookmark. kube-apiserver sends one about
+/// every minute to each watch, so another watch has received two then.
+async fn bookmarks(client: &Client, namespace: &str) -> Result<()> {
+    let api: Api<ConfigMap> = Api::namespaced(client.clone(), namespace);
+    let version = api
+        .list(&ListParams::default())
+        .await?
+        .metadata
+        .resource_version;
+    let version = version.context("a list without version")?;
+    let events = api.watch(&WatchParams::default(), &version).await?;
+    let bookmarks = events.try_filter(|it| ready(matches!(it, WatchEvent::Bookmark(_))));
+    let received = bookmarks.take(2).try_collect::<Vec<_>>();
+    let received = timeout(BOOKMARKS_MAX, received).await;
+    let received = received.context("the API server sends no bookmarks")??;
+    ensure!(received.len() == 2, "the watch has ended");
+
+    Ok(())
+}
+
+/// The time limit of two bookmarks.
+const BOOKMARKS_MAX: Duration = Duration::from_secs(200);
 
 async fn a_renewal_after_the_deadline_loses_no_change(fixture: &'static Fixture) -> Result<()> {
     let namespace = "runtime-late-renewal";

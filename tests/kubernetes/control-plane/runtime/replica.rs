@@ -24,6 +24,9 @@ use tokio::time::timeout;
 const IDENTITY: &str = "LIQO_LAB_REPLICA";
 const NAMESPACE: &str = "LIQO_LAB_REPLICA_NAMESPACE";
 
+/// Set if the replica takes part in no election.
+const IS_ACTIVE: &str = "LIQO_LAB_REPLICA_IS_ACTIVE";
+
 /// Short durations of the election, since tests wait for them in real time.
 pub(super) const TIMING: Timing = Timing {
     lease_duration: Duration::from_secs(3),
@@ -46,6 +49,26 @@ impl Replica {
         namespace: &str,
         server: &str,
     ) -> Result<Self> {
+        Self::start_with(fixture, identity, namespace, server, &[])
+    }
+
+    /// Starts a replica that writes without a Lease.
+    pub(super) fn start_active(
+        fixture: &Fixture,
+        identity: &'static str,
+        namespace: &str,
+        server: &str,
+    ) -> Result<Self> {
+        Self::start_with(fixture, identity, namespace, server, &[(IS_ACTIVE, "")])
+    }
+
+    fn start_with(
+        fixture: &Fixture,
+        identity: &'static str,
+        namespace: &str,
+        server: &str,
+        variables: &[(&str, &str)],
+    ) -> Result<Self> {
         let group = Some("system:masters");
         let subject = Subject {
             user: identity,
@@ -56,6 +79,7 @@ impl Replica {
             .env(IDENTITY, identity)
             .env(NAMESPACE, namespace)
             .env("KUBECONFIG", kubeconfig)
+            .envs(variables.iter().copied())
             .stdin(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
@@ -93,14 +117,16 @@ impl Replica {
         Ok(events)
     }
 
-    /// Returns how often the replica has listed all objects of a resource.
+    /// Returns how often the replica has listed all objects of a resource. A list of one object only reads
+    /// the version of the resource.
     pub(super) fn lists(&self, fixture: &Fixture) -> Result<usize> {
         let mut lists = 0;
         for resource in ["configmaps", "secrets", "serviceaccounts"] {
             let events = self.events(fixture, resource)?;
             let is_list = |it: &&AuditEvent| {
                 it.stage == "RequestReceived"
-                    && (it.verb == "list" || it.request_uri.contains("sendInitialEvents=true"))
+                    && it.verb == "list"
+                    && !it.request_uri.split(['?', '&']).any(|it| it == "limit=1")
             };
             lists += events.iter().filter(is_list).count();
         }
@@ -160,11 +186,14 @@ async fn run(identity: String, namespace: String) -> Result<()> {
     };
     let metrics = Metrics::new(&mut Registry::default());
     let mut runtime = Runtime::new(transport::client(&config)?, settings, metrics);
-    let replicas = Replicas::WarmStandby(LeaseSettings {
-        namespace: namespace.clone(),
-        name: "copies".to_owned(),
-        timing: TIMING,
-    });
+    let replicas = match env::var_os(IS_ACTIVE) {
+        Some(_) => Replicas::Active,
+        None => Replicas::WarmStandby(LeaseSettings {
+            namespace: namespace.clone(),
+            name: "copies".to_owned(),
+            timing: TIMING,
+        }),
+    };
     runtime.add(Copies { namespace }, &replicas)?;
 
     runtime.run(input_ends()).await;

@@ -1,21 +1,10 @@
 //! A cache that is changed by hand, for tests of controllers.
 
-use crate::cache::{Cache, CacheLimits, Change, Changed};
+use crate::cache::{Cache, CacheLimits, Changed};
 use crate::entry::Entry;
 use crate::registration::{Registration, RegistrationError};
 use crate::watch::WatchId;
 use control_client::object::{Cluster, Ref};
-
-/// A change of a [`Cache`] that was made by hand.
-#[derive(Clone, Debug)]
-pub struct FixtureChange(Changed);
-
-impl FixtureChange {
-    /// Returns the change as controllers observe it.
-    pub fn as_change(&self) -> Change<'_> {
-        self.0.borrow()
-    }
-}
 
 impl Cache {
     /// Creates a cache of the local cluster that keeps objects of these registrations.
@@ -34,24 +23,19 @@ impl Cache {
     }
 
     /// Puts an object of the local cluster. Returns the change, if there is one.
-    pub fn fixture_put(
-        &mut self,
-        registration: &Registration,
-        entry: Entry,
-    ) -> Option<FixtureChange> {
+    pub fn fixture_put(&mut self, registration: &Registration, entry: Entry) -> Option<Changed> {
         let resource = &registration.resource;
         let covering = self.watches.iter().filter(|(id, _)| {
             id.cluster == Cluster::Local && id.resource == *resource && id.covers(&entry.key)
         });
         let watches: Vec<_> = covering.map(|(_, progress)| progress.number).collect();
         let put = self.put(&Cluster::Local, resource, entry, &watches);
-        put.ok().flatten().map(FixtureChange)
+        put.ok().flatten()
     }
 
     /// Removes an object. Returns the change, if there is one.
-    pub fn fixture_remove(&mut self, object: &Ref) -> Option<FixtureChange> {
-        let taken = self.take(&object.cluster, &object.resource, &object.key);
-        taken.map(FixtureChange)
+    pub fn fixture_remove(&mut self, object: &Ref) -> Option<Changed> {
+        self.take(&object.cluster, &object.resource, &object.key)
     }
 
     /// Adds a watch whose first list is complete. It reports the objects that are put later.
@@ -62,17 +46,13 @@ impl Cache {
     }
 
     /// Removes a watch with its objects. Returns the changes.
-    pub fn fixture_unwatch(&mut self, id: &WatchId) -> Vec<FixtureChange> {
-        let removed = self.remove_watch(id);
-        removed.into_iter().map(FixtureChange).collect()
+    pub fn fixture_unwatch(&mut self, id: &WatchId) -> Vec<Changed> {
+        self.remove_watch(id)
     }
 
     /// Returns all objects as changes that create them, as a controller observes them at the start.
-    pub fn fixture_replay(&self) -> Vec<FixtureChange> {
+    pub fn fixture_replay(&self) -> Vec<Changed> {
         let resources = self.forms.keys().cloned().collect();
         self.replay(&resources)
-            .into_iter()
-            .map(FixtureChange)
-            .collect()
     }
 }

@@ -9,7 +9,7 @@ use crate::network::local::IndexKey;
 use crate::network::plan::{Env, Notice, State};
 use crate::network::settings::Settings;
 use crate::network::write::{Action, Write};
-use control_runtime::{Cache, FixtureChange, Ref};
+use control_runtime::{Cache, Changed, Ref};
 use fake_apiserver::merged;
 use ipam::DEFAULT_POOLS;
 use k8s_openapi::api::core::v1::Secret;
@@ -432,7 +432,7 @@ impl Cluster {
         self.observe(kind, change);
     }
 
-    fn observe(&mut self, kind: Kind, change: Option<FixtureChange>) {
+    fn observe(&mut self, kind: Kind, change: Option<Changed>) {
         let Some(change) = change else {
             return;
         };

@@ -1,0 +1,250 @@
+use super::*;
+use crate::registration::{Registration, Scope};
+use control_client::backoff::Backoff;
+use futures_util::future::join_all;
+use http_body_util::channel::Channel;
+use k8s_openapi::api::core::v1::Secret;
+use std::sync::Mutex;
+
+/// Chunks of a response, each with the delay before it.
+type Chunks = Vec<(Duration, String)>;
+
+fn seconds(seconds: u64) -> Duration {
+    Duration::from_secs(seconds)
+}
+
+/// Returns a client whose requests `reply` answers, by the URL.
+fn client(reply: impl Fn(&str) -> Chunks + Send + Sync + 'static) -> Client {
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let chunks = reply(&request.uri().to_string());
+        let (mut sender, body) = Channel::new(8);
+        tokio::spawn(async move {
+            for (delay, chunk) in chunks {
+                tokio::time::sleep(delay).await;
+                // An error means that the client waits no longer.
+                sender.send_data(chunk.into_bytes().into()).await.ok();
+            }
+        });
+        async { Ok::<_, std::convert::Infallible>(http::Response::<Channel<_>>::new(body)) }
+    });
+    Client::new(service, "default")
+}
+
+/// Returns a watch of Secrets.
+fn watch(client: Client, siblings: &Arc<()>) -> BoxStream<'static, Signal> {
+    let registration = Registration::whole::<Secret>(Scope::All);
+    let id = registration.watch_id().expect("a watch");
+    registration.form.watch(Target {
+        client,
+        id,
+        is_optional: false,
+        siblings: Arc::clone(siblings),
+    })
+}
+
+fn page(version: &str) -> Chunks {
+    let list = format!(r#"{{"metadata": {{"resourceVersion": "{version}"}}, "items": []}}"#);
+    vec![(Duration::ZERO, list)]
+}
+
+/// Returns the line of a watch event.
+fn event(kind: &str, version: &str) -> String {
+    format!(
+        r#"{{"type": "{kind}", "object": {{"apiVersion": "v1", "kind": "Secret",
+        "metadata": {{"name": "a", "namespace": "a", "uid": "u", "resourceVersion": "{version}"}}}}}}"#
+    )
+    .replace('\n', "")
+        + "\n"
+}
+
+const GONE: &str = r#"{"type": "ERROR", "object": {"apiVersion": "v1", "kind": "Status",
+    "status": "Failure", "code": 410, "reason": "Expired", "message": "too old"}}"#;
+
+fn gone() -> String {
+    GONE.replace('\n', "") + "\n"
+}
+
+fn is_watch(url: &str) -> bool {
+    url.contains("watch=true")
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_list_without_last_page_fails_after_its_longest_duration() {
+    let page = r#"{"metadata": {"resourceVersion": "1", "continue": "more"}, "items": []}"#;
+    let client = client(|_| vec![(seconds(10), page.to_owned())]);
+    let mut signals = watch(client, &Arc::default());
+    let began = Instant::now();
+
+    assert!(matches!(signals.next().await, Some(Signal::ListBegins)));
+    let Some(Signal::Failed(reason)) = signals.next().await else {
+        panic!("the list has no end");
+    };
+
+    assert_eq!(began.elapsed(), LIST_MAX);
+    assert!(reason.contains("600s"), "{reason}");
+    assert!(matches!(signals.next().await, Some(Signal::ListBegins)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_server_whose_watches_fail_at_once_gets_few_requests() {
+    const FAILURES: u32 = 50;
+    for (body, is_expected) in [
+        (
+            event("ADDED", "10") + &event("ADDED", "9"),
+            (|it| matches!(it, Signal::WentBack)) as fn(&Signal) -> bool,
+        ),
+        (gone(), |it| matches!(it, Signal::Failed(_))),
+        (event("ADDED", ""), |it| matches!(it, Signal::Failed(_))),
+        ("no JSON\n".to_owned(), |it| matches!(it, Signal::Failed(_))),
+        (String::new(), |it| matches!(it, Signal::Failed(_))),
+    ] {
+        let text = body.clone();
+        let client = client(move |url| match is_watch(url) {
+            true => vec![(Duration::ZERO, body.clone())],
+            false => page("5"),
+        });
+        let mut signals = watch(client, &Arc::default());
+        let began = Instant::now();
+
+        let mut failures = 0;
+        while failures < FAILURES {
+            let signal = signals.next().await.expect("signals");
+            failures += u32::from(is_expected(&signal));
+        }
+
+        // All delays but the first few are the longest, shortened by at most a quarter.
+        let least = Backoff::REQUEST.max.mul_f64(0.75) * (FAILURES - 6);
+        assert!(began.elapsed() > least, "{:?}: {text}", began.elapsed());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn delays_begin_with_the_shortest_again_after_a_stable_watch() {
+    let watches = Mutex::new(0);
+    let client = client(move |url| {
+        if !is_watch(url) {
+            return page("5");
+        }
+        let mut watches = watches.lock().unwrap();
+        *watches += 1;
+        let lives = if *watches == 10 {
+            STABLE_MIN
+        } else {
+            seconds(0)
+        };
+        vec![(lives, gone())]
+    });
+    let mut signals = watch(client, &Arc::default());
+    let mut failures = 0;
+    while failures < 10 {
+        failures += u32::from(matches!(signals.next().await, Some(Signal::Failed(_))));
+    }
+    let failed = Instant::now();
+
+    assert!(matches!(signals.next().await, Some(Signal::ListBegins)));
+
+    assert!(failed.elapsed() < Backoff::REQUEST.min * 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn versions_that_are_no_numbers_are_not_compared() {
+    let client = client(|url| match is_watch(url) {
+        true => vec![
+            (Duration::ZERO, event("ADDED", "b/2")),
+            (Duration::ZERO, event("MODIFIED", "a/1")),
+            (seconds(3600), event("DELETED", "1")),
+        ],
+        false => page("3"),
+    });
+    let signals = watch(client, &Arc::default());
+
+    let signals: Vec<_> = signals.skip(2).take(2).collect().await;
+
+    let is_object = |signal: &Signal| matches!(signal, Signal::Object { .. });
+    assert!(signals.iter().all(is_object), "{signals:?}");
+}
+
+/// Returns the first signals of a quiet watch whose list has version 100, whose last bookmark has version
+/// 5000, and that is interrupted. The server has version `present` afterwards.
+async fn interrupted(present: &'static str, body: Chunks) -> (Vec<Signal>, Vec<String>) {
+    let urls = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&urls);
+    let client = client(move |url| {
+        let mut urls = seen.lock().unwrap();
+        urls.push(url.to_owned());
+        match (is_watch(url), urls.len()) {
+            (true, 2) => body.clone(),
+            (true, _) => vec![(seconds(3600), String::new())],
+            (false, 1) => page("100"),
+            (false, _) => page(present),
+        }
+    });
+    let signals = watch(client, &Arc::default()).skip(2);
+    let signals = signals.take_until(Box::pin(tokio::time::sleep(seconds(100))));
+    let signals = signals.collect().await;
+    let urls = urls.lock().unwrap().clone();
+
+    (signals, urls)
+}
+
+/// The ends of a watch: by the server, and by an error.
+fn ends() -> [Chunks; 2] {
+    let bookmark = (seconds(40), event("BOOKMARK", "5000"));
+    let error = gone().replace("410", "500");
+    [vec![bookmark.clone()], vec![bookmark, (seconds(1), error)]]
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_quiet_watch_lists_again_if_the_server_has_an_older_version_than_its_bookmark() {
+    for body in ends() {
+        let (signals, urls) = interrupted("4000", body).await;
+
+        assert!(matches!(signals[0], Signal::Bookmark), "{signals:?}");
+        let went_back = signals.iter().position(|it| matches!(it, Signal::WentBack));
+        let went_back = went_back.expect("the history went back");
+        assert!(matches!(signals[went_back + 1], Signal::ListBegins));
+        assert!(urls.iter().all(|url| !url.contains("resourceVersion=5000")));
+        assert!(urls.last().unwrap().contains("resourceVersion=4000"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_watch_resumes_at_its_bookmark_without_a_list() {
+    for body in ends() {
+        let (signals, urls) = interrupted("5000", body).await;
+
+        let is_list = |it: &&Signal| matches!(it, Signal::ListBegins | Signal::WentBack);
+        assert_eq!(signals.iter().filter(is_list).count(), 0, "{signals:?}");
+        assert!(urls.last().unwrap().contains("resourceVersion=5000"));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn lists_after_a_common_failure_are_spread_over_a_time_that_grows_with_their_number() {
+    const WATCHES: usize = 100;
+    let siblings = Arc::default();
+    let began = Instant::now();
+    let watches = (0..WATCHES).map(|_| {
+        let client = client(|url| match is_watch(url) {
+            true => vec![(Duration::ZERO, gone())],
+            false => page("5"),
+        });
+        watch(client, &siblings)
+    });
+    let watches: Vec<_> = watches.collect();
+
+    let second_lists = join_all(watches.into_iter().map(|mut signals| async move {
+        for _ in 0..4 {
+            signals.next().await;
+        }
+        began.elapsed()
+    }));
+
+    let times = second_lists.await;
+    let (first, last) = (times.iter().min().unwrap(), times.iter().max().unwrap());
+    let mean_interval = (*last - *first) / u32::try_from(WATCHES).unwrap();
+    assert!(
+        mean_interval > Duration::from_millis(10),
+        "{mean_interval:?}"
+    );
+}
