@@ -6,7 +6,7 @@ use crate::registrations::{self, Keys, KeysSecret, Scope};
 use control_fabric::{Changes, Resolution, Resolver};
 use control_runtime::{
     self as runtime, Cache, CacheReader, Change, Cluster, Controller, Env, Plan, Registration,
-    RegistrationError, Runtime, RuntimeStatus,
+    RegistrationError, Runtime, RuntimeStatus, transport,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Client, Config};
@@ -38,7 +38,7 @@ pub enum Error {
 
     /// The credentials cannot be used.
     #[error("failed to prepare a client of the API server")]
-    Client(#[source] kube::Error),
+    Client(#[source] transport::ConfigError),
 
     /// Two registrations of a resource differ.
     #[error(transparent)]
@@ -114,22 +114,24 @@ impl Watch {
         let config = Config::infer()
             .await
             .map_err(|error| Error::Config(kube::Error::InferConfig(error)))?;
-        let client = Client::try_from(config).map_err(Error::Client)?;
 
-        Self::with(client, installation.clone(), scope, add)
+        Self::with(&config, installation.clone(), scope, add)
     }
 
-    /// Starts to watch by `client`, as [`start`](Self::start) does. Must be called within a tokio runtime.
+    /// Starts to watch the API server in `config`, as [`start`](Self::start) does. Must be called within a
+    /// tokio runtime.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Registration`] if two registrations contradict each other.
+    /// Returns [`Error::Client`] if the credentials are invalid, and [`Error::Registration`] if two
+    /// registrations contradict each other.
     pub fn with(
-        client: Client,
+        config: &Config,
         installation: impl Into<Installation>,
         scope: Scope,
         add: impl FnOnce(&mut Runtime) -> Result<(), RegistrationError>,
     ) -> Result<Self, Error> {
+        let client = transport::client(config).map_err(Error::Client)?;
         let installation = installation.into();
         let (sender, is_listed) = watch::channel(false);
         let changes = Arc::new(Mutex::new(Changes::default()));

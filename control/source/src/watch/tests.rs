@@ -94,6 +94,24 @@ async fn a_calico_block_replaces_the_pod_prefix_of_a_node() {
 }
 
 #[tokio::test]
+async fn all_watches_share_one_connection() {
+    let server = ApiServer::start_tls();
+    put_node(&server, "rome-1");
+    let mut watch = watch(&server);
+
+    within(watch.wait_until_complete()).await;
+    put_node(&server, "rome-2");
+    within(async {
+        while nodes(&mut watch) != ["rome-1", "rome-2"] {
+            watch.changed().await;
+        }
+    })
+    .await;
+
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
 async fn a_missing_cni_is_requested_once_and_is_no_failure() {
     let server = ApiServer::start();
     server.forget_group("crd.projectcalico.org");
@@ -180,9 +198,9 @@ fn pods(watch: &mut Watch) -> Vec<String> {
 }
 
 fn watch(server: &ApiServer) -> Watch {
-    let config = Config::new(server.url().parse().unwrap());
-    let client = Client::try_from(config).expect("the address is valid");
-    Watch::with(client, "liqo", Scope::Gateway, |_| Ok(())).expect("the registrations agree")
+    let mut config = Config::new(server.url().parse().unwrap());
+    config.root_cert = server.certificate().map(|it| vec![it]);
+    Watch::with(&config, "liqo", Scope::Gateway, |_| Ok(())).expect("the registrations agree")
 }
 
 fn put_node(server: &ApiServer, name: &str) {
