@@ -10,7 +10,7 @@
 
 pub use arguments::Arguments;
 pub use installation::Installation;
-pub use registrations::{Keys, Scope};
+pub use registrations::{Keys, Scope, registrations};
 pub use source::{Error, Origin, Reading, Source};
 pub use watch::{Error as WatchError, Watch};
 
