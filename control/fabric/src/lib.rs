@@ -12,7 +12,7 @@
 
 #![forbid(unsafe_code)]
 
-pub use cidr::{CidrError, address, cidr, is_cluster_id, is_host, overlaps};
+pub use cidr::{CidrError, address, cidr, is_cluster_id, is_host, overlaps, probe_network};
 pub use error::{Error, Errors, Place, Position, Problem};
 pub use objects::{Object, Objects, OtherKind};
 pub use parse::parse;
