@@ -2,6 +2,7 @@
 
 use crate::followed::{self, Followed};
 use crate::installation::Installation;
+use crate::metrics::Metrics;
 use crate::registrations::{self, Keys, KeysSecret, Scope};
 use control_fabric::{Changes, Resolution, Resolver};
 use control_runtime::{
@@ -109,13 +110,14 @@ impl Watch {
     pub async fn start(
         installation: &Installation,
         scope: Scope,
+        metrics: &Metrics,
         add: impl FnOnce(&mut Runtime) -> Result<(), RegistrationError>,
     ) -> Result<Self, Error> {
         let config = Config::infer()
             .await
             .map_err(|error| Error::Config(kube::Error::InferConfig(error)))?;
 
-        Self::with(&config, installation.clone(), scope, add)
+        Self::with(&config, installation.clone(), scope, metrics, add)
     }
 
     /// Starts to watch the API server in `config`, as [`start`](Self::start) does. Must be called within a
@@ -129,6 +131,7 @@ impl Watch {
         config: &Config,
         installation: impl Into<Installation>,
         scope: Scope,
+        metrics: &Metrics,
         add: impl FnOnce(&mut Runtime) -> Result<(), RegistrationError>,
     ) -> Result<Self, Error> {
         let client = transport::client(config).map_err(Error::Client)?;
@@ -142,7 +145,7 @@ impl Watch {
             // It creates no keys.
             random: || [0; 32],
         };
-        let mut runtime = Runtime::new(client.clone(), settings, runtime::Metrics::default());
+        let mut runtime = Runtime::new(client.clone(), settings, metrics.runtime.clone());
         let follower = Follower {
             registrations: registrations::registrations(&installation.namespace, scope),
             is_listed: sender,
@@ -151,6 +154,7 @@ impl Watch {
         runtime.add(follower, &runtime::Replicas::Active)?;
         add(&mut runtime)?;
         let (cache, status) = (runtime.reader(), runtime.status());
+        metrics.follow(status.clone());
         let mut task = JoinSet::new();
         task.spawn(runtime.run(std::future::pending()));
 
@@ -248,11 +252,6 @@ impl Watch {
     /// Returns Liqo's namespace.
     pub fn namespace(&self) -> &str {
         &self.installation.namespace
-    }
-
-    /// Returns whether a watch fails.
-    pub fn is_failing(&self) -> bool {
-        !self.status.failing().is_empty()
     }
 }
 

@@ -2,9 +2,10 @@
 
 use super::*;
 use control_runtime::transport::Kind;
-use control_source::{Scope, Watch};
+use control_source::{Metrics, Scope, Watch};
 use fake_apiserver::{ApiServer, Front, Head, Reply};
 use kube::Config;
+use prometheus_client::registry::Registry;
 
 /// Maximum time until a change takes effect.
 const DEADLINE: Duration = Duration::from_secs(30);
@@ -19,7 +20,8 @@ const PATH: &str =
 #[tokio::test]
 async fn the_state_of_a_peer_is_written_in_its_tenant_namespace() {
     let server = server();
-    let (_watch, reporter) = start(&server.url()).await;
+    let mut registry = Registry::default();
+    let (_watch, reporter) = start(&server.url(), &mut registry).await;
 
     reporter.note_path("milan".to_owned(), verdict(Reason::EndToEnd));
     reporter.note("milan", ConnectionState::Connected, None);
@@ -28,6 +30,12 @@ async fn the_state_of_a_peer_is_written_in_its_tenant_namespace() {
     reporter.note("milan", ConnectionState::Error, None);
     reporter.note_path("milan".to_owned(), verdict(Reason::NoAnswer));
     shows(&server, "Error", "NoAnswer").await;
+
+    let metrics = encoded(&registry);
+    let requests = r#"requests_total{cluster="local",resource="connections.networking.liqo.io",verb="patch",outcome="stored"}"#;
+    assert!(metrics.contains(requests), "{metrics}");
+    let peers = metrics.lines().filter(|line| line.contains("milan"));
+    assert_eq!(peers.count(), 0, "no label names a peer: {metrics}");
 }
 
 #[tokio::test]
@@ -38,7 +46,7 @@ async fn a_write_that_the_api_server_does_not_answer_is_repeated_after_its_deadl
         true => Reply::Silence,
         false => Reply::Forward,
     });
-    let (_watch, reporter) = start(&front.url()).await;
+    let (_watch, reporter) = start(&front.url(), &mut Registry::default()).await;
     reporter.note_path("milan".to_owned(), verdict(Reason::EndToEnd));
     reporter.note("milan", ConnectionState::Connected, None);
     wait_for("the write", || front.count(is_write) == 1).await;
@@ -67,14 +75,15 @@ fn server() -> ApiServer {
 }
 
 /// Starts the watch of a gateway that serves the peer `milan`.
-async fn start(url: &str) -> (Watch, Reporter) {
+async fn start(url: &str, registry: &mut Registry) -> (Watch, Reporter) {
     let config = Config::new(url.parse().unwrap());
     let mut reporter = None;
     let add = |runtime: &mut Runtime| {
         reporter = Some(Reporter::add(runtime, "gw-1")?);
         Ok(())
     };
-    let mut watch = Watch::with(&config, "liqo", Scope::Gateway, add).unwrap();
+    let metrics = Metrics::new(registry);
+    let mut watch = Watch::with(&config, "liqo", Scope::Gateway, &metrics, add).unwrap();
     let reporter = reporter.expect("the controller was added");
     watch.wait_until_complete().await;
     watch.resolve();
@@ -82,6 +91,12 @@ async fn start(url: &str) -> (Watch, Reporter) {
     reporter.set_peers(["milan"], BTreeMap::new());
     reporter.set_tenant_namespaces(watch.tenant_namespaces());
     (watch, reporter)
+}
+
+fn encoded(registry: &Registry) -> String {
+    let mut text = String::new();
+    prometheus_client::encoding::text::encode(&mut text, registry).unwrap();
+    text
 }
 
 fn verdict(reason: Reason) -> Verdict {
