@@ -16,7 +16,7 @@ use crate::status::Shared;
 use crate::underlay::{Destinations, Underlay};
 use crate::view::View;
 use control_fabric::{Fabric, FabricChange};
-use control_source::{Origin, Reading, Scope, Source};
+use control_source::{Metrics, Origin, Reading, Scope, Source};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -46,6 +46,8 @@ pub(crate) struct Options {
     pub(crate) settings: Settings,
     /// Timing of the probes of gateway replicas.
     pub(crate) liveness: liveness::Config,
+    /// Metrics of the source.
+    pub(crate) metrics: Metrics,
 }
 
 /// The agent failed to start, or to apply the desired state.
@@ -112,7 +114,7 @@ impl Agent {
     pub(crate) async fn start(options: Options, status: Shared) -> Result<Self, Error> {
         let settings = options.settings.clone();
         // Watch the source before reading it, so that no change between the two steps is missed.
-        let mut source = Source::open(&options.origin, Scope::Node).await?;
+        let mut source = Source::open(&options.origin, Scope::Node, &options.metrics).await?;
         source.follow()?;
         let reading = first(&mut source, &options, &status).await?;
         let events = Events::open(settings.clone()).map_err(kernel::Error::from)?;

@@ -10,6 +10,7 @@ use crate::settings::Settings;
 use crate::status::{self, Shared, Status};
 use anyhow::{Context as _, bail};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use prometheus_client::registry::Registry;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -181,11 +182,13 @@ async fn run(args: Run) -> anyhow::Result<()> {
     let stop = telemetry::stop::requested();
     let socket = telemetry::status::Server::bind(&args.instance.socket()).await?;
     let shared = Shared::default();
+    let (registry, source_metrics) = metrics::registry(shared.clone());
     let options = Options {
         origin: args.source.origin(),
         node: args.node,
         settings: args.settings.clone(),
         liveness: liveness::Config::default(),
+        metrics: source_metrics,
     };
     let document = shared.clone();
     let status = socket.serve_async(async || {
@@ -197,7 +200,7 @@ async fn run(args: Run) -> anyhow::Result<()> {
     let signal = tokio::select! {
         ended = work(&mut agent, options, shared.clone()) => return ended,
         () = status => bail!("the status socket ended"),
-        served = serve(args.http, shared) => return served,
+        served = serve(args.http, registry, shared) => return served,
         signal = stop => signal.context("failed to wait for signals")?,
     };
     if let Some(agent) = &mut agent {
@@ -252,12 +255,15 @@ fn report_left_over(errors: &[crate::kernel::Error]) -> anyhow::Error {
 }
 
 /// Serves metrics and health checks. Without an address, the future never completes.
-async fn serve(address: Option<SocketAddr>, shared: Shared) -> anyhow::Result<()> {
+async fn serve(
+    address: Option<SocketAddr>,
+    registry: Registry,
+    shared: Shared,
+) -> anyhow::Result<()> {
     let Some(address) = address else {
         return std::future::pending().await;
     };
-    let registry = metrics::registry(shared.clone());
-    telemetry::http::serve(address, registry, Arc::new(Health(shared))).await?;
+    telemetry::http::serve(address, Arc::new(registry), Arc::new(Health(shared))).await?;
 
     Ok(())
 }

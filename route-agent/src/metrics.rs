@@ -1,20 +1,21 @@
 //! Prometheus metrics, which are generated from the status at each scrape.
 
 use crate::status::Shared;
+use control_source::Metrics as SourceMetrics;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric as _};
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 use std::fmt;
-use std::sync::Arc;
 
-/// Returns a registry with the metrics of `status`.
-pub(crate) fn registry(status: Shared) -> Arc<Registry> {
+/// Returns a registry with the metrics of `status`, and of the source, which counts in them.
+pub(crate) fn registry(status: Shared) -> (Registry, SourceMetrics) {
     let mut registry = Registry::with_prefix("liqo_route_agent");
     registry.register_collector(Box::new(Metrics(status)));
+    let source = SourceMetrics::new(&mut registry);
 
-    Arc::new(registry)
+    (registry, source)
 }
 
 #[derive(Debug)]

@@ -116,7 +116,24 @@ async fn config_map_deleted(watch: &mut Watch) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use chart_tests::roles::{Rights, Role, assert_exact};
+    use control_source::{Scope, registrations};
     use kube::core::Status;
+
+    #[test]
+    fn the_charts_roles_are_the_rights_that_the_agent_needs() {
+        let daemon_set = Rights {
+            role: Role::Namespace,
+            group: "apps",
+            resource: "daemonsets",
+            name: "liqo-fabric",
+            verbs: &["get"],
+        };
+
+        let all = registrations("liqo", Scope::Node);
+
+        assert_exact("liqo-fabric", "liqo", &all, &[daemon_set]);
+    }
 
     #[test]
     fn a_restart_keeps_the_nodes_state_and_an_uninstall_removes_it() {

@@ -30,7 +30,7 @@ pub(crate) struct Settings {
 
     /// Network of the probe addresses, with one address per gateway replica. The gateways must use
     /// the same network.
-    #[arg(long, env = "LIQO_PROBE_NET", default_value_t = probe_net(), value_parser = parse_probe_net)]
+    #[arg(long, env = "LIQO_PROBE_NET", default_value_t = probe_net(), value_parser = control_fabric::probe_network)]
     pub(crate) probe_net: Ipv4Net,
 
     /// Number of the routing table for remote clusters' CIDRs.
@@ -137,26 +137,6 @@ impl Settings {
     pub(crate) fn probe_address(&self, slot: u8) -> Ipv4Addr {
         Ipv4Addr::from_bits(self.probe_net.network().to_bits() | u32::from(slot))
     }
-}
-
-/// Maximum prefix length of the probe network. A /24 has an address for each of at most 254 gateway
-/// replicas.
-const PROBE_NET_LEN_MAX: u8 = 24;
-
-fn parse_probe_net(text: &str) -> Result<Ipv4Net, String> {
-    let net: Ipv4Net = text
-        .parse()
-        .map_err(|_| "expected a network such as 169.254.19.0/24".to_owned())?;
-    if net.trunc() != net {
-        return Err(format!("host bits are set: write {}", net.trunc()));
-    }
-    if net.prefix_len() > PROBE_NET_LEN_MAX {
-        return Err(format!(
-            "the prefix length must be at most {PROBE_NET_LEN_MAX}"
-        ));
-    }
-
-    Ok(net)
 }
 
 /// Maximum length of an interface name in bytes: `IFNAMSIZ` of `linux/if.h` without the final zero.

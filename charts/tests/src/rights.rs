@@ -1,20 +1,15 @@
 //! Tests that all rights in the chart's roles are documented, and that no role allows its holder to
 //! obtain further rights.
 
+use crate::roles::{Right, combined, objects, of_role as rights};
 use serde_json::Value;
 use std::collections::BTreeSet;
-
-/// Output of the chart with all values set.
-const RENDERED: &str = include_str!("../golden/everything.yaml");
 
 /// Documentation page that lists each right with its reason.
 const PAGE: &str = include_str!("../../../docs/security.md");
 
 /// Namespace with which the golden files are rendered.
 const NAMESPACE: &str = "liqo-system";
-
-/// API group, resource, object name and verb. An empty name stands for all objects.
-type Right = (String, String, String, String);
 
 #[test]
 fn the_security_page_lists_every_right_and_no_other() {
@@ -208,14 +203,6 @@ fn the_policy_for_ips_contains_the_clusters_cidrs() {
     }
 }
 
-fn objects() -> Vec<Value> {
-    let documents = RENDERED.split("\n---\n");
-    documents
-        .filter_map(|text| serde_saphyr::from_str(text).ok())
-        .filter(Value::is_object)
-        .collect()
-}
-
 fn object(kind: &str, name: &str) -> Value {
     let mut objects = objects().into_iter();
     let found = objects.find(|it| {
@@ -230,30 +217,6 @@ fn object(kind: &str, name: &str) -> Value {
 fn names(kind: &str) -> BTreeSet<String> {
     let objects = objects().into_iter().filter(|it| it["kind"] == kind);
     objects.map(|it| text(&it["metadata"]["name"])).collect()
-}
-
-/// Returns one [`Right`] for each combination of group, resource, name and verb in a role.
-fn rights(role: &Value) -> BTreeSet<Right> {
-    let mut rights = BTreeSet::new();
-    for rule in role["rules"].as_array().into_iter().flatten() {
-        let list = |field: &str| {
-            let list = rule[field].as_array().into_iter().flatten();
-            list.map(text).collect::<Vec<_>>()
-        };
-        let mut names = list("resourceNames");
-        if names.is_empty() {
-            names.push(String::new());
-        }
-        combine(
-            &mut rights,
-            &list("apiGroups"),
-            &list("resources"),
-            &names,
-            &list("verbs"),
-        );
-    }
-
-    rights
 }
 
 /// Returns the start of the line that precedes the role's table in [`PAGE`].
@@ -282,34 +245,12 @@ fn table(heading: &str) -> BTreeSet<Right> {
             "core" => String::new(),
             group => group.trim_matches('`').to_owned(),
         };
-        let mut names = quoted(cells[3]);
-        if names.is_empty() {
-            names.push(String::new());
-        }
         let verbs: Vec<_> = cells[4].split(' ').map(str::to_owned).collect();
-        combine(&mut rights, &[group], &quoted(cells[2]), &names, &verbs);
+        let (resources, names) = (quoted(cells[2]), quoted(cells[3]));
+        rights.extend(combined(&[group], &resources, &names, &verbs));
     }
 
     rights
-}
-
-fn combine(
-    rights: &mut BTreeSet<Right>,
-    groups: &[String],
-    resources: &[String],
-    names: &[String],
-    verbs: &[String],
-) {
-    for group in groups {
-        for resource in resources {
-            for name in names {
-                for verb in verbs {
-                    let right = (group.clone(), resource.clone(), name.clone(), verb.clone());
-                    rights.insert(right);
-                }
-            }
-        }
-    }
 }
 
 fn is_secret(resource: &str) -> bool {

@@ -14,24 +14,31 @@ const GOLDEN: [(&str, &str); 3] = [
     ("everything", include_str!("../golden/everything.yaml")),
 ];
 
+/// The source file that registers the metrics of watches and requests, in every process.
+const RUNTIME: &str = include_str!("../../../control/runtime/src/metrics.rs");
+
+/// The source file that registers the metrics of the watches of gateways and route agents.
+const SOURCE: &str = include_str!("../../../control/source/src/metrics.rs");
+
 /// Prefix of the metrics of each process, and the source file that registers these metrics.
-const SOURCES: [(&str, &str); 5] = [
+const SOURCES: [(&str, &str); 9] = [
     (
         "liqo_controller_manager_",
         include_str!("../../../control/manager/src/metrics.rs"),
     ),
-    (
-        "liqo_controller_manager_",
-        include_str!("../../../control/runtime/src/metrics.rs"),
-    ),
+    ("liqo_controller_manager_", RUNTIME),
     (
         "liqo_gateway_",
         include_str!("../../../gateway/src/shell/metrics.rs"),
     ),
+    ("liqo_gateway_", RUNTIME),
+    ("liqo_gateway_", SOURCE),
     (
         "liqo_route_agent_",
         include_str!("../../../route-agent/src/metrics.rs"),
     ),
+    ("liqo_route_agent_", RUNTIME),
+    ("liqo_route_agent_", SOURCE),
     (
         "liqo_",
         include_str!("../../../gateway/src/shell/metrics/upstream.rs"),

@@ -17,6 +17,12 @@ const UNROUTABLE: [Ipv4Net; 4] = [
     Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3),
 ];
 
+/// Maximum prefix length of the probe network, so that it has an address for each of
+/// [`REPLICAS_MAX`](crate::REPLICAS_MAX) gateway replicas.
+const PROBE_PREFIX_LEN_MAX: u8 = 24;
+
+const _: () = assert!(crate::REPLICAS_MAX + 2 <= 1 << (32 - PROBE_PREFIX_LEN_MAX));
+
 /// Why a text is not a CIDR or an address that can be routed, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CidrError {
@@ -32,6 +38,12 @@ pub enum CidrError {
     /// A CIDR starts with its network address.
     #[error("{cidr} has bits set behind the prefix; write {}", cidr.trunc())]
     HostBits {
+        /// The CIDR.
+        cidr: Ipv4Net,
+    },
+    /// The probe network has fewer addresses than a cluster may have gateway replicas.
+    #[error("{cidr} is too small: use a prefix length of at most {PROBE_PREFIX_LEN_MAX}")]
+    TooSmall {
         /// The CIDR.
         cidr: Ipv4Net,
     },
@@ -62,6 +74,30 @@ pub enum CidrError {
 ///
 /// Returns why the text is refused.
 pub fn cidr(text: &str) -> Result<Ipv4Net, CidrError> {
+    let cidr = network(text)?;
+    let reserved = UNROUTABLE.into_iter().find(|it| overlaps(*it, cidr));
+
+    reserved.map_or(Ok(cidr), |reserved| {
+        Err(CidrError::Unroutable { cidr, reserved })
+    })
+}
+
+/// Reads the network of the addresses at which nodes probe gateway replicas. It may be link-local.
+///
+/// # Errors
+///
+/// Returns why the text is refused.
+pub fn probe_network(text: &str) -> Result<Ipv4Net, CidrError> {
+    let cidr = network(text)?;
+    let is_small = cidr.prefix_len() > PROBE_PREFIX_LEN_MAX;
+
+    (!is_small)
+        .then_some(cidr)
+        .ok_or(CidrError::TooSmall { cidr })
+}
+
+/// Reads an IPv4 CIDR without host bits.
+fn network(text: &str) -> Result<Ipv4Net, CidrError> {
     let cidr = match text.parse() {
         Ok(IpNet::V4(cidr)) => cidr,
         Ok(IpNet::V6(_)) => return Err(CidrError::Ipv6(text.to_owned())),
@@ -70,11 +106,8 @@ pub fn cidr(text: &str) -> Result<Ipv4Net, CidrError> {
     if cidr != cidr.trunc() {
         return Err(CidrError::HostBits { cidr });
     }
-    let reserved = UNROUTABLE.into_iter().find(|it| overlaps(*it, cidr));
 
-    reserved.map_or(Ok(cidr), |reserved| {
-        Err(CidrError::Unroutable { cidr, reserved })
-    })
+    Ok(cidr)
 }
 
 /// Reads an IPv4 address that can be routed between clusters.
@@ -161,6 +194,24 @@ mod tests {
                 "{text}"
             );
         }
+    }
+
+    #[test]
+    fn the_probe_network_may_be_link_local_and_has_an_address_for_each_replica() {
+        let problem = |text| probe_network(text).unwrap_err();
+
+        assert!(probe_network("169.254.19.0/24").is_ok());
+        assert!(probe_network("10.0.0.0/8").is_ok());
+        assert!(matches!(
+            problem("169.254.19.0/25"),
+            CidrError::TooSmall { .. }
+        ));
+        assert!(matches!(
+            problem("169.254.19.1/24"),
+            CidrError::HostBits { .. }
+        ));
+        assert!(matches!(problem("169.254.19.0"), CidrError::NotACidr(_)));
+        assert!(matches!(problem("fe80::/64"), CidrError::Ipv6(_)));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! An API server in memory for tests, with a real socket, which can stop and continue.
 //!
-//! It implements get, list, watch, create, replace, patch and delete, with resource versions, UIDs, label
+//! It speaks HTTP/1.1, and HTTP/2 if it is started with TLS. It implements get, list, watch, create, replace, patch and delete, with resource versions, UIDs, label
 //! selectors and conflicts. It has no schemas, no RBAC, no garbage collector and no defaults. All patches are
 //! merge patches.
 
@@ -22,11 +22,13 @@ mod answer;
 mod front;
 mod objects;
 mod request;
+mod tls;
 
 pub use front::{Front, Head, Reply};
 pub use objects::merged;
 
 use objects::Objects;
+use tls::{Tls, TlsListener};
 
 /// Limit of connections that are not accepted yet.
 const BACKLOG: u32 = 128;
@@ -36,6 +38,7 @@ const BACKLOG: u32 = 128;
 pub struct ApiServer {
     address: SocketAddr,
     objects: Shared,
+    tls: Option<Tls>,
     state: State,
 }
 
@@ -124,6 +127,7 @@ impl ApiServer {
         Self {
             address,
             objects: Shared::default(),
+            tls: None,
             state: State::Stopped(socket),
         }
     }
@@ -171,14 +175,38 @@ impl ApiServer {
         server
     }
 
+    /// Creates a serving server with TLS, to which clients may speak HTTP/2.
+    ///
+    /// # Panics
+    ///
+    /// Panics if there is no free port.
+    pub fn start_tls() -> Self {
+        let mut server = Self::away();
+        server.tls = Some(Tls::new());
+        server.come();
+        server
+    }
+
+    /// Returns the certificate, DER-encoded; `None` without TLS.
+    pub fn certificate(&self) -> Option<Vec<u8>> {
+        self.tls.as_ref().map(Tls::certificate)
+    }
+
+    /// Returns the number of connections with TLS since the start.
+    pub fn connections(&self) -> usize {
+        self.tls.as_ref().map_or(0, Tls::accepted)
+    }
+
     /// Starts serving.
     pub fn come(&mut self) {
         self.state = match std::mem::replace(&mut self.state, State::Transition) {
             State::Stopped(socket) => {
                 let objects = self.objects.clone();
+                let tls = self.tls.clone();
                 let (stop, stopped) = oneshot::channel();
                 let (listens, is_listening) = mpsc::channel();
-                let thread = std::thread::spawn(move || serve(socket, objects, &listens, stopped));
+                let thread =
+                    std::thread::spawn(move || serve(socket, objects, tls, &listens, stopped));
                 is_listening
                     .recv()
                     .expect("the thread sends before it serves");
@@ -206,7 +234,8 @@ impl ApiServer {
 
     /// Returns the URL of the server.
     pub fn url(&self) -> String {
-        format!("http://{}", self.address)
+        let scheme = if self.tls.is_some() { "https" } else { "http" };
+        format!("{scheme}://{}", self.address)
     }
 
     /// Stores an object at its path, such as `/api/v1/nodes/rome-1`, as if a client had written it.
@@ -255,6 +284,7 @@ fn bound(address: SocketAddr) -> TcpSocket {
 fn serve(
     socket: TcpSocket,
     objects: Shared,
+    tls: Option<Tls>,
     listens: &mpsc::Sender<()>,
     stopped: oneshot::Receiver<()>,
 ) {
@@ -265,10 +295,16 @@ fn serve(
     let router =
         Router::new().fallback(any(move |request| answer::answer(objects.clone(), request)));
     runtime.block_on(async {
-        let listener = socket.listen(BACKLOG).expect("it is bound");
+        let tcp = socket.listen(BACKLOG).expect("it is bound");
         listens.send(()).ok();
+        let served = async {
+            match tls {
+                Some(tls) => axum::serve(TlsListener { tcp, tls }, router).await,
+                None => axum::serve(tcp, router).await,
+            }
+        };
         tokio::select! {
-            served = axum::serve(listener, router) => served.expect("serving never ends"),
+            served = served => served.expect("serving never ends"),
             _ = stopped => {}
         }
     });

@@ -10,7 +10,8 @@
 
 pub use arguments::Arguments;
 pub use installation::Installation;
-pub use registrations::{Keys, Scope};
+pub use metrics::Metrics;
+pub use registrations::{Keys, Scope, registrations};
 pub use source::{Error, Origin, Reading, Source};
 pub use watch::{Error as WatchError, Watch};
 
@@ -20,6 +21,7 @@ mod arguments;
 mod blocks;
 mod followed;
 mod installation;
+mod metrics;
 mod prune;
 mod registrations;
 mod source;

@@ -57,7 +57,7 @@ pub enum Scope {
 }
 
 /// Returns the resources that a route agent or a gateway watches, with Liqo in `namespace`.
-pub(crate) fn registrations(namespace: &str, scope: Scope) -> Vec<Registration> {
+pub fn registrations(namespace: &str, scope: Scope) -> Vec<Registration> {
     let id = format!("{}={}", labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP);
     let replicas = format!("{}={}", labels::COMPONENT, labels::COMPONENT_GATEWAY);
     // Networks with this label copy CIDRs of Configurations, which are watched anyway.

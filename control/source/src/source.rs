@@ -2,6 +2,7 @@
 
 use crate::file::{self, File};
 use crate::installation::Installation;
+use crate::metrics::Metrics;
 use crate::registrations::Scope;
 use crate::watch::{self, Watch};
 use control_fabric::{Errors, Fabric, Resolution, Waiting};
@@ -66,8 +67,8 @@ impl Source {
     /// # Errors
     ///
     /// Returns [`Error::Watch`] if there are no credentials for an API server.
-    pub async fn open(origin: &Origin, scope: Scope) -> Result<Self, Error> {
-        Self::open_with(origin, scope, |_| Ok(())).await
+    pub async fn open(origin: &Origin, scope: Scope, metrics: &Metrics) -> Result<Self, Error> {
+        Self::open_with(origin, scope, metrics, |_| Ok(())).await
     }
 
     /// Opens the source as [`open`](Self::open) does. If it is an API server, `add` adds the controllers
@@ -79,15 +80,25 @@ impl Source {
     pub async fn open_with(
         origin: &Origin,
         scope: Scope,
+        metrics: &Metrics,
         add: impl FnOnce(&mut Runtime) -> Result<(), RegistrationError>,
     ) -> Result<Self, Error> {
         match origin {
             Origin::File(path) => Ok(Self::File(File::new(path))),
             Origin::Cluster(installation) => {
-                let mut watch = Watch::start(installation, scope, add).await?;
+                let mut watch = Watch::start(installation, scope, metrics, add).await?;
                 watch.wait_until_complete().await;
                 Ok(Self::Cluster(Box::new(watch)))
             }
+        }
+    }
+
+    /// Ends the watches of an API server, and waits until the requests in flight have ended, for a few
+    /// seconds at most.
+    pub async fn stop(&mut self) {
+        match self {
+            Self::File(_) => {}
+            Self::Cluster(watch) => watch.stop().await,
         }
     }
 

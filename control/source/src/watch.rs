@@ -2,11 +2,12 @@
 
 use crate::followed::{self, Followed};
 use crate::installation::Installation;
+use crate::metrics::Metrics;
 use crate::registrations::{self, Keys, KeysSecret, Scope};
 use control_fabric::{Changes, Resolution, Resolver};
 use control_runtime::{
     self as runtime, Cache, CacheReader, Change, Cluster, Controller, Env, Plan, Registration,
-    RegistrationError, Runtime, RuntimeStatus,
+    RegistrationError, Runtime, RuntimeStatus, transport,
 };
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::{Client, Config};
@@ -38,7 +39,7 @@ pub enum Error {
 
     /// The credentials cannot be used.
     #[error("failed to prepare a client of the API server")]
-    Client(#[source] kube::Error),
+    Client(#[source] transport::ConfigError),
 
     /// Two registrations of a resource differ.
     #[error(transparent)]
@@ -89,8 +90,10 @@ pub struct Watch {
     status: RuntimeStatus,
     /// Notified of changes; true once everything was listed.
     is_listed: watch::Receiver<bool>,
+    /// Tells the runtime to stop.
+    stop: watch::Sender<bool>,
     /// The runtime.
-    _task: JoinSet<()>,
+    runtime: JoinSet<()>,
     /// The changes since the last resolution.
     changes: Arc<Mutex<Changes>>,
     resolver: Resolver,
@@ -109,27 +112,31 @@ impl Watch {
     pub async fn start(
         installation: &Installation,
         scope: Scope,
+        metrics: &Metrics,
         add: impl FnOnce(&mut Runtime) -> Result<(), RegistrationError>,
     ) -> Result<Self, Error> {
         let config = Config::infer()
             .await
             .map_err(|error| Error::Config(kube::Error::InferConfig(error)))?;
-        let client = Client::try_from(config).map_err(Error::Client)?;
 
-        Self::with(client, installation.clone(), scope, add)
+        Self::with(&config, installation.clone(), scope, metrics, add)
     }
 
-    /// Starts to watch by `client`, as [`start`](Self::start) does. Must be called within a tokio runtime.
+    /// Starts to watch the API server in `config`, as [`start`](Self::start) does. Must be called within a
+    /// tokio runtime.
     ///
     /// # Errors
     ///
-    /// Returns [`Error::Registration`] if two registrations contradict each other.
+    /// Returns [`Error::Client`] if the credentials are invalid, and [`Error::Registration`] if two
+    /// registrations contradict each other.
     pub fn with(
-        client: Client,
+        config: &Config,
         installation: impl Into<Installation>,
         scope: Scope,
+        metrics: &Metrics,
         add: impl FnOnce(&mut Runtime) -> Result<(), RegistrationError>,
     ) -> Result<Self, Error> {
+        let client = transport::client(config).map_err(Error::Client)?;
         let installation = installation.into();
         let (sender, is_listed) = watch::channel(false);
         let changes = Arc::new(Mutex::new(Changes::default()));
@@ -140,7 +147,7 @@ impl Watch {
             // It creates no keys.
             random: || [0; 32],
         };
-        let mut runtime = Runtime::new(client.clone(), settings, runtime::Metrics::default());
+        let mut runtime = Runtime::new(client.clone(), settings, metrics.runtime.clone());
         let follower = Follower {
             registrations: registrations::registrations(&installation.namespace, scope),
             is_listed: sender,
@@ -149,8 +156,13 @@ impl Watch {
         runtime.add(follower, &runtime::Replicas::Active)?;
         add(&mut runtime)?;
         let (cache, status) = (runtime.reader(), runtime.status());
+        metrics.follow(status.clone());
+        let (stop, mut stopped) = watch::channel(false);
         let mut task = JoinSet::new();
-        task.spawn(runtime.run(std::future::pending()));
+        task.spawn(runtime.run(async move {
+            // An error means that this watch was dropped, which ends the task as well.
+            drop(stopped.wait_for(|it| *it).await);
+        }));
 
         Ok(Self {
             client,
@@ -158,11 +170,20 @@ impl Watch {
             cache,
             status,
             is_listed,
-            _task: task,
+            stop,
+            runtime: task,
             changes,
             resolver,
             debounce: None,
         })
+    }
+
+    /// Ends the watches, and waits until the requests in flight have ended. The runtime limits that time.
+    ///
+    /// Without this call, the requests in flight are cancelled when the watch is dropped.
+    pub async fn stop(&mut self) {
+        self.stop.send_replace(true);
+        while self.runtime.join_next().await.is_some() {}
     }
 
     /// Waits until all resources are listed; logs a warning if that takes long.
@@ -246,11 +267,6 @@ impl Watch {
     /// Returns Liqo's namespace.
     pub fn namespace(&self) -> &str {
         &self.installation.namespace
-    }
-
-    /// Returns whether a watch fails.
-    pub fn is_failing(&self) -> bool {
-        !self.status.failing().is_empty()
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Numbers {
 
     /// Network with a probe address for each gateway replica; must be the same in all route agents.
     #[arg(long, value_name = "CIDR", env = "LIQO_PROBE_NET", default_value = "169.254.19.0/24",
-          value_parser = network)]
+          value_parser = control_fabric::probe_network)]
     probe_net: Ipv4Net,
 }
 
@@ -42,19 +42,6 @@ impl Numbers {
             ..Settings::default()
         }
     }
-}
-
-fn network(text: &str) -> Result<Ipv4Net, String> {
-    let net: Ipv4Net = text
-        .parse()
-        .map_err(|_| "expected a network such as 169.254.19.0/24".to_owned())?;
-    if net.trunc() != net {
-        return Err(format!(
-            "expected {}: the bits after the prefix must be zero",
-            net.trunc()
-        ));
-    }
-    Ok(net)
 }
 
 #[cfg(test)]
@@ -76,9 +63,10 @@ mod tests {
     }
 
     #[test]
-    fn text_that_is_no_network_is_refused() {
-        for text in ["", "169.254.19.0", "169.254.19.1/24"] {
-            assert!(network(text).is_err(), "{text:?}");
+    fn a_probe_network_that_route_agents_refuse_is_refused() {
+        for text in ["", "169.254.19.0", "169.254.19.1/24", "169.254.19.0/25"] {
+            let only = Only::try_parse_from(["test", "--probe-net", text]);
+            assert!(only.is_err(), "{text:?}");
         }
     }
 }

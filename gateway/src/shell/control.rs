@@ -152,8 +152,8 @@ impl Control {
             .live_replicas()
             .iter()
             .any(|name| *name != self.replica);
+        let start = Instant::now();
         if others && self.lanes.send(Command::Leave).is_ok() {
-            let start = Instant::now();
             let drained = async {
                 while let Some(notice) = self.notices.recv().await {
                     if matches!(self.aggregate(notice), Some(Notice::Drained)) {
@@ -164,6 +164,8 @@ impl Control {
             let _ = timeout_at(start + limit, drained).await;
             tokio::time::sleep_until(start + NODES_LEAVE.min(limit)).await;
         }
+        // A write of a Connection that is in flight ends while the lanes still forward packets.
+        let _ = timeout_at(start + limit, self.loader.stop()).await;
         let _ = self.lanes.send(Command::Stop);
     }
 

@@ -6,7 +6,7 @@ use crate::engine::PrivateKey;
 use crate::planned::Planned;
 use control_fabric::{Fabric, Peer};
 use control_runtime::Runtime;
-use control_source::{Keys, Origin, Reading, Scope, Source};
+use control_source::{Keys, Metrics, Origin, Reading, Scope, Source};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -74,13 +74,14 @@ impl Loader {
         origin: &Origin,
         keys: KeyStore,
         replica: &str,
+        metrics: &Metrics,
     ) -> Result<(Self, Option<Reporter>), Error> {
         let mut reporter = None;
         let add = |runtime: &mut Runtime| {
             reporter = Some(Reporter::add(runtime, replica)?);
             Ok(())
         };
-        let source = Source::open_with(origin, Scope::Gateway, add).await?;
+        let source = Source::open_with(origin, Scope::Gateway, metrics, add).await?;
         let loader = Self { source, keys };
 
         Ok((loader, reporter))
@@ -105,6 +106,11 @@ impl Loader {
     /// Returns [`Error::Source`] if the file cannot be watched.
     pub(crate) fn follow(&mut self) -> Result<(), Error> {
         Ok(self.source.follow()?)
+    }
+
+    /// Ends the watches, and waits until the requests in flight have ended, for a few seconds at most.
+    pub(crate) async fn stop(&mut self) {
+        self.source.stop().await;
     }
 
     /// Completes when the objects of the source may have changed.

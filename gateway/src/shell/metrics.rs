@@ -13,19 +13,25 @@ use std::sync::Arc;
 
 mod upstream;
 
-/// Returns a registry whose collectors read `state`.
-pub(crate) fn registry(state: Arc<State>) -> Registry {
-    let mut registry = Registry::default();
+/// Prefix of the gateway's own metrics.
+const PREFIX: &str = "liqo_gateway";
+
+/// Registers the metrics of the source of the desired state.
+pub(crate) fn register_source(registry: &mut Registry) -> control_source::Metrics {
+    control_source::Metrics::new(registry.sub_registry_with_prefix(PREFIX))
+}
+
+/// Registers collectors that read `state`.
+pub(crate) fn register(registry: &mut Registry, state: Arc<State>) {
     let parts = Box::new(Parts(Arc::clone(&state)));
     registry
-        .sub_registry_with_prefix("liqo_gateway")
+        .sub_registry_with_prefix(PREFIX)
         .register_collector(parts);
     registry
         .sub_registry_with_prefix("liqo")
         .register_collector(Box::new(upstream::Peers::new(move || {
             state.gather().report.map(|report| report.engine.peers)
         })));
-    registry
 }
 
 struct Parts(Arc<State>);
@@ -290,5 +296,24 @@ impl Out<'_, '_> {
             metric.encode(family.encode_family(&labels)?)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_metrics_of_the_source_have_the_prefix_of_the_gateway() {
+        let mut registry = Registry::default();
+
+        register_source(&mut registry);
+
+        let mut text = String::new();
+        prometheus_client::encoding::text::encode(&mut text, &registry).unwrap();
+        assert!(
+            text.contains("\nliqo_gateway_watches_failing 0\n"),
+            "{text}"
+        );
     }
 }

@@ -11,11 +11,12 @@ use super::udp::UdpPort;
 use super::{keys, metrics, privilege};
 use crate::engine::{Clock, Engine, LaneId, Local};
 use anyhow::{Context as _, anyhow};
-use control_source::Origin;
+use control_source::{Metrics, Origin};
 use ebpf::Trace;
 use nix::errno::Errno;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::resource::{Resource, getrlimit, setrlimit};
+use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::path::PathBuf;
@@ -61,9 +62,11 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         .thread_keep_alive(Duration::ZERO)
         .build()
         .context("failed to start the runtime")?;
+    let mut registry = Registry::default();
+    let source_metrics = metrics::register_source(&mut registry);
     let first = runtime.block_on(async {
         tokio::select! {
-            first = first_desired(&options) => first.map(Some),
+            first = first_desired(&options, &source_metrics) => first.map(Some),
             signal = stop::requested() => {
                 signal.context("failed to listen for signals")?;
                 Ok(None)
@@ -150,7 +153,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         served,
     })?;
 
-    let end = runtime.block_on(serve(control, ended, state, socket, &options));
+    let end = runtime.block_on(serve(control, ended, state, socket, registry, &options));
     // `shutdown_background` does not wait for DNS lookups, which may take several seconds.
     runtime.shutdown_background();
     end
@@ -159,9 +162,13 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
 /// Returns the first valid desired state.
 ///
 /// An invalid file is an error. With an API server, waits until the objects are valid.
-async fn first_desired(options: &Options) -> anyhow::Result<(Loader, Option<Reporter>, Desired)> {
+async fn first_desired(
+    options: &Options,
+    metrics: &Metrics,
+) -> anyhow::Result<(Loader, Option<Reporter>, Desired)> {
+    let keys = options.keys.clone();
     let (mut loader, reporter) =
-        Loader::open(&options.origin, options.keys.clone(), &options.replica).await?;
+        Loader::open(&options.origin, keys, &options.replica, metrics).await?;
     let mut logged = String::new();
     loop {
         match loader.load(None) {
@@ -196,6 +203,7 @@ async fn serve(
     mut ended: Ended,
     state: Arc<State>,
     socket: status::Server,
+    mut registry: Registry,
     options: &Options,
 ) -> anyhow::Result<()> {
     let document = Arc::clone(&state);
@@ -203,8 +211,8 @@ async fn serve(
     let http = async {
         match options.http {
             Some(address) => {
-                let registry = Arc::new(metrics::registry(Arc::clone(&state)));
-                http::serve(address, registry, Arc::clone(&state)).await
+                metrics::register(&mut registry, Arc::clone(&state));
+                http::serve(address, Arc::new(registry), Arc::clone(&state)).await
             }
             None => std::future::pending().await,
         }

@@ -2,6 +2,7 @@ use super::*;
 use crate::status::Status;
 use crate::testing::gateway::Gateway;
 use crate::testing::{Namespace, eventually, fabric_file, in_netns, run};
+use prometheus_client::registry::Registry;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -88,6 +89,7 @@ fn options(directory: &Directory) -> Options {
         node: "rome-1".into(),
         settings: Settings::default(),
         liveness: liveness::Config::default(),
+        metrics: Metrics::new(&mut Registry::default()),
     }
 }
 

@@ -13,7 +13,8 @@ fn the_metrics_are_those_of_the_status() {
     });
 
     let mut text = String::new();
-    encode(&mut text, &registry(status)).unwrap();
+    let (registry, _) = registry(status);
+    encode(&mut text, &registry).unwrap();
 
     for line in [
         "liqo_route_agent_replicas_alive 1",
@@ -23,6 +24,7 @@ fn the_metrics_are_those_of_the_status() {
         "liqo_route_agent_reapplies_total 3",
         "liqo_route_agent_probe_rtt_seconds{replica=\"gw-1\"} 0.001",
         "# TYPE liqo_route_agent_nft_drops counter",
+        "liqo_route_agent_watches_failing 0",
     ] {
         assert!(
             text.lines().any(|it| it == line),

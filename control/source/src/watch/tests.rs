@@ -2,6 +2,7 @@
 
 use super::*;
 use fake_apiserver::ApiServer;
+use prometheus_client::registry::Registry;
 use serde_json::json;
 
 /// How long anything may take here: the watches wait longer and longer before they ask again.
@@ -16,7 +17,7 @@ async fn a_watch_that_starts_before_the_api_server_waits_for_it() {
     put_node(&server, "rome-1");
     let mut watch = watch(&server);
     let early = tokio::time::timeout(Duration::from_secs(1), watch.wait_until_complete()).await;
-    assert!(early.is_err() && watch.is_failing());
+    assert!(early.is_err() && is_failing(&watch));
 
     server.come();
 
@@ -36,7 +37,7 @@ async fn the_last_objects_stay_in_force_while_the_api_server_is_unreachable() {
     server.remove("/api/v1/nodes/rome-1");
     put_node(&server, "rome-3");
     within(async {
-        while !watch.is_failing() {
+        while !is_failing(&watch) {
             tokio::time::sleep(CHECK_INTERVAL).await;
         }
     })
@@ -94,6 +95,24 @@ async fn a_calico_block_replaces_the_pod_prefix_of_a_node() {
 }
 
 #[tokio::test]
+async fn all_watches_share_one_connection() {
+    let server = ApiServer::start_tls();
+    put_node(&server, "rome-1");
+    let mut watch = watch(&server);
+
+    within(watch.wait_until_complete()).await;
+    put_node(&server, "rome-2");
+    within(async {
+        while nodes(&mut watch) != ["rome-1", "rome-2"] {
+            watch.changed().await;
+        }
+    })
+    .await;
+
+    assert_eq!(server.connections(), 1);
+}
+
+#[tokio::test]
 async fn a_missing_cni_is_requested_once_and_is_no_failure() {
     let server = ApiServer::start();
     server.forget_group("crd.projectcalico.org");
@@ -106,7 +125,7 @@ async fn a_missing_cni_is_requested_once_and_is_no_failure() {
     let endless = async {
         loop {
             tokio::time::sleep(CHECK_INTERVAL).await;
-            assert!(!watch.is_failing());
+            assert!(!is_failing(&watch));
         }
     };
     let ended = tokio::time::timeout(some_time, endless).await;
@@ -180,9 +199,15 @@ fn pods(watch: &mut Watch) -> Vec<String> {
 }
 
 fn watch(server: &ApiServer) -> Watch {
-    let config = Config::new(server.url().parse().unwrap());
-    let client = Client::try_from(config).expect("the address is valid");
-    Watch::with(client, "liqo", Scope::Gateway, |_| Ok(())).expect("the registrations agree")
+    let mut config = Config::new(server.url().parse().unwrap());
+    config.root_cert = server.certificate().map(|it| vec![it]);
+    let metrics = Metrics::new(&mut Registry::default());
+    Watch::with(&config, "liqo", Scope::Gateway, &metrics, |_| Ok(()))
+        .expect("the registrations agree")
+}
+
+fn is_failing(watch: &Watch) -> bool {
+    !watch.status.failing().is_empty()
 }
 
 fn put_node(server: &ApiServer, name: &str) {

@@ -2,6 +2,7 @@ use super::*;
 use control_api::labels;
 use control_source::Watch;
 use fake_apiserver::ApiServer;
+use prometheus_client::registry::Registry;
 use serde_json::{Value, json};
 use std::fs;
 use std::time::Duration;
@@ -87,8 +88,9 @@ async fn a_watched_key_that_changes_replaces_the_key_of_its_peer() {
     let (zeros, ones) = (format!("{:A<43}=", ""), format!("{:/<42}8=", ""));
     put_keys(json!({"milan": zeros, "paris": zeros}));
     let config = kube::Config::new(server.url().parse().unwrap());
-    let client = kube::Client::try_from(config).unwrap();
-    let mut watch = Watch::with(client, "liqo", Scope::Gateway, |_| Ok(())).unwrap();
+    let metrics = Metrics::new(&mut Registry::default());
+    let watch = Watch::with(&config, "liqo", Scope::Gateway, &metrics, |_| Ok(()));
+    let mut watch = watch.unwrap();
     watch.wait_until_complete().await;
     let mut loader = Loader {
         source: Source::Cluster(Box::new(watch)),
