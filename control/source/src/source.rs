@@ -93,6 +93,15 @@ impl Source {
         }
     }
 
+    /// Ends the watches of an API server, and waits until the requests in flight have ended, for a few
+    /// seconds at most.
+    pub async fn stop(&mut self) {
+        match self {
+            Self::File(_) => {}
+            Self::Cluster(watch) => watch.stop().await,
+        }
+    }
+
     /// Starts to watch for changes.
     ///
     /// # Errors

@@ -90,8 +90,10 @@ pub struct Watch {
     status: RuntimeStatus,
     /// Notified of changes; true once everything was listed.
     is_listed: watch::Receiver<bool>,
+    /// Tells the runtime to stop.
+    stop: watch::Sender<bool>,
     /// The runtime.
-    _task: JoinSet<()>,
+    runtime: JoinSet<()>,
     /// The changes since the last resolution.
     changes: Arc<Mutex<Changes>>,
     resolver: Resolver,
@@ -155,8 +157,12 @@ impl Watch {
         add(&mut runtime)?;
         let (cache, status) = (runtime.reader(), runtime.status());
         metrics.follow(status.clone());
+        let (stop, mut stopped) = watch::channel(false);
         let mut task = JoinSet::new();
-        task.spawn(runtime.run(std::future::pending()));
+        task.spawn(runtime.run(async move {
+            // An error means that this watch was dropped, which ends the task as well.
+            drop(stopped.wait_for(|it| *it).await);
+        }));
 
         Ok(Self {
             client,
@@ -164,11 +170,20 @@ impl Watch {
             cache,
             status,
             is_listed,
-            _task: task,
+            stop,
+            runtime: task,
             changes,
             resolver,
             debounce: None,
         })
+    }
+
+    /// Ends the watches, and waits until the requests in flight have ended. The runtime limits that time.
+    ///
+    /// Without this call, the requests in flight are cancelled when the watch is dropped.
+    pub async fn stop(&mut self) {
+        self.stop.send_replace(true);
+        while self.runtime.join_next().await.is_some() {}
     }
 
     /// Waits until all resources are listed; logs a warning if that takes long.

@@ -146,14 +146,15 @@ impl Control {
 
     /// Waits until peers and nodes use other replicas, at most for `limit`, then stops the lanes.
     ///
-    /// Does not wait if there is no other replica, so that the next process starts sooner.
+    /// If there is no other replica, waits only for requests in flight to the API server, so that the
+    /// next process starts sooner.
     pub(crate) async fn leave(mut self, limit: Duration) {
         let others = self
             .live_replicas()
             .iter()
             .any(|name| *name != self.replica);
+        let start = Instant::now();
         if others && self.lanes.send(Command::Leave).is_ok() {
-            let start = Instant::now();
             let drained = async {
                 while let Some(notice) = self.notices.recv().await {
                     if matches!(self.aggregate(notice), Some(Notice::Drained)) {
@@ -164,6 +165,8 @@ impl Control {
             let _ = timeout_at(start + limit, drained).await;
             tokio::time::sleep_until(start + NODES_LEAVE.min(limit)).await;
         }
+        // A write of a Connection that is in flight ends while the lanes still forward packets.
+        let _ = timeout_at(start + limit, self.loader.stop()).await;
         let _ = self.lanes.send(Command::Stop);
     }
 

@@ -108,6 +108,11 @@ impl Loader {
         Ok(self.source.follow()?)
     }
 
+    /// Ends the watches, and waits until the requests in flight have ended, for a few seconds at most.
+    pub(crate) async fn stop(&mut self) {
+        self.source.stop().await;
+    }
+
     /// Completes when the objects of the source may have changed.
     pub(crate) async fn changed(&mut self) {
         self.source.changed().await;
