@@ -72,7 +72,7 @@ impl Listener for TlsListener {
     async fn accept(&mut self) -> (Self::Io, SocketAddr) {
         loop {
             let (stream, address) = Listener::accept(&mut self.tcp).await;
-            // A client that ends the handshake early has lost the race for a connection.
+            // A failed handshake concerns its client only.
             if let Ok(stream) = self.tls.acceptor.accept(stream).await {
                 self.tls.accepted.fetch_add(1, Ordering::Relaxed);
                 return (stream, address);

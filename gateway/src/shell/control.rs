@@ -146,7 +146,8 @@ impl Control {
 
     /// Waits until peers and nodes use other replicas, at most for `limit`, then stops the lanes.
     ///
-    /// Does not wait if there is no other replica, so that the next process starts sooner.
+    /// If there is no other replica, waits only for requests in flight to the API server, so that the
+    /// next process starts sooner.
     pub(crate) async fn leave(mut self, limit: Duration) {
         let others = self
             .live_replicas()
