@@ -41,13 +41,21 @@ impl Certificate {
     /// # Errors
     ///
     /// Returns what is wrong with it.
-    pub fn parse(text: &[u8], subject: &Subject, key: &PublicKey) -> Result<Self, CertificateError> {
+    pub fn parse(
+        text: &[u8],
+        subject: &Subject,
+        key: &PublicKey,
+    ) -> Result<Self, CertificateError> {
         let syntax = |error: x509_cert::der::Error| CertificateError::Syntax(error.to_string());
         let der = pem::decode(LABEL, text).map_err(CertificateError::Syntax)?;
         let certificate = CertificateInner::<x509_cert::certificate::Rfc5280>::from_der(&der);
         let certificate = certificate.map_err(syntax)?;
         let fields = certificate.tbs_certificate();
-        if fields.subject().to_der().map_err(syntax)? != name(subject).and_then(|name| name.to_der()).map_err(syntax)? {
+        if fields.subject().to_der().map_err(syntax)?
+            != name(subject)
+                .and_then(|name| name.to_der())
+                .map_err(syntax)?
+        {
             return Err(CertificateError::Other("subject"));
         }
         if fields.subject_public_key_info().to_der().map_err(syntax)? != key.to_der() {
@@ -73,7 +81,10 @@ impl Certificate {
         let validity = self.not_after.duration_since(self.not_before);
         let due = self.not_before.saturating_add(validity * 2 / 3);
         let earliest = last_attempt.saturating_add(RENEWAL_MIN);
-        let (due, earliest) = (due.unwrap_or(self.not_after), earliest.unwrap_or(last_attempt));
+        let (due, earliest) = (
+            due.unwrap_or(self.not_after),
+            earliest.unwrap_or(last_attempt),
+        );
 
         due.max(earliest)
     }

@@ -11,8 +11,8 @@ use ring::signature::{
 };
 use rsa::pkcs8::{EncodePrivateKey as _, PrivateKeyInfoRef};
 use x509_cert::der::Encode as _;
-use x509_cert::der::referenced::OwnedToRef as _;
 use x509_cert::der::asn1::{BitString, OctetString, OctetStringRef};
+use x509_cert::der::referenced::OwnedToRef as _;
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 /// Label of a private key in PKCS #8 (RFC 5958).
@@ -48,7 +48,9 @@ pub enum KeyError {
     #[error("the private key is not PKCS #8 in a PEM block `PRIVATE KEY`: {0}")]
     Syntax(String),
     /// Its type is not supported.
-    #[error("the private key is of a type that is not supported: use Ed25519, RSA or ECDSA (P-256)")]
+    #[error(
+        "the private key is of a type that is not supported: use Ed25519, RSA or ECDSA (P-256)"
+    )]
     Type,
     /// It is invalid.
     #[error("the private key is invalid: {0}")]
@@ -70,7 +72,9 @@ impl ClusterKey {
             KeyType::Ed25519 => {
                 // CurvePrivateKey (RFC 8410, section 7): an OCTET STRING with the seed.
                 let seed = OctetString::new(random).and_then(|seed| seed.to_der());
-                let seed = seed.and_then(OctetString::new).map_err(|error| invalid(&error))?;
+                let seed = seed
+                    .and_then(OctetString::new)
+                    .map_err(|error| invalid(&error))?;
                 let seed = OctetStringRef::new(seed.as_bytes()).map_err(|error| invalid(&error))?;
                 let identifier = Algorithm::Ed25519.key_identifier();
                 let info = PrivateKeyInfoRef::new(identifier.owned_to_ref(), seed);
@@ -181,7 +185,8 @@ impl Signer {
 
 impl std::fmt::Debug for ClusterKey {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ClusterKey").field("public", &self.public).finish_non_exhaustive()
+        f.debug_struct("ClusterKey")
+            .field("public", &self.public)
+            .finish_non_exhaustive()
     }
 }
-

@@ -38,7 +38,9 @@ pub fn kubeconfig(access: &Access<'_>) -> Result<String, serde_saphyr::ser::Erro
         api_version: "v1",
         clusters: [Named {
             cluster: Some(Cluster {
-                certificate_authority_data: access.certificate_authority.map(|ca| STANDARD.encode(ca)),
+                certificate_authority_data: access
+                    .certificate_authority
+                    .map(|ca| STANDARD.encode(ca)),
                 proxy_url: access.proxy_url,
                 server: access.server,
             }),

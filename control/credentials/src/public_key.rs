@@ -10,7 +10,9 @@ use x509_cert::der::asn1::{Any, BitString};
 use x509_cert::der::oid::ObjectIdentifier;
 use x509_cert::der::referenced::OwnedToRef as _;
 use x509_cert::der::{Decode as _, Encode as _};
-use x509_cert::spki::{AlgorithmIdentifierOwned, AlgorithmIdentifierRef, SubjectPublicKeyInfoOwned};
+use x509_cert::spki::{
+    AlgorithmIdentifierOwned, AlgorithmIdentifierRef, SubjectPublicKeyInfoOwned,
+};
 
 /// Label of a public key in PEM.
 const LABEL: &str = "PUBLIC KEY";
@@ -49,7 +51,9 @@ pub enum PublicKeyError {
     #[error("the public key is not a PEM block `PUBLIC KEY`: {0}")]
     Syntax(String),
     /// Its type is not supported.
-    #[error("the public key is of a type that is not supported: use Ed25519, RSA or ECDSA (P-256, P-384)")]
+    #[error(
+        "the public key is of a type that is not supported: use Ed25519, RSA or ECDSA (P-256, P-384)"
+    )]
     Type,
     /// The signature is of another key or message.
     #[error("the signature does not match the public key and the signed text")]

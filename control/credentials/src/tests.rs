@@ -37,7 +37,9 @@ impl Known {
 
     fn signature(&self) -> Vec<u8> {
         use base64::Engine as _;
-        base64::engine::general_purpose::STANDARD.decode(self.signature.trim()).unwrap()
+        base64::engine::general_purpose::STANDARD
+            .decode(self.signature.trim())
+            .unwrap()
     }
 }
 
@@ -46,7 +48,10 @@ fn zero_nonce() -> String {
 }
 
 fn subjects() -> [Subject; 2] {
-    [Subject::control_plane("rome"), Subject::resource_slice("rome", "milan")]
+    [
+        Subject::control_plane("rome"),
+        Subject::resource_slice("rome", "milan"),
+    ]
 }
 
 #[test]
@@ -56,9 +61,15 @@ fn requests_and_signatures_have_the_bytes_of_upstream() {
         let [control_plane, slice] = subjects();
 
         assert_eq!(key.public_key().to_pem(), known.public, "{}", known.name);
-        assert_eq!(request::create(&key, &control_plane).unwrap(), known.control_plane);
+        assert_eq!(
+            request::create(&key, &control_plane).unwrap(),
+            known.control_plane
+        );
         assert_eq!(request::create(&key, &slice).unwrap(), known.slice);
-        assert_eq!(key.sign(zero_nonce().as_bytes()).unwrap(), known.signature());
+        assert_eq!(
+            key.sign(zero_nonce().as_bytes()).unwrap(),
+            known.signature()
+        );
     }
 }
 
@@ -67,9 +78,17 @@ fn requests_and_signatures_of_upstream_are_accepted() {
     for known in DETERMINISTIC.iter().chain(&RANDOM) {
         let (public, [control_plane, slice]) = (known.public(), subjects());
 
-        assert_eq!(public.verify(zero_nonce().as_bytes(), &known.signature()), Ok(()));
+        assert_eq!(
+            public.verify(zero_nonce().as_bytes(), &known.signature()),
+            Ok(())
+        );
         for (text, subject) in [(known.control_plane, &control_plane), (known.slice, &slice)] {
-            assert_eq!(request::check(text.as_bytes(), subject, &public), Ok(()), "{}", known.name);
+            assert_eq!(
+                request::check(text.as_bytes(), subject, &public),
+                Ok(()),
+                "{}",
+                known.name
+            );
         }
     }
 }
@@ -80,7 +99,10 @@ fn an_ecdsa_key_signs() {
     let [subject, _] = subjects();
     let request = request::create(&key, &subject).unwrap();
 
-    assert_eq!(request::check(request.as_bytes(), &subject, key.public_key()), Ok(()));
+    assert_eq!(
+        request::check(request.as_bytes(), &subject, key.public_key()),
+        Ok(())
+    );
     let signature = key.sign(b"nonce").unwrap();
     assert_eq!(key.public_key().verify(b"nonce", &signature), Ok(()));
     let other = ClusterKey::from_pem(RANDOM[1].key.as_bytes());
@@ -120,7 +142,10 @@ fn a_signature_of_another_key_nonce_or_decoded_nonce_is_refused() {
     let [ed25519, rsa] = &DETERMINISTIC;
     let public = ed25519.public();
     let refused = |nonce: &[u8], signature: &[u8]| {
-        assert_eq!(public.verify(nonce, signature), Err(PublicKeyError::Signature));
+        assert_eq!(
+            public.verify(nonce, signature),
+            Err(PublicKeyError::Signature)
+        );
     };
 
     refused(&[0; 64], &ed25519.signature());
@@ -139,7 +164,10 @@ fn a_request_that_asks_for_anything_else_is_refused() {
 
     assert_eq!(refusal(rsa.control_plane), RequestError::Key);
     let message = refusal(ed25519.slice).to_string();
-    assert!(message.contains("CN=milan-a8a4c692b93b") && message.contains("CN=rome"), "{message}");
+    assert!(
+        message.contains("CN=milan-a8a4c692b93b") && message.contains("CN=rome"),
+        "{message}"
+    );
     assert!(matches!(refusal(""), RequestError::Syntax(_)));
     assert!(matches!(refusal(ed25519.public), RequestError::Syntax(_)));
     let twice = [ed25519.control_plane, ed25519.control_plane].concat();
@@ -168,7 +196,11 @@ fn a_request_with_names_that_the_signer_may_copy_is_refused() {
     };
     let check = |text: String| {
         let text = text.replace("\r\n", "\n");
-        request::check(text.as_bytes(), &Subject::control_plane("rome"), key.public_key())
+        request::check(
+            text.as_bytes(),
+            &Subject::control_plane("rome"),
+            key.public_key(),
+        )
     };
 
     assert_eq!(check(request(|_| {})), Ok(()));
@@ -181,7 +213,10 @@ fn a_request_with_names_that_the_signer_may_copy_is_refused() {
         let group = rcgen::DnType::CustomDnType(vec![2, 5, 4, 11]);
         params.distinguished_name.push(group, "system:masters");
     });
-    assert!(matches!(check(of_masters), Err(RequestError::Subject { .. })));
+    assert!(matches!(
+        check(of_masters),
+        Err(RequestError::Subject { .. })
+    ));
 }
 
 #[test]
@@ -207,7 +242,11 @@ fn certificate(key: &ClusterKey, subject: &Subject, from: i64, until: i64) -> St
         let value = rcgen::DnValue::PrintableString(value.as_str().try_into().unwrap());
         params.distinguished_name.push(name, value);
     }
-    params.self_signed(&pair).unwrap().pem().replace("\r\n", "\n")
+    params
+        .self_signed(&pair)
+        .unwrap()
+        .pem()
+        .replace("\r\n", "\n")
 }
 
 #[test]
@@ -216,9 +255,8 @@ fn a_certificate_of_another_subject_or_key_is_refused() {
     let other = ClusterKey::generate(KeyType::Ed25519, [8; 32]).unwrap();
     let [rome, slice] = subjects();
     let text = certificate(&key, &rome, 1_000, 2_000);
-    let parse = |subject, key: &ClusterKey| {
-        Certificate::parse(text.as_bytes(), subject, key.public_key())
-    };
+    let parse =
+        |subject, key: &ClusterKey| Certificate::parse(text.as_bytes(), subject, key.public_key());
 
     let parsed = parse(&rome, &key).unwrap();
 
@@ -231,7 +269,10 @@ fn a_certificate_of_another_subject_or_key_is_refused() {
 #[test]
 fn renewal_is_at_two_thirds_but_not_at_once() {
     let second = |seconds| jiff::Timestamp::from_second(seconds).unwrap();
-    let certificate = |from, until| Certificate { not_before: second(from), not_after: second(until) };
+    let certificate = |from, until| Certificate {
+        not_before: second(from),
+        not_after: second(until),
+    };
 
     // Valid for a year.
     assert_eq!(certificate(0, 3_000).renewal(second(300)), second(2_000));
@@ -290,7 +331,10 @@ users:
         ..access
     };
     let text = kubeconfig(&through_proxy).unwrap();
-    assert!(text.contains("    proxy-url: http://10.71.0.2:8118\n"), "{text}");
+    assert!(
+        text.contains("    proxy-url: http://10.71.0.2:8118\n"),
+        "{text}"
+    );
     assert!(!text.contains("certificate-authority-data") && !text.contains("namespace"));
 }
 

@@ -23,7 +23,7 @@ const PROBE_PREFIX_LEN_MAX: u8 = 24;
 
 const _: () = assert!(crate::REPLICAS_MAX + 2 <= 1 << (32 - PROBE_PREFIX_LEN_MAX));
 
-/// Why a text is not a CIDR or an address that can be routed, with the remedy.
+/// Reason why a text is not a routable CIDR or address, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CidrError {
     /// The text is not a CIDR.
@@ -32,10 +32,10 @@ pub enum CidrError {
     /// The text is not an address.
     #[error("`{0}` is not an IPv4 address; write it as 10.244.1.10")]
     NotAnAddress(String),
-    /// Only IPv4 is remapped.
+    /// The text is IPv6. Only IPv4 is remapped.
     #[error("`{0}`: IPv6 is not supported yet; use an IPv4 one")]
     Ipv6(String),
-    /// A CIDR starts with its network address.
+    /// The CIDR does not start with its network address.
     #[error("{cidr} has bits set behind the prefix; write {}", cidr.trunc())]
     HostBits {
         /// The CIDR.
@@ -68,7 +68,7 @@ pub enum CidrError {
     },
 }
 
-/// Reads a CIDR that can be routed between clusters.
+/// Parses a CIDR that can be routed between clusters.
 ///
 /// # Errors
 ///
@@ -110,10 +110,10 @@ fn network(text: &str) -> Result<Ipv4Net, CidrError> {
     Ok(cidr)
 }
 
-/// Reads an IPv4 address that can be routed between clusters.
+/// Parses an IPv4 address that can be routed between clusters.
 ///
-/// An IP object must not lead remote pods to addresses that only this host may reach, for example its
-/// loopback or the metadata service of a cloud.
+/// An IP object must not give remote pods access to addresses that only this host may reach, such as its
+/// loopback address or the metadata service of a cloud.
 ///
 /// # Errors
 ///
