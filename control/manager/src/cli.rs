@@ -16,7 +16,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use x25519_dalek::StaticSecret;
 
-/// Turns a cluster's resources into addresses, Services, keys and status.
+/// Reconciles the networking objects of a cluster: addresses, Services, keys and statuses.
 ///
 /// Runs in the cluster that it manages, or outside of it with a kubeconfig.
 #[derive(Debug, Parser)]
@@ -29,7 +29,7 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
     pod_name: Option<String>,
 
-    /// Where the CIDRs are taken from under which peers are seen, the first one first.
+    /// Pools from which the CIDRs of peers are remapped, in order of preference.
     #[arg(long, value_name = "CIDR,...", value_delimiter = ',', value_parser = pool, default_values_t = DEFAULT_POOLS)]
     pools: Vec<Ipv4Net>,
 
@@ -45,11 +45,11 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
     gateway_port: u16,
 
-    /// Make a tiny Deployment for each peer, which the original `liqoctl network connect` waits for.
+    /// Create a placeholder Deployment for each peer, for which upstream's `liqoctl network connect` waits.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     gateway_deployments: bool,
 
-    /// The image of those Deployments: one that does nothing until it is stopped.
+    /// Image of those Deployments, with a program that sleeps until it is stopped.
     #[arg(long, value_name = "IMAGE", default_value = "")]
     gateway_deployment_image: String,
 
@@ -72,14 +72,14 @@ Examples:
   controller-manager --gateway-deployments --gateway-deployment-image=registry.k8s.io/pause:3.10";
 
 impl Cli {
-    /// Runs until it is asked to stop.
+    /// Runs until the process receives a signal to stop.
     ///
     /// # Errors
     ///
-    /// Returns what keeps it from starting.
+    /// Returns an error if the process cannot start.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
         let mut network = State::new(self.settings()?)
-            .context("--pools is wrong: use pools that do not overlap")?;
+            .context("--pools is invalid: use pools that do not overlap")?;
         let config = Config::infer()
             .await
             .context("failed to find the API server: run in a pod, or set KUBECONFIG")?;
@@ -153,7 +153,7 @@ impl Cli {
     }
 }
 
-/// Completes when the process is asked to stop.
+/// Completes when the process receives a signal to stop.
 async fn stop() {
     match telemetry::stop::requested().await {
         Ok(signal) => tracing::info!(signal, "stopping"),

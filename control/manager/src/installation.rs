@@ -1,4 +1,4 @@
-//! The Deployment that runs this process: uninstalling removes it, and with it what it owns.
+//! The Deployment that runs this process. It owns objects of the manager, so that an uninstallation removes them.
 
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
@@ -6,18 +6,18 @@ use kube::Client;
 use kube::api::Api;
 use std::time::Duration;
 
-/// Name of the Deployment, as the chart gives it.
+/// Name of the Deployment, as in the chart.
 const NAME: &str = "liqo-controller-manager";
 
-/// How long the API server may take.
+/// Time-out of a request.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long to wait after it was not reached.
+/// Interval between attempts while the API server is unreachable.
 const RETRY_PERIOD: Duration = Duration::from_secs(2);
 
-/// Returns a reference to it; `None` if this process was started otherwise.
+/// Returns a reference to the Deployment; `None` if the process runs without it.
 ///
-/// Waits until the API server answers.
+/// Waits until the API server responds.
 pub(crate) async fn owner(client: &Client, namespace: &str) -> Option<OwnerReference> {
     let api: Api<Deployment> = Api::namespaced(client.clone(), namespace);
     let deployment = loop {
@@ -28,9 +28,9 @@ pub(crate) async fn owner(client: &Client, namespace: &str) -> Option<OwnerRefer
                 return None;
             }
             Ok(Err(error)) => {
-                tracing::warn!(%error, "failed to read Deployment {NAME}, which is tried again");
+                tracing::warn!(%error, "failed to read Deployment {NAME}: retrying");
             }
-            Err(_) => tracing::warn!("no answer about Deployment {NAME}, which is tried again"),
+            Err(_) => tracing::warn!("timed out while reading Deployment {NAME}: retrying"),
         }
         tokio::time::sleep(RETRY_PERIOD).await;
     };

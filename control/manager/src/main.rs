@@ -1,13 +1,13 @@
-//! Turns a cluster's resources into addresses, Services, keys and status.
+//! Reconciles the networking objects of a cluster: addresses, Services, keys and statuses.
 //!
 //! ```text
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
 //! cli         arguments; starts the runtime with the controllers
 //! ```
 //!
-//! A controller keeps no decision but in the objects: a manager that starts reads the statuses and
-//! continues. There are no finalizers: a manager that starts removes leftovers of the time when none
-//! ran. `docs/security.md` lists its rights.
+//! All decisions are stored in objects, so a manager that starts reads the statuses and continues.
+//! There are no finalizers: at its start, a manager removes leftovers of objects that were deleted
+//! while no manager ran. `docs/security.md` lists its rights.
 
 #![forbid(unsafe_code)]
 

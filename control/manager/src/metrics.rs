@@ -1,9 +1,9 @@
-//! Metrics of the network controller. Those of its tasks and requests are the runtime's.
+//! Metrics of the network controller. The runtime has the metrics of work items and requests.
 
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::registry::Registry;
 
-/// The metrics. Clones count together.
+/// The metrics. Clones share their values.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Metrics {
     networks: Gauge,

@@ -4,7 +4,7 @@ use control_runtime::RuntimeStatus;
 use std::sync::OnceLock;
 use telemetry::http::Observed;
 
-/// State of the process; that of its runtime, once there is one.
+/// State of the process, which is that of its runtime once the runtime has started.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     runtime: OnceLock<RuntimeStatus>,
@@ -25,7 +25,7 @@ impl Observed for State {
     fn ready(&self) -> Result<(), String> {
         match self.runtime.get() {
             Some(status) => status.ready(),
-            None => Err("the API server does not answer yet".to_owned()),
+            None => Err("the API server does not respond yet".to_owned()),
         }
     }
 }

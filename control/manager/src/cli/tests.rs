@@ -5,7 +5,7 @@ fn parse(args: &[&str]) -> Result<Cli, clap::Error> {
 }
 
 #[test]
-fn the_flags_of_the_chart_are_understood() {
+fn the_flags_of_the_chart_are_parsed() {
     let cli = parse(&[
         "--namespace=liqo-system",
         "--tenant-namespaces=peers,peers-of-old",
@@ -31,7 +31,7 @@ fn the_flags_of_the_chart_are_understood() {
 }
 
 #[test]
-fn without_flags_the_private_address_space_is_given_out_by_a_leader() {
+fn by_default_a_leader_allocates_from_the_private_address_space() {
     let cli = parse(&[]).unwrap();
 
     assert!(cli.leader_elect);
@@ -40,7 +40,7 @@ fn without_flags_the_private_address_space_is_given_out_by_a_leader() {
 }
 
 #[test]
-fn a_wrong_flag_names_the_remedy() {
+fn the_error_of_an_invalid_flag_names_the_remedy() {
     for (flag, remedy) in [
         ("--pools=10.0.0.1/8", "use 10.0.0.0/8"),
         ("--pools=fd00::/8", "use one like 10.0.0.0/8"),

@@ -3,7 +3,7 @@
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 
-/// A condition without its time.
+/// A condition without its transition time.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Verdict {
     pub(crate) type_: &'static str,
@@ -13,7 +13,7 @@ pub(crate) struct Verdict {
 }
 
 impl Verdict {
-    /// Writes it among `conditions`, in place of that of its type.
+    /// Replaces the condition of the same type in `conditions`, or adds it.
     pub(crate) fn set(
         self,
         conditions: &mut Vec<Condition>,
@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_time_stays_until_the_status_flips() {
+    fn the_transition_time_is_kept_until_the_status_flips() {
         let mut conditions = Vec::new();
         let at = |second| Timestamp::from_second(second).unwrap();
         let verdict = |is_true, reason| Verdict {

@@ -1,4 +1,4 @@
-//! The network controller: passes changes to the world, and the planner's plans to the runtime.
+//! The network controller: passes changes to the planner, and the planner's plans to the runtime.
 
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
@@ -29,29 +29,30 @@ const FORCE: &str = "only the manager creates these objects, so another field ma
 /// Why an Apply takes fields of a status from other field managers.
 const FORCE_STATUS: &str = "only the manager writes these statuses; a user may have edited one";
 
-/// Time after which kube-apiserver gives up a write that claims a CIDR or an address. A leader starts
-/// none later than 10 s after its renewal, and a standby none before 15 s.
+/// Time after which kube-apiserver aborts a write that claims a CIDR or an address. A leader sends its
+/// last such write at most 10 s after it renewed the Lease, and a standby its first one at least 15 s
+/// after that renewal.
 const CLAIM_TIMEOUT: Duration = Duration::from_secs(4);
 
-/// Interval at which an object of another user is read that has the name of one to be created.
+/// Interval at which an object of another user is read whose name is that of an object to create.
 const FOREIGN_READ_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Longest time that tasks of peers wait at the start for the lists of Secrets.
+/// Longest time for which the items of peers wait for the lists of Secrets after the start.
 const LISTS_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Interval at which they check whether these lists are complete.
+/// Interval at which the items of peers check whether these lists are complete.
 const LISTS_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Plans addresses, Services, keys and status.
 pub(crate) struct NetworkController {
     state: State,
-    /// Secrets that the last plan of a task asked for.
+    /// Secrets that the last plan of an item requested.
     lookups: BTreeMap<WorkItem, Vec<Key>>,
-    /// Objects of other users that have the name of one that a task creates. No watch reports them.
+    /// Objects of other users whose name is that of an object that an item creates. No watch reports them.
     foreign: BTreeMap<WorkItem, BTreeSet<(Kind, Key)>>,
-    /// Namespaces whose Secrets were readable at the start and are not listed yet.
+    /// Namespaces whose Secrets were readable at the start and have not been listed yet.
     unlisted: BTreeSet<String>,
-    /// Until when tasks of peers wait for [`unlisted`](Self::unlisted); `None` before the start.
+    /// Time until which items of peers wait for [`unlisted`](Self::unlisted); `None` before the start.
     waits_until: Option<Timestamp>,
     metrics: crate::metrics::Metrics,
 }
@@ -102,13 +103,13 @@ impl NetworkController {
     /// Converts a plan of the planner.
     fn convert(
         &mut self,
-        task: &WorkItem,
+        item: &WorkItem,
         plan: crate::network::plan::Plan,
         cache: &Cache,
     ) -> Plan<WorkItem> {
-        let lookups = self.look_up(task, &plan.lookups);
+        let lookups = self.look_up(item, &plan.lookups);
         if !lookups.is_empty() {
-            // It is planned again with what is read now.
+            // The item is planned again after these reads.
             return Plan {
                 reads: lookups,
                 ..Plan::default()
@@ -125,32 +126,32 @@ impl NetworkController {
         for later in plan.again {
             converted.requeue.push((Duration::ZERO, later));
         }
-        for (kind, key) in self.foreign.get(task).into_iter().flatten() {
+        for (kind, key) in self.foreign.get(item).into_iter().flatten() {
             converted.reads.push(reference(*kind, key.clone()));
             converted
                 .requeue
-                .push((FOREIGN_READ_INTERVAL, task.clone()));
+                .push((FOREIGN_READ_INTERVAL, item.clone()));
         }
 
         converted
     }
 
-    /// Returns the Secrets that a plan asks for, and drops those that the plan before asked for.
-    fn look_up(&mut self, task: &WorkItem, keys: &[Key]) -> Vec<Ref> {
-        for key in self.lookups.remove(task).unwrap_or_default() {
+    /// Returns the Secrets that a plan requests, and drops those that the previous plan requested.
+    fn look_up(&mut self, item: &WorkItem, keys: &[Key]) -> Vec<Ref> {
+        for key in self.lookups.remove(item).unwrap_or_default() {
             if !keys.contains(&key) {
                 self.state.derived.looked_up.remove(&key);
             }
         }
         if !keys.is_empty() {
-            self.lookups.insert(task.clone(), keys.to_vec());
+            self.lookups.insert(item.clone(), keys.to_vec());
         }
         keys.iter()
             .map(|key| Ref::of::<Secret>(&Cluster::Local, key))
             .collect()
     }
 
-    /// Takes an object of another user, so that the item can report it.
+    /// Stores an object of another user, so that the item can report it.
     fn add_foreign(&mut self, item: &WorkItem, kind: Kind, entry: &Entry) -> Vec<WorkItem> {
         let id = (kind, entry.key.clone());
         let objects = self.foreign.entry(item.clone()).or_default();
@@ -160,8 +161,8 @@ impl NetworkController {
         vec![item.clone()]
     }
 
-    /// Notes that an object is no longer one of another user: it is gone, or a watch reports it. Returns
-    /// the items that have met it.
+    /// Removes an object of another user that was deleted or that a watch reports now. Returns the items
+    /// that it blocked.
     fn remove_foreign(&mut self, kind: Kind, key: &Key) -> Vec<WorkItem> {
         let id = (kind, key.clone());
         self.state.derived.foreign.remove(&id);
@@ -176,12 +177,12 @@ impl NetworkController {
         items
     }
 
-    /// Takes what was read.
-    fn read(&mut self, task: &WorkItem, object: &Ref, outcome: &Outcome) -> Vec<WorkItem> {
+    /// Stores the result of a read.
+    fn read(&mut self, item: &WorkItem, object: &Ref, outcome: &Outcome) -> Vec<WorkItem> {
         let Some(kind) = self.kind_of(object) else {
             return Vec::new();
         };
-        let is_foreign = (self.foreign.get(task))
+        let is_foreign = (self.foreign.get(item))
             .is_some_and(|objects| objects.contains(&(kind, object.key.clone())));
         let secret = match outcome {
             Outcome::Stored(_) if is_foreign => return Vec::new(),
@@ -201,17 +202,17 @@ impl NetworkController {
         let looked_up = &mut self.state.derived.looked_up;
         looked_up.insert(object.key.clone(), secret);
 
-        vec![task.clone()]
+        vec![item.clone()]
     }
 
-    /// Returns whether a task waits because the Secrets that the manager may read are not listed.
-    fn waits(&self, task: &WorkItem, now: Timestamp) -> bool {
+    /// Returns whether an item waits because the Secrets that the manager may read are not listed yet.
+    fn waits(&self, item: &WorkItem, now: Timestamp) -> bool {
         let is_early =
             (self.waits_until).is_none_or(|until| now < until && !self.unlisted.is_empty());
-        is_early && matches!(task, WorkItem::Peer(_))
+        is_early && matches!(item, WorkItem::Peer(_))
     }
 
-    /// Remembers why the API server refuses a Service of the gateway, for the peers that requested it.
+    /// Stores why the API server refuses a Service of the gateway, for the peers that requested it.
     fn refuse_service(
         &mut self,
         hash: &str,
@@ -252,7 +253,7 @@ impl Controller for NetworkController {
     }
 
     fn started(&mut self, cache: &Cache) -> Vec<WorkItem> {
-        // No watch reports their deletion. The items meet them again if they still exist.
+        // No watch reports their deletion. The items find them again if they still exist.
         self.foreign.clear();
         self.state.derived.foreign.clear();
         self.state.start(cache);
@@ -273,41 +274,41 @@ impl Controller for NetworkController {
         Vec::from_iter(self.state.local(cache).items_of_gateways(namespace))
     }
 
-    fn plan(&mut self, task: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
-        if *task == WorkItem::SecretWatches {
+    fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
+        if *item == WorkItem::SecretWatches {
             return self.plan_watches(cache, env.now);
         }
-        if self.waits(task, env.now) {
+        if self.waits(item, env.now) {
             return Plan {
-                requeue: vec![(LISTS_CHECK_INTERVAL, task.clone())],
+                requeue: vec![(LISTS_CHECK_INTERVAL, item.clone())],
                 ..Plan::default()
             };
         }
-        let plan = self.state.plan(task, cache, env);
+        let plan = self.state.plan(item, cache, env);
         let (networks, addresses) = self.state.counts();
         self.metrics.allocated(networks, addresses);
 
-        self.convert(task, plan, cache)
+        self.convert(item, plan, cache)
     }
 
     fn done(
         &mut self,
-        task: &WorkItem,
+        item: &WorkItem,
         request: &Request,
         outcome: &Outcome,
         cache: &Cache,
     ) -> Vec<WorkItem> {
         let object = request.object();
         match (request, outcome, self.kind_of(object)) {
-            (Request::Read(_), outcome, _) => self.read(task, object, outcome),
+            (Request::Read(_), outcome, _) => self.read(item, object, outcome),
             (Request::Write(_), Outcome::AlreadyExists(Some(entry)), Some(kind)) => {
                 if cache.contains(object) {
-                    // The cache had not seen it yet, but has observed it by now.
-                    return vec![task.clone()];
+                    // The watch has reported the object since the plan.
+                    return vec![item.clone()];
                 }
-                self.add_foreign(task, kind, entry)
+                self.add_foreign(item, kind, entry)
             }
-            (Request::Write(_), outcome, Some(Kind::Service)) => match (task, outcome) {
+            (Request::Write(_), outcome, Some(Kind::Service)) => match (item, outcome) {
                 (WorkItem::Service(hash), Outcome::Refused(status)) => {
                     self.refuse_service(hash, refusal(status), cache)
                 }
@@ -318,8 +319,8 @@ impl Controller for NetworkController {
         }
     }
 
-    fn queue(task: &WorkItem) -> Queue {
-        match task {
+    fn queue(item: &WorkItem) -> Queue {
+        match item {
             WorkItem::Peer(peer) => Queue(peer.clone()),
             // The objects of a peer are in its tenant namespace, those of a user in the namespaces of the user.
             WorkItem::Configuration(key) | WorkItem::Network(key) | WorkItem::Ip(key) => {
@@ -330,8 +331,8 @@ impl Controller for NetworkController {
         }
     }
 
-    fn item_kind(task: &WorkItem) -> &'static str {
-        task.concern()
+    fn item_kind(item: &WorkItem) -> &'static str {
+        item.kind()
     }
 }
 
@@ -357,14 +358,14 @@ pub(crate) fn secrets(namespace: &str) -> WatchId {
     }
 }
 
-/// Returns why the API server refuses an object, if the reason is the object itself and not a right
-/// that the manager lacks.
+/// Returns why the API server refuses an object, if the object itself is the reason and not a missing
+/// right of the manager.
 fn refusal(status: &kube::core::Status) -> Option<String> {
     let is_of_object = matches!(status.code, 400..=499) && !matches!(status.code, 401 | 403);
     is_of_object.then(|| status.message.clone())
 }
 
-/// Converts a write, and adds the version of the object that it was planned with.
+/// Converts a write, and adds the resourceVersion with which it was planned.
 fn guarded(write: Write, cache: &Cache) -> runtime::Write {
     let is_guarded = write.is_guarded();
     let mut write = convert_write(write);
@@ -401,11 +402,11 @@ fn convert_write(write: Write) -> runtime::Write {
 fn convert_status(kind: Kind, object: Ref, action: runtime::Action) -> runtime::Write {
     let is_apply = matches!(action, runtime::Action::Apply(_));
     let mut write = runtime::Write::new(object, action).subresource("status");
-    // It claims a CIDR or an address.
+    // Such a status claims a CIDR or an address.
     if matches!(kind, Kind::Network | Kind::Ip) {
         write.server_timeout = Some(CLAIM_TIMEOUT);
     }
-    // Gateways report the state of a Connection, of which the manager sets the first only.
+    // The gateways write the state of a Connection. The manager sets the initial state only.
     write.force = (is_apply && kind != Kind::Connection).then_some(FORCE_STATUS);
 
     write

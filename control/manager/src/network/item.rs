@@ -1,9 +1,9 @@
-//! Pieces of work, each about one thing.
+//! Work items of the network controller.
 
 use crate::network::kind::Key;
 use std::fmt;
 
-/// A piece of work; the order is that of a manager that has just begun.
+/// A work item. At the start of a manager, the items are planned in this order.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum WorkItem {
     /// The manager's rights in a namespace, by its name.
@@ -16,7 +16,7 @@ pub(crate) enum WorkItem {
     Ip(Key),
     /// The Networks of a Configuration, and its status.
     Configuration(Key),
-    /// A Service of the gateway, by the hash of what was asked for.
+    /// A Service of the gateway, by the hash of the request.
     Service(String),
     /// Gateway, keys, Connection and summary of a peer, by cluster id.
     Peer(String),
@@ -25,8 +25,8 @@ pub(crate) enum WorkItem {
 }
 
 impl WorkItem {
-    /// Returns a word for what it is about, for metrics.
-    pub(crate) fn concern(&self) -> &'static str {
+    /// Returns the kind of the item, for metrics and logs.
+    pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::Tenant(_) => "tenant",
             Self::Network(_) => "network",
@@ -44,12 +44,12 @@ impl fmt::Display for WorkItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Network(key) | Self::Ip(key) | Self::Configuration(key) => {
-                write!(f, "{} {key}", self.concern())
+                write!(f, "{} {key}", self.kind())
             }
             Self::Tenant(name) | Self::Node(name) | Self::Service(name) | Self::Peer(name) => {
-                write!(f, "{} {name}", self.concern())
+                write!(f, "{} {name}", self.kind())
             }
-            Self::SecretWatches => f.write_str(self.concern()),
+            Self::SecretWatches => f.write_str(self.kind()),
         }
     }
 }

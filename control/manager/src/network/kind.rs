@@ -16,13 +16,13 @@ pub(crate) use control_runtime::Key;
 /// Name of the Secret that the gateway reads.
 pub(crate) const GATEWAY_KEYS: &str = "liqo-gateway-keys";
 
-/// Name of the ClusterRole for tenant namespaces, as the chart gives it, and of its RoleBindings.
+/// Name of the ClusterRole for tenant namespaces, as in the chart, and of its RoleBindings.
 pub(crate) const TENANT_ROLE: &str = "liqo-controller-manager-tenant";
 
 /// Value of [`labels::SLICE_MANAGED_BY`] on the EndpointSlices that the manager creates.
 pub(crate) const SLICE_MANAGER: &str = "controller-manager.liqo.io";
 
-/// Prefix of the name of a node's IP.
+/// Prefix of the names of the IP objects of nodes.
 pub(crate) const NODE_IP_PREFIX: &str = "node-";
 
 /// A kind of objects.
@@ -37,22 +37,22 @@ pub(crate) enum Kind {
     Connection,
     ForeignCluster,
     Node,
-    /// Of the gateway only.
+    /// Pods of the gateway only.
     Pod,
     Namespace,
-    /// The one with the cluster ID.
+    /// The ConfigMap with the cluster ID.
     ConfigMap,
-    /// Of gateways; watched in each tenant namespace.
+    /// Secrets of gateways; watched in each tenant namespace.
     Secret,
-    /// The one that gives the manager its rights in a tenant namespace.
+    /// The RoleBinding that gives the manager its rights in a tenant namespace.
     RoleBinding,
-    /// The one Secret that the gateway reads.
+    /// The Secret with all private keys, which the gateway reads.
     GatewayKeys,
     /// Created by this project.
     Service,
     /// Created by this project.
     EndpointSlice,
-    /// Of gateways in tenant namespaces.
+    /// Deployments of gateways in tenant namespaces.
     Deployment,
 }
 
@@ -79,7 +79,7 @@ pub(crate) const KINDS: [Kind; 18] = [
 ];
 
 impl Kind {
-    /// Returns its resource in the API.
+    /// Returns the API resource of the kind.
     pub(crate) fn resource(self) -> Resource {
         match self {
             Self::Network => Resource::of::<Network>(),
@@ -104,7 +104,7 @@ impl Kind {
 
     /// Returns the kind of an object; `None` if the manager does not follow its resource.
     ///
-    /// The Secret that the gateway reads, in Liqo's namespace, is a kind of its own.
+    /// The Secret that the gateway reads, in Liqo's namespace, has a separate kind.
     pub(crate) fn of(resource: &Resource, key: &Key, namespace: &str) -> Option<Self> {
         if key.name == GATEWAY_KEYS
             && key.namespace == namespace
@@ -169,7 +169,7 @@ impl Kind {
         }
     }
 
-    /// Returns the verbs of the writes of its objects.
+    /// Returns the verbs of the manager's writes to objects of the kind.
     pub(crate) fn verbs(self) -> &'static [&'static str] {
         match self {
             Self::Network
@@ -193,11 +193,11 @@ impl Kind {
         }
     }
 
-    /// Returns the subresources of its objects that are written, with the verbs.
+    /// Returns the subresources that the manager writes, with the verbs.
     ///
-    /// `finalizers` and `restricted` are never requested: admission plugins of OpenShift require them,
-    /// for owner references with `blockOwnerDeletion` and for EndpointSlices that Kubernetes' own
-    /// controllers do not write.
+    /// Only admission plugins of OpenShift require rights to `finalizers` and `restricted`: the former for
+    /// owner references with `blockOwnerDeletion`, the latter for EndpointSlices that Kubernetes' own
+    /// controllers do not write. The manager never sends requests to these subresources.
     pub(crate) fn subresources(self) -> &'static [(&'static str, &'static str)] {
         match self {
             Self::Network | Self::Connection | Self::ForeignCluster => &[("status", "patch")],

@@ -32,11 +32,11 @@ pub(crate) struct Derived {
     pub(crate) cluster: Cluster,
     /// Namespaces whose Secrets are watched.
     pub(crate) watched: BTreeSet<String>,
-    /// Secrets that no watch reports, as they were when a plan requested them.
+    /// Secrets that no watch reports, as read for the plan that requested them.
     pub(crate) looked_up: BTreeMap<Key, Option<Secret>>,
     /// Why the API server refuses a Service of the gateway, by the hash of the request.
     pub(crate) refused_services: BTreeMap<String, String>,
-    /// Objects of other users that have the name of one to be created. No watch reports them.
+    /// Objects of other users whose name is that of an object to create. No watch reports them.
     pub(crate) foreign: BTreeMap<(Kind, Key), Entry>,
 }
 
@@ -44,7 +44,7 @@ pub(crate) struct Derived {
 pub(crate) struct Local<'a> {
     /// Namespace of Liqo itself.
     pub(crate) namespace: &'a str,
-    /// Namespaces that the settings name as tenant namespaces of any peer.
+    /// Namespaces that the settings allow as tenant namespaces of any peer.
     pub(crate) named_tenants: &'a [String],
     pub(crate) networks: Objects<'a, Network>,
     pub(crate) ips: Objects<'a, IP>,
@@ -58,7 +58,7 @@ pub(crate) struct Local<'a> {
     pub(crate) pods: Objects<'a, Pod>,
     pub(crate) namespaces: Objects<'a, Namespace>,
     pub(crate) config_maps: Objects<'a, ConfigMap>,
-    /// Secrets of gateways, and the one that the gateway reads.
+    /// Secrets of gateways, and the Secret that the gateway reads.
     pub(crate) secrets: Objects<'a, Secret>,
     pub(crate) role_bindings: Objects<'a, RoleBinding>,
     pub(crate) services: Objects<'a, Service>,
@@ -128,13 +128,13 @@ impl<'a> Local<'a> {
         &self.derived.cluster
     }
 
-    /// Returns a Service, also one of another user that a creation has met.
+    /// Returns a Service, or one of another user that blocks a creation.
     pub(crate) fn service(&self, key: &Key) -> Option<&'a Service> {
         let foreign = || self.derived.foreign.get(&(Kind::Service, key.clone()));
         (self.services.get(key)).or_else(|| foreign()?.get())
     }
 
-    /// Returns an EndpointSlice, also one of another user that a creation has met.
+    /// Returns an EndpointSlice, or one of another user that blocks a creation.
     pub(crate) fn slice(&self, key: &Key) -> Option<&'a EndpointSlice> {
         let foreign = || {
             self.derived
@@ -144,13 +144,13 @@ impl<'a> Local<'a> {
         (self.slices.get(key)).or_else(|| foreign()?.get())
     }
 
-    /// Returns a Deployment, also one of another user that a creation has met.
+    /// Returns a Deployment, or one of another user that blocks a creation.
     pub(crate) fn deployment(&self, key: &Key) -> Option<&'a Deployment> {
         let foreign = || self.derived.foreign.get(&(Kind::Deployment, key.clone()));
         (self.deployments.get(key)).or_else(|| foreign()?.get())
     }
 
-    /// Returns a Secret that a watch reports, also one of another user that a creation has met.
+    /// Returns a Secret that a watch reports, or one of another user that blocks a creation.
     pub(crate) fn secret(&self, key: &Key) -> Option<&'a Secret> {
         let foreign = || self.derived.foreign.get(&(Kind::Secret, key.clone()));
         (self.secrets.get(key)).or_else(|| foreign()?.get())
@@ -161,8 +161,8 @@ impl<'a> Local<'a> {
         objects!(self, kind, objects => objects.get(key).map(|object| &object.metadata))
     }
 
-    /// Returns the work items that a change of an object causes. The facts about the cluster are those
-    /// after the change.
+    /// Returns the work items that a change of an object causes. [`cluster`](Self::cluster) must reflect
+    /// the change already.
     pub(crate) fn items_of_change(&self, kind: Kind, change: &Change<'_>) -> BTreeSet<WorkItem> {
         let key = &change.object.key;
         let mut items = self.own_items(kind, key);

@@ -40,8 +40,8 @@ mod underlay;
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// How many warnings are remembered before those of deleted objects are dropped: who may create objects in
-/// one namespace must not fill this process's memory by doing so again and again.
+/// Number of stored warnings above which those of deleted objects are dropped. Otherwise a user who may
+/// create objects in one namespace could exhaust the memory of this process with ever new objects.
 const LAST_EVENTS_MAX: usize = 1024;
 
 /// State of the network controller besides the objects in the cache.
@@ -68,14 +68,14 @@ pub(crate) struct Planner<'a> {
 /// Requests and Events of a work item.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Plan {
-    /// Writes of one kind are sent in this order, those of different kinds concurrently. One that fails
-    /// stops no other.
+    /// Writes of one kind are sent in this order, those of different kinds concurrently. A failure does
+    /// not prevent the other writes.
     pub(crate) writes: Vec<Write>,
     /// Events to publish.
     pub(crate) notices: Vec<Notice>,
     /// Secrets to look up before planning again.
     pub(crate) lookups: Vec<Key>,
-    /// Tasks that this one has made possible.
+    /// Items to plan because of this plan.
     pub(crate) again: Vec<WorkItem>,
     /// Whether to plan again with backoff, since no watch reports when the item can proceed.
     pub(crate) retry: bool,
@@ -87,14 +87,14 @@ pub(crate) struct Notice {
     pub(crate) kind: Kind,
     pub(crate) key: Key,
     pub(crate) is_warning: bool,
-    /// Whether it reports an action and not a state. It is published each time.
+    /// Whether it reports an action and not a state. An action is published each time.
     pub(crate) is_change: bool,
     pub(crate) reason: &'static str,
     pub(crate) note: String,
 }
 
 impl State {
-    /// Creates the state before any object is known.
+    /// Creates the state without any object.
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl State {
 
     /// Derives the allocations from the statuses of the objects.
     ///
-    /// Allocations that this replica made as a standby were not written, so they do not count.
+    /// Allocations of this replica while it was a standby were not written, so they are discarded.
     pub(crate) fn start(&mut self, cache: &Cache) {
         if let Ok(allocation) = Allocation::new(&self.settings.pools, Conflicts::Report) {
             self.allocation = allocation;
@@ -146,7 +146,7 @@ impl State {
         network::adopt_all(&mut self.planner(cache));
     }
 
-    /// Takes a change of an object that is in the cache already, and returns the work items that it causes.
+    /// Handles a change of an object that the cache already contains, and returns the work items that it causes.
     pub(crate) fn observe(
         &mut self,
         kind: Kind,
@@ -160,7 +160,7 @@ impl State {
         let mut items = self.local(cache).items_of_change(kind, change);
         if kind == Kind::Node {
             let nodes = &mut self.derived.cluster.nodes;
-            // After a change of the leader, all objects are observed again.
+            // A new leader observes all objects again.
             let change = nodes.replace(key, change.after());
             items.extend(self.local(cache).items_of_node(&change));
         } else if Cluster::depends_on(&self.settings.namespace, kind, key) {
@@ -183,22 +183,22 @@ impl State {
         self.planner(cache).plan(item, env)
     }
 
-    /// Returns how many Networks hold a CIDR, and how many IPs an address.
+    /// Returns the number of Networks with a CIDR, and of IPs with an address.
     pub(crate) fn counts(&self) -> (usize, usize) {
         self.allocation.counts()
     }
 
-    /// Returns how many warnings are remembered.
+    /// Returns the number of stored warnings.
     #[cfg(test)]
-    fn remembered(&self) -> usize {
+    fn stored_warnings(&self) -> usize {
         self.last_events.len()
     }
 }
 
 impl Planner<'_> {
-    /// Decides what to do for a task.
-    fn plan(&mut self, task: &WorkItem, env: &mut Env<'_>) -> Plan {
-        let mut plan = match task {
+    /// Plans a work item.
+    fn plan(&mut self, item: &WorkItem, env: &mut Env<'_>) -> Plan {
+        let mut plan = match item {
             WorkItem::Tenant(namespace) => tenant::plan(self, namespace),
             WorkItem::Network(key) => network::plan(self, key),
             WorkItem::Node(name) => node::plan(self, name),
@@ -206,31 +206,31 @@ impl Planner<'_> {
             WorkItem::Configuration(key) => configuration::plan(self, key, env.now),
             WorkItem::Service(hash) => service::plan(self, hash),
             WorkItem::Peer(peer) => peer::plan(self, peer, env),
-            // The controller plans it, which has the watches.
+            // The controller plans this item, because it has the watches.
             WorkItem::SecretWatches => Plan::default(),
         };
         if !plan.lookups.is_empty() {
-            // The item is planned again with the looked-up Secrets, and publishes its Events then.
+            // The item is planned again with these Secrets. That plan publishes the Events.
             plan.notices.clear();
             return plan;
         }
-        if let WorkItem::Peer(peer) = task {
+        if let WorkItem::Peer(peer) = item {
             plan.extend(tunnel::plan(self, peer));
         }
         plan.notices.retain(|notice| self.is_news(notice));
-        plan.postpone_second_changes(task);
+        plan.postpone_second_changes(item);
 
         plan
     }
 
-    /// Returns whether an Event differs from the last one about its object, and keeps it as the last one.
+    /// Returns whether an Event differs from the last one about its object, and stores it as the last one.
     fn is_news(&mut self, notice: &Notice) -> bool {
         if notice.is_change {
             return true;
         }
         let about = (notice.kind, notice.key.clone());
         let before = self.last_events.get(&about);
-        // That all is well is news only where it was not.
+        // A normal Event is published only after a warning.
         if before.is_none() && !notice.is_warning || before == Some(&notice.note) {
             return false;
         }
@@ -248,14 +248,14 @@ impl Planner<'_> {
         true
     }
 
-    /// Forgets the last Event about an object that is gone.
+    /// Removes the last Event about a deleted object.
     pub(crate) fn forget(&mut self, kind: Kind, key: &Key) {
         self.last_events.remove(&(kind, key.clone()));
     }
 }
 
 impl Plan {
-    /// Adds an Event that something is wrong with an object.
+    /// Adds a warning about an object.
     pub(crate) fn warn(
         &mut self,
         kind: Kind,
@@ -266,7 +266,7 @@ impl Plan {
         self.push_event(kind, key, true, false, reason, note);
     }
 
-    /// Adds an Event that nothing is wrong with an object any more.
+    /// Adds an Event that the cause of the last warning about an object is resolved.
     pub(crate) fn event_normal(
         &mut self,
         kind: Kind,
@@ -308,20 +308,19 @@ impl Plan {
         });
     }
 
-    /// Keeps the first change of each object, and has the item planned again after it: a change names the version
-    /// of the object that it was planned with, which the first one ends.
+    /// Keeps the first change of each object, and plans the item again for the others: each change requires the
+    /// resourceVersion with which it was planned, and the first change of an object ends that version.
     fn postpone_second_changes(&mut self, item: &WorkItem) {
         let mut changed = BTreeSet::new();
         let all = self.writes.len();
-        self.writes.retain(|write| {
-            !write.is_guarded() || changed.insert((write.kind, write.key.clone()))
-        });
+        self.writes
+            .retain(|write| !write.is_guarded() || changed.insert((write.kind, write.key.clone())));
         if self.writes.len() < all {
             self.again.push(item.clone());
         }
     }
 
-    /// Adds another plan.
+    /// Appends another plan.
     pub(crate) fn extend(&mut self, other: Self) {
         self.writes.extend(other.writes);
         self.notices.extend(other.notices);
@@ -337,19 +336,19 @@ pub(crate) fn label<'a>(meta: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     labels.get(key).map(String::as_str)
 }
 
-/// Returns why a peer's cluster ID is refused.
+/// Returns the message for an invalid cluster ID of a peer.
 pub(crate) fn invalid_cluster_id(id: &str) -> String {
     format!("`{id}` is not a cluster id: use up to 63 lower-case letters, digits and inner hyphens")
 }
 
-/// Returns the age of an object, for an order in which the older one comes first. Of objects of the same
-/// second, the UID decides: it is the same for every leader, and users cannot choose it.
+/// Returns a sort key by which older objects precede newer ones. The UID orders objects that were created
+/// in the same second: it is the same for every leader, and users cannot choose it.
 pub(crate) fn age(meta: &ObjectMeta) -> (Option<Timestamp>, Option<String>) {
     let created = meta.creation_timestamp.as_ref().map(|time| time.0);
     (created, meta.uid.clone())
 }
 
-/// Returns a reference to an owner that may go without waiting for what it owns.
+/// Returns a reference to an owner whose deletion does not wait for the objects that it owns.
 pub(crate) fn owner<K: kube::Resource<DynamicType = ()>>(owner: &K) -> OwnerReference {
     OwnerReference {
         api_version: K::api_version(&()).into_owned(),
@@ -361,7 +360,7 @@ pub(crate) fn owner<K: kube::Resource<DynamicType = ()>>(owner: &K) -> OwnerRefe
     }
 }
 
-/// Returns whether an object is owned by one of this uid.
+/// Returns whether an object has an owner with this UID.
 pub(crate) fn is_owned_by(meta: &ObjectMeta, uid: Option<&str>) -> bool {
     let mut owners = meta.owner_references.iter().flatten();
     owners.any(|owner| uid == Some(owner.uid.as_str()))

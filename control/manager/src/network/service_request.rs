@@ -24,11 +24,11 @@ pub(crate) struct ServiceRequest {
     labels: BTreeMap<String, String>,
 }
 
-/// Why a GatewayServer gets no Service.
+/// Reason why a GatewayServer gets no Service.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error(
-        "spec.endpoint.serviceType is ExternalName, which leads nowhere: \
+        "spec.endpoint.serviceType is ExternalName, which has no endpoints: \
          use LoadBalancer, NodePort or ClusterIP"
     )]
     ExternalName,
@@ -37,16 +37,16 @@ pub(crate) enum Refusal {
 }
 
 impl ServiceRequest {
-    /// Reads what a GatewayServer asks for, if that can be.
+    /// Reads the request of a GatewayServer; `None` if it is invalid.
     pub(crate) fn of(server: &GatewayServer) -> Option<Self> {
         Self::read(server).ok()
     }
 
-    /// Reads what a GatewayServer asks for.
+    /// Reads the request of a GatewayServer.
     ///
     /// # Errors
     ///
-    /// Returns [`Refusal`] if that cannot be.
+    /// Returns [`Refusal`] if the request is invalid.
     pub(crate) fn read(server: &GatewayServer) -> Result<Self, Refusal> {
         let endpoint = server.spec.endpoint.clone().unwrap_or_default();
         let type_ = match endpoint.service_type {
@@ -64,7 +64,7 @@ impl ServiceRequest {
         // Upstream's `liqoctl` writes 0 for none.
         let node_port = node_port.filter(|port| *port != 0 && type_ != "ClusterIP");
         let mut labels = server.spec.service_labels.clone();
-        // Users must not set the labels by which replicas and Services are found.
+        // Users must not set the labels that select replicas and Services.
         for owned in [
             labels::COMPONENT,
             labels::GATEWAY_SERVICE,
@@ -86,7 +86,7 @@ impl ServiceRequest {
         })
     }
 
-    /// Returns a short text that is the same for equal requests, in every life of the manager.
+    /// Returns a short text that is equal for equal requests, also after a restart or an upgrade.
     pub(crate) fn hash(&self) -> String {
         let text = json!([
             self.type_,
@@ -107,7 +107,7 @@ impl ServiceRequest {
         format!("{:010x}", hash >> 24)
     }
 
-    /// Returns the Service.
+    /// Returns the manifest of the Service.
     pub(crate) fn object(&self, key: &Key, settings: &Settings) -> Value {
         let mut labels = self.labels.clone();
         labels.insert(labels::MANAGED.to_owned(), "true".to_owned());

@@ -8,9 +8,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 pub(crate) struct Settings {
     /// Namespace of Liqo itself.
     pub(crate) namespace: String,
-    /// Namespaces that may hold the objects of any peer, besides those with the tenant labels.
+    /// Namespaces that may contain the objects of any peer, besides those with the tenant labels.
     pub(crate) tenant_namespaces: Vec<String>,
-    /// Pools of the CIDRs under which peers are seen, the first one first.
+    /// Pools from which the CIDRs of peers are remapped, in order of preference.
     pub(crate) pools: Vec<Ipv4Net>,
     /// The UDP port on which gateway pods listen.
     pub(crate) gateway_port: u16,

@@ -15,17 +15,17 @@ pub(crate) struct Write {
 /// How an object is changed.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Action {
-    /// Makes it, unless one of this name is there.
+    /// Creates the object, unless one with this name exists.
     Create(Value),
-    /// Makes it so, by server-side apply.
+    /// Creates or changes the object by server-side apply.
     Apply(Value),
-    /// Changes fields, by a merge patch.
+    /// Changes fields by a merge patch.
     Merge(Value),
-    /// Sets its status, by server-side apply.
+    /// Sets the status by server-side apply.
     Status(Value),
-    /// Removes fields of its status, whichever field manager has set them, by a merge patch.
+    /// Removes fields of the status by a merge patch, regardless of their field manager.
     PruneStatus(Value),
-    /// Removes it, if it has this uid still.
+    /// Deletes the object if it has this UID.
     Delete(Option<String>),
 }
 
@@ -39,10 +39,10 @@ impl Write {
         }
     }
 
-    /// Returns whether the server refuses it if the object has changed since it was planned: another leader may
-    /// have decided meanwhile. Creations need a name that is not taken instead, deletions a UID.
+    /// Returns whether the API server must refuse the write if the object has changed since the plan, because another
+    /// leader may have decided meanwhile. Creations fail if the name exists, and deletions name the UID instead.
     ///
-    /// The keys of gateways are excepted: the items of all peers write to one Secret, each a key of its own.
+    /// The keys of gateways are an exception: the items of all peers write to one Secret, each to a separate key.
     pub(crate) fn is_guarded(&self) -> bool {
         match self.action {
             Action::Create(_) | Action::Delete(_) => false,
@@ -55,8 +55,8 @@ impl Write {
     /// Creates the change of a status from `old` to `new`, if they differ.
     ///
     /// Fields and conditions are removed first, by a merge patch, and the others are applied once that
-    /// has succeeded. An Apply would leave the part of a field or condition that another field manager
-    /// owns too, which can be invalid without the rest. A forged status is corrected in this way.
+    /// has succeeded. An Apply alone would leave the parts of a field or condition that another field manager
+    /// owns too, which can be invalid without the rest. This also corrects a forged status.
     pub(crate) fn status<S: Serialize>(
         kind: Kind,
         key: &Key,
@@ -104,18 +104,21 @@ fn removals(old: &Value, new: &Value) -> Option<Value> {
     }
 }
 
-/// Returns whether every field of `wanted` is in `actual`, with its value; lists are compared item by item.
-pub(crate) fn covers(actual: &Value, wanted: &Value) -> bool {
-    match (actual, wanted) {
-        (Value::Object(actual), Value::Object(wanted)) => wanted.iter().all(|(field, wanted)| {
-            let found = actual.get(field);
-            found.is_some_and(|found| covers(found, wanted)) || is_empty(wanted) && found.is_none()
-        }),
-        (Value::Array(actual), Value::Array(wanted)) => {
-            let mut pairs = actual.iter().zip(wanted);
-            actual.len() == wanted.len() && pairs.all(|(actual, wanted)| covers(actual, wanted))
+/// Returns whether `actual` has every field of `desired` with its value. Lists are compared item by item.
+pub(crate) fn covers(actual: &Value, desired: &Value) -> bool {
+    match (actual, desired) {
+        (Value::Object(actual), Value::Object(desired)) => {
+            desired.iter().all(|(field, desired)| {
+                let found = actual.get(field);
+                found.is_some_and(|found| covers(found, desired))
+                    || is_empty(desired) && found.is_none()
+            })
         }
-        _ => actual == wanted,
+        (Value::Array(actual), Value::Array(desired)) => {
+            let mut pairs = actual.iter().zip(desired);
+            actual.len() == desired.len() && pairs.all(|(actual, desired)| covers(actual, desired))
+        }
+        _ => actual == desired,
     }
 }
 
@@ -174,22 +177,22 @@ mod tests {
     }
 
     #[test]
-    fn what_others_added_is_covered_and_what_they_changed_is_not() {
-        let wanted = json!({"spec": {"ports": [{"port": 1}], "type": "NodePort", "none": {}}});
+    fn fields_of_others_are_covered_and_changed_fields_are_not() {
+        let desired = json!({"spec": {"ports": [{"port": 1}], "type": "NodePort", "none": {}}});
         let added =
             json!({"spec": {"ports": [{"port": 1, "nodePort": 2}], "type": "NodePort", "x": 1}});
         let longer = json!({"spec": {"ports": [{"port": 1}, {"port": 2}], "type": "NodePort"}});
         let other = json!({"spec": {"ports": [{"port": 1}], "type": "ClusterIP"}});
 
-        assert!(covers(&added, &wanted));
-        assert!(!covers(&longer, &wanted));
-        assert!(!covers(&other, &wanted));
+        assert!(covers(&added, &desired));
+        assert!(!covers(&longer, &desired));
+        assert!(!covers(&other, &desired));
     }
 
     proptest! {
-        /// The removals, then an Apply, which adds and replaces fields, make the new status of the old one.
+        /// The removals, followed by an Apply, which adds and replaces fields, change the old status to the new one.
         #[test]
-        fn removals_and_an_apply_make_the_new_of_the_old(old in object(), new in object()) {
+        fn removals_and_an_apply_change_the_old_status_to_the_new_one(old in object(), new in object()) {
             let pruned = match removals(&old, &new) {
                 Some(patch) => merged(old, patch),
                 None => old,

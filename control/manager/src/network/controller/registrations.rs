@@ -27,7 +27,7 @@ pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
         Kind::Pod | Kind::ConfigMap | Kind::GatewayKeys => {
             Scope::Namespace(settings.namespace.clone())
         }
-        // Only where the manager has the right to read them.
+        // Secrets are watched only in namespaces where the manager may read them.
         Kind::Secret => Scope::Planned,
         Kind::Network
         | Kind::Ip
@@ -45,7 +45,7 @@ pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
         | Kind::Deployment => Scope::All,
     };
     let mut registration = typed(kind, scope).verbs(kind.verbs());
-    // Objects are created by POST, and earlier releases wrote statuses by merge patches.
+    // This manager creates objects by POST, and earlier releases wrote statuses by merge patches.
     if kind.verbs().contains(&"patch") {
         registration = registration.adopt(FIELD_MANAGER);
     }
@@ -53,7 +53,7 @@ pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
         registration = registration.subresource(subresource, verb);
     }
     if kind == Kind::Deployment {
-        // Written in tenant namespaces only, and watched by label everywhere.
+        // These kinds are written in tenant namespaces only, and watched by label in all namespaces.
         registration = registration.written_in(Scope::Planned);
     }
     if let Some(selector) = kind.selector() {

@@ -1,4 +1,4 @@
-//! The manager in the runtime, against an API server that goes away and comes back.
+//! The manager in the runtime, with an API server that stops and starts again.
 
 use super::*;
 use crate::network::plan::State;
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 /// Time limit of each step of a test.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// A Lease is lost within a second.
+/// A leader loses the Lease within a second.
 const TIMING: Timing = Timing {
     lease_duration: Duration::from_secs(1),
     renew_deadline: Duration::from_millis(600),
@@ -26,15 +26,15 @@ const TIMING: Timing = Timing {
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/liqo/leases/liqo-controller-manager";
 
 #[test]
-fn a_manager_outlives_the_absence_of_the_api_server_and_catches_up() {
+fn a_manager_survives_an_outage_of_the_api_server_and_catches_up() {
     run(async {
         let mut server = ApiServer::start();
         put_node(&server, "rome-1", "172.18.1.2");
         let (state, manager) = start(&server, "a");
-        wait_for("the first IP", || is_there(&server, "rome-1")).await;
+        wait_for("the first IP", || exists(&server, "rome-1")).await;
 
         server.go();
-        wait_for("it to stand by", || {
+        wait_for("it to be a standby", || {
             !state.is_leader() && state.ready().is_err()
         })
         .await;
@@ -45,7 +45,7 @@ fn a_manager_outlives_the_absence_of_the_api_server_and_catches_up() {
         let before = lease_version(&server);
         server.come();
 
-        let caught_up = || is_there(&server, "rome-1") && is_there(&server, "rome-2");
+        let caught_up = || exists(&server, "rome-1") && exists(&server, "rome-2");
         wait_for("both IPs", caught_up).await;
         wait_for("it to be ready", || state.ready().is_ok()).await;
         assert_ne!(lease_version(&server), before);
@@ -54,23 +54,23 @@ fn a_manager_outlives_the_absence_of_the_api_server_and_catches_up() {
 }
 
 #[test]
-fn a_manager_that_begins_while_the_api_server_is_away_waits_for_it() {
+fn a_manager_that_starts_before_the_api_server_waits_for_it() {
     run(async {
         let mut server = ApiServer::away();
         put_node(&server, "rome-1", "172.18.1.2");
         let (state, manager) = start(&server, "a");
-        wait_for("it to say so", || state.ready().is_err()).await;
+        wait_for("it to be unready", || state.ready().is_err()).await;
         assert_eq!(state.healthy(), Ok(()));
 
         server.come();
 
-        wait_for("the IP", || is_there(&server, "rome-1")).await;
+        wait_for("the IP", || exists(&server, "rome-1")).await;
         manager.abort();
     });
 }
 
 #[test]
-fn a_manager_whose_lease_another_holds_writes_nothing_until_that_one_is_gone() {
+fn a_standby_writes_nothing_until_the_lease_of_the_leader_expires() {
     run(async {
         let server = ApiServer::start();
         let (state, manager) = start(&server, "a");
@@ -88,20 +88,20 @@ fn a_manager_whose_lease_another_holds_writes_nothing_until_that_one_is_gone() {
         };
 
         hold("b", 3600);
-        wait_for("it to stand by", || !state.is_leader()).await;
+        wait_for("it to be a standby", || !state.is_leader()).await;
         put_node(&server, "rome-1", "172.18.1.2");
         assert_eq!((state.healthy(), state.ready()), (Ok(()), Ok(())));
-        assert!(!is_there(&server, "rome-1"));
+        assert!(!exists(&server, "rome-1"));
         hold("", 1);
 
-        wait_for("the IP", || is_there(&server, "rome-1")).await;
+        wait_for("the IP", || exists(&server, "rome-1")).await;
         assert!(!manager.is_finished());
         manager.abort();
     });
 }
 
 #[test]
-fn a_manager_reads_and_writes_secrets_only_where_a_namespace_is_labelled_for_a_peer() {
+fn a_manager_accesses_secrets_in_tenant_namespaces_only() {
     run(async {
         let server = ApiServer::start();
         put_gateway(&server, "liqo-tenant-milan");
@@ -127,14 +127,17 @@ fn a_manager_reads_and_writes_secrets_only_where_a_namespace_is_labelled_for_a_p
         wait_for("the keys again", || server.get(KEYS).is_some()).await;
 
         put_namespace(&server, "liqo-tenant-milan", "false");
-        wait_for("the binding to be gone", || server.get(BINDING).is_none()).await;
+        wait_for("the deletion of the binding", || {
+            server.get(BINDING).is_none()
+        })
+        .await;
         wait_for("the refusal", || reason() == "NotTenantNamespace").await;
         manager.abort();
     });
 }
 
 #[test]
-fn a_manager_that_begins_again_waits_for_the_secrets_that_it_may_read() {
+fn a_restarted_manager_waits_for_the_secrets_that_it_may_read() {
     run(async {
         let server = ApiServer::start();
         put_gateway(&server, "liqo-tenant-milan");
@@ -147,7 +150,7 @@ fn a_manager_that_begins_again_waits_for_the_secrets_that_it_may_read() {
         let (state, second) = start(&server, "a");
         wait_for("it to be ready", || state.ready().is_ok()).await;
         put_node(&server, "rome-1", "172.18.1.2");
-        wait_for("work to be done", || is_there(&server, "rome-1")).await;
+        wait_for("the IP", || exists(&server, "rome-1")).await;
 
         assert_eq!(server.get(KEYS), keys);
         second.abort();
@@ -155,7 +158,7 @@ fn a_manager_that_begins_again_waits_for_the_secrets_that_it_may_read() {
 }
 
 #[test]
-fn slow_writes_of_one_resource_delay_no_other_and_are_sent_once() {
+fn slow_writes_of_one_resource_are_sent_once_and_delay_no_other_resource() {
     const PEERS: usize = 40;
     run(async {
         let server = ApiServer::start();
@@ -172,7 +175,7 @@ fn slow_writes_of_one_resource_delay_no_other_and_are_sent_once() {
         wait_for("slow writes", || server.slow_writes() > 0).await;
         let began_at = std::time::Instant::now();
         put_node(&server, "rome-1", "172.18.1.2");
-        wait_for("the IP", || is_there(&server, "rome-1")).await;
+        wait_for("the IP", || exists(&server, "rome-1")).await;
         let took = began_at.elapsed();
         assert!(
             server.slow_writes() < PEERS,
@@ -197,7 +200,7 @@ fn client(server: &ApiServer) -> Client {
     control_runtime::transport::client(&config).unwrap()
 }
 
-/// The loop is for one thread, as the process is.
+/// The process has one thread, too.
 fn run(test: impl Future<Output = ()>) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -251,10 +254,10 @@ fn put_namespace(server: &ApiServer, name: &str, is_tenant: &str) {
     );
 }
 
-/// A Service of a user has the name of the one that an IP needs, and is deleted later. No watch of the
-/// manager reports it.
+/// A Service of a user has the name of the Service that an IP requests, and is deleted later. No watch
+/// of the manager reports it.
 #[test]
-fn a_service_of_a_user_is_in_the_way_until_it_is_deleted() {
+fn a_service_of_a_user_blocks_that_of_an_ip_until_it_is_deleted() {
     const IPS: &str = "/apis/ipam.liqo.io/v1alpha1/namespaces/liqo/ips/printer";
     const SERVICE: &str = "/api/v1/namespaces/liqo/services/printer";
     run(async {
@@ -292,12 +295,12 @@ fn a_service_of_a_user_is_in_the_way_until_it_is_deleted() {
     });
 }
 
-/// Puts a GatewayServer for the peer milan.
+/// Stores a GatewayServer for the peer milan.
 fn put_gateway(server: &ApiServer, namespace: &str) {
     put_gateway_of(server, namespace, "milan");
 }
 
-/// Puts a GatewayServer for a peer.
+/// Stores a GatewayServer for a peer.
 fn put_gateway_of(server: &ApiServer, namespace: &str, peer: &str) {
     let path =
         format!("/apis/networking.liqo.io/v1beta1/namespaces/{namespace}/gatewayservers/{peer}");
@@ -329,7 +332,7 @@ fn ip_path(node: &str) -> String {
     format!("/apis/ipam.liqo.io/v1alpha1/namespaces/liqo/ips/node-{node}")
 }
 
-fn is_there(server: &ApiServer, node: &str) -> bool {
+fn exists(server: &ApiServer, node: &str) -> bool {
     server.get(&ip_path(node)).is_some()
 }
 
@@ -337,12 +340,12 @@ fn lease_version(server: &ApiServer) -> Option<Value> {
     Some(server.get(LEASE)?["metadata"]["resourceVersion"].clone())
 }
 
-async fn wait_for(what: &str, is_so: impl Fn() -> bool) {
+async fn wait_for(event: &str, has_happened: impl Fn() -> bool) {
     let waited = async {
-        while !is_so() {
+        while !has_happened() {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
     };
     let waited = tokio::time::timeout(DEADLINE, waited).await;
-    waited.unwrap_or_else(|_| panic!("waited too long for {what}"));
+    waited.unwrap_or_else(|_| panic!("waited too long for {event}"));
 }

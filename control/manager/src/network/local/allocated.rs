@@ -1,4 +1,4 @@
-//! What Networks and IPs say about the CIDRs and addresses that they have.
+//! The CIDRs and addresses in the specs and statuses of Networks and IPs.
 
 use super::Local;
 use crate::network::kind::{Key, NODE_IP_PREFIX};
@@ -6,7 +6,7 @@ use control_api::{IP, Network, labels};
 use std::net::Ipv4Addr;
 
 impl Local<'_> {
-    /// Returns whether a Network is Liqo's or a peer's. Those of users must not take a CIDR from these.
+    /// Returns whether a Network is Liqo's or a peer's. A user's Network must not take the CIDR of such a Network.
     pub(crate) fn is_trusted(&self, key: &Key, network: &Network) -> bool {
         let labels = network.metadata.labels.as_ref();
         let is_of_peer =
@@ -15,7 +15,7 @@ impl Local<'_> {
         key.namespace == self.namespace || is_of_peer && self.is_tenant(&key.namespace)
     }
 
-    /// Returns the Network of which an IP gets its address.
+    /// Returns the Network from which the address of an IP is allocated.
     pub(crate) fn network_of(&self, ip: &IP) -> Option<Key> {
         let reference = ip.spec.network_ref.as_ref();
         let named = reference.and_then(|reference| {
@@ -29,7 +29,7 @@ impl Local<'_> {
         named.or_else(|| self.cluster().external.clone())
     }
 
-    /// Returns whether an IP is that of a node, by namespace and name.
+    /// Returns whether an IP belongs to a node, by namespace and name.
     pub(crate) fn is_of_node(&self, ip: &Key) -> bool {
         let node = ip.name.strip_prefix(NODE_IP_PREFIX).map(Key::cluster);
 

@@ -1,4 +1,4 @@
-//! Facts about the cluster itself: id, CIDRs, nodes and gateway.
+//! Facts about the cluster itself: cluster ID, CIDRs, nodes and gateway.
 
 use super::Local;
 use crate::network::item::WorkItem;
@@ -16,39 +16,39 @@ use std::net::Ipv4Addr;
 /// Facts about the cluster, derived from its objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Cluster {
-    /// This cluster's id, if it is known.
+    /// ID of this cluster; `None` before the ConfigMap exists.
     pub(crate) id: Option<String>,
-    /// The CIDRs that peers receive, once all are decided.
+    /// CIDRs that peers receive; `None` until all are allocated.
     pub(crate) cidrs: Option<ClusterCidrs>,
     /// The Network of the external CIDR.
     pub(crate) external: Option<Key>,
     /// The nodes that run pods.
     pub(crate) nodes: Nodes,
-    /// The CIDRs of the cluster itself, and what each is.
+    /// CIDRs of the cluster itself, each with a description.
     pub(crate) internal: BTreeSet<(Ipv4Net, &'static str)>,
-    /// Where the nodes reach a gateway that is ready.
+    /// Endpoint of a ready gateway for the nodes.
     pub(crate) gateway: Option<InternalEndpoint>,
-    /// How many replicas of the gateway are ready, and how many there are.
+    /// Number of ready replicas of the gateway, and of all.
     pub(crate) replicas: (usize, usize),
 }
 
 /// The addresses of the nodes that run pods. A change of a node costs O(log n).
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Nodes {
-    /// The address of each ready node at which peers reach it.
+    /// Address at which peers reach each ready node.
     external: BTreeMap<Key, String>,
     /// The addresses of each node.
     addresses: BTreeMap<Key, BTreeSet<Ipv4Addr>>,
-    /// The number of nodes that have an address.
+    /// Number of nodes that have an address.
     internal: BTreeMap<Ipv4Addr, usize>,
 }
 
 /// A change of a node.
 #[derive(Debug)]
 pub(crate) struct NodeChange {
-    /// The addresses that are now those of a node, or no longer.
+    /// Addresses that the node has gained or lost.
     addresses: BTreeSet<Ipv4Addr>,
-    /// Whether the address at which peers reach it has changed.
+    /// Whether the address at which peers reach the node has changed.
     is_external: bool,
 }
 
@@ -102,7 +102,7 @@ fn internal_addresses(node: Option<&Node>) -> BTreeSet<Ipv4Addr> {
     addresses.filter_map(|it| it.address.parse().ok()).collect()
 }
 
-/// In the order in which one is chosen, as upstream does.
+/// In order of preference, which is upstream's.
 const ADDRESS_TYPES: [&str; 5] = [
     "ExternalDNS",
     "ExternalIP",
@@ -112,13 +112,13 @@ const ADDRESS_TYPES: [&str; 5] = [
 ];
 
 impl Cluster {
-    /// Returns whether a change of an object can change the facts besides those of nodes.
+    /// Returns whether the facts besides those of nodes depend on an object.
     pub(crate) fn depends_on(namespace: &str, kind: Kind, key: &Key) -> bool {
         matches!(kind, Kind::Pod | Kind::ConfigMap)
             || kind == Kind::Network && key.namespace == namespace
     }
 
-    /// Derives the facts from the objects of Liqo's namespace, and takes over those of `nodes`.
+    /// Derives the facts from the objects of Liqo's namespace and from `nodes`.
     pub(crate) fn of(local: &Local<'_>, nodes: Nodes) -> Self {
         let pods = local.pods.within(local.namespace);
         let pods: Vec<_> = pods
@@ -140,7 +140,7 @@ impl Cluster {
 }
 
 impl Local<'_> {
-    /// Returns what an address is, if it is one of the cluster itself or stands for one of a peer.
+    /// Returns the CIDR and the description of an address of the cluster itself, or of a remapped address of a peer.
     pub(crate) fn internal(&self, address: Ipv4Addr) -> Option<(Ipv4Net, &'static str)> {
         let own = self.cluster().internal.iter().copied();
         let of_peers = self.networks.iter().filter(|(key, network)| {
@@ -150,7 +150,7 @@ impl Local<'_> {
             is_of_peer && self.is_tenant(&key.namespace)
         });
         let of_peers = of_peers
-            .filter_map(|(_, network)| Some((decided(network)?, "inside a CIDR of a peer")));
+            .filter_map(|(_, network)| Some((effective_cidr(network)?, "inside a CIDR of a peer")));
 
         if self.cluster().nodes.internal.contains_key(&address) {
             return Some((address.into(), "the address of a node"));
@@ -175,7 +175,7 @@ impl Local<'_> {
         items
     }
 
-    /// Returns the work that a change of the facts makes.
+    /// Returns the work items that a change of the facts causes.
     pub(crate) fn items_of_cluster(&self, old: &Cluster) -> BTreeSet<WorkItem> {
         let new = self.cluster();
         let mut items = BTreeSet::new();
@@ -197,14 +197,14 @@ impl Local<'_> {
     }
 }
 
-/// Returns whether a node is one that runs pods, and does not stand for a peer.
+/// Returns whether a node runs pods and does not represent a peer.
 pub(crate) fn is_real(node: &Node) -> bool {
     let labels = node.metadata.labels.as_ref();
     let node_type = labels.and_then(|labels| labels.get(labels::NODE_TYPE));
     node_type.is_none_or(|node_type| node_type != labels::NODE_TYPE_VIRTUAL)
 }
 
-/// Returns whether an object is on its way out.
+/// Returns whether an object is being deleted.
 pub(crate) fn is_terminating(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
 }
@@ -215,14 +215,14 @@ fn cluster_id(local: &Local<'_>) -> Option<String> {
     map.data.as_ref()?.get("CLUSTER_ID").cloned()
 }
 
-/// Returns the Networks of Liqo's namespace that are of a type.
-fn network_of_type<'a>(local: &Local<'a>, wanted: &'a str) -> impl Iterator<Item = Key> + 'a {
+/// Returns the Networks of a type in Liqo's namespace.
+fn network_of_type<'a>(local: &Local<'a>, type_: &'a str) -> impl Iterator<Item = Key> + 'a {
     let networks = local.networks.within(local.namespace);
     networks
         .filter(move |(_, network)| {
             let labels = network.metadata.labels.as_ref();
             let found = labels.and_then(|labels| labels.get(labels::NETWORK_TYPE));
-            found.is_some_and(|found| found == wanted) && !is_terminating(&network.metadata)
+            found.is_some_and(|found| found == type_) && !is_terminating(&network.metadata)
         })
         .map(|(key, _)| key.clone())
 }
@@ -236,20 +236,20 @@ fn internal(local: &Local<'_>) -> BTreeSet<(Ipv4Net, &'static str)> {
     ];
     let networks = types.into_iter().flat_map(|(type_, what)| {
         let networks = network_of_type(local, type_);
-        networks.filter_map(move |key| Some((decided(local.networks.get(&key)?)?, what)))
+        networks.filter_map(move |key| Some((effective_cidr(local.networks.get(&key)?)?, what)))
     });
     networks.collect()
 }
 
-/// Returns the CIDR of a Network, if it is of a peer.
+/// Returns the CIDR of a Network of a peer; `None` for other Networks.
 pub(super) fn cidr_of_peer(network: &Network) -> Option<Ipv4Net> {
     let labels = network.metadata.labels.as_ref()?;
     let is_of_peer = labels.contains_key(labels::CONFIGURATION_CIDR_TYPE);
-    is_of_peer.then(|| decided(network))?
+    is_of_peer.then(|| effective_cidr(network))?
 }
 
 /// Returns the allocated CIDR of a Network, or the requested one before allocation.
-fn decided(network: &Network) -> Option<Ipv4Net> {
+fn effective_cidr(network: &Network) -> Option<Ipv4Net> {
     let status = network.status.as_ref();
     let status = status.and_then(|status| status.cidr.as_deref());
     status.unwrap_or(&network.spec.cidr).parse().ok()
@@ -275,8 +275,8 @@ fn is_ready(node: &Node) -> bool {
 
 fn address(node: &Node) -> Option<String> {
     let addresses = node.status.as_ref()?.addresses.as_ref()?;
-    ADDRESS_TYPES.iter().find_map(|wanted| {
-        let found = addresses.iter().find(|it| it.type_ == *wanted)?;
+    ADDRESS_TYPES.iter().find_map(|type_| {
+        let found = addresses.iter().find(|it| it.type_ == *type_)?;
         (!found.address.is_empty()).then(|| found.address.clone())
     })
 }

@@ -44,7 +44,7 @@ impl IndexKey {
         Self::new(OWNER, format!("{kind} {key}"))
     }
 
-    /// Objects of a Service of the gateway, by the hash of the request.
+    /// Objects related to a Service of the gateway, by the hash of the request.
     pub(crate) fn service(hash: &str) -> Self {
         Self::new(SERVICE, hash)
     }
@@ -174,7 +174,7 @@ impl<'a> Local<'a> {
             PEER => self.items_of_peer(value, kind, key),
             OWNER => item_of_owner(value).into_iter().collect(),
             SERVICE => {
-                // A GatewayServer concerns its own peer only, also if others request the same Service.
+                // A GatewayServer affects its own peer only, also if others request the same Service.
                 let peers = (kind == Kind::Service).then(|| self.peers_indexed(index_key));
                 let peers = peers.into_iter().flatten();
                 peers.chain([WorkItem::Service(value.clone())]).collect()
@@ -202,7 +202,7 @@ impl<'a> Local<'a> {
         peer.cloned().unwrap_or_default()
     }
 
-    /// Returns the work items that an object names itself.
+    /// Returns the work items of an object itself.
     pub(super) fn own_items(&self, kind: Kind, key: &Key) -> BTreeSet<WorkItem> {
         let mut items = BTreeSet::new();
         match kind {
@@ -252,7 +252,7 @@ impl<'a> Local<'a> {
     }
 
     /// Returns the work items of the peers whose private keys differ between two states of the gateway's
-    /// Secret. If the Secret itself is created or deleted, all peers are concerned.
+    /// Secret. If the Secret itself is created or deleted, these are all peers.
     pub(super) fn items_of_gateway_keys(
         &self,
         old: Option<&Secret>,

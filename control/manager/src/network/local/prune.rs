@@ -42,7 +42,7 @@ impl Stored for PublicKey {
 impl Stored for Connection {
     const IS_OF_PEER: bool = true;
 
-    /// The latency is measured anew every few seconds.
+    /// Clears the latency, which changes every few seconds.
     fn prune(&mut self) {
         if let Some(status) = &mut self.status {
             status.latency = None;
@@ -51,7 +51,7 @@ impl Stored for Connection {
 }
 
 impl Stored for Node {
-    /// Keeps the addresses and whether it is ready: not its images, heartbeats and annotations.
+    /// Keeps the addresses and the condition `Ready`, but no images, heartbeats and annotations.
     fn prune(&mut self) {
         self.metadata.annotations = None;
         self.metadata.labels = self.metadata.labels.take().map(|labels| {
@@ -78,7 +78,7 @@ impl Stored for Node {
 }
 
 impl Stored for Pod {
-    /// Keeps where it runs and whether it is ready.
+    /// Keeps node, addresses and the condition `Ready`.
     fn prune(&mut self) {
         self.metadata.annotations = None;
         self.metadata.owner_references = None;
@@ -105,7 +105,7 @@ impl Stored for Pod {
 }
 
 impl Stored for Namespace {
-    /// Keeps the labels that decide what its objects may do.
+    /// Keeps the labels that determine the effect of the objects in the namespace.
     fn prune(&mut self) {
         self.metadata.annotations = None;
         self.metadata.labels = self.metadata.labels.take().map(|labels| {
@@ -143,7 +143,7 @@ impl Stored for Service {
 impl Stored for Deployment {
     const IS_OF_PEER: bool = true;
 
-    /// Keeps the spec, which is small: the manager made it.
+    /// Keeps the spec, which is small because the manager created it.
     fn prune(&mut self) {
         self.status = None;
         self.metadata.annotations = None;

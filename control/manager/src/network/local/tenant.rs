@@ -1,4 +1,4 @@
-//! The tenant namespaces: where the objects of peers count, and where the manager has its rights.
+//! The tenant namespaces: the objects of peers have an effect, and the manager has rights, only there.
 
 use super::index::is_of_peer;
 use super::{IndexKey, Local, is_terminating};
@@ -11,7 +11,7 @@ use control_runtime::Cluster as ClusterName;
 use k8s_openapi::api::core::v1::Secret;
 use std::collections::BTreeSet;
 
-/// Returns whether a peering is made of objects of a kind, which people write.
+/// Returns whether users create objects of a kind for a peering.
 pub(super) fn is_of_peering(kind: Kind) -> bool {
     matches!(
         kind,
@@ -19,19 +19,20 @@ pub(super) fn is_of_peering(kind: Kind) -> bool {
     )
 }
 
-/// Misplaced objects of one kind that are reported for one peer. Each change of one of them examines all, so a
-/// user who creates many must not make the manager's work grow with the square of their number.
+/// Largest number of misplaced objects of one kind that are reported for one peer. Each change of one of them
+/// examines all, so without a limit the work would grow with the square of the number of objects that a user
+/// creates.
 const MISPLACED_MAX: usize = 32;
 
 impl<'a> Local<'a> {
-    /// Returns the one namespace whose objects count for a peer.
+    /// Returns the only namespace whose objects have an effect for a peer.
     pub(crate) fn tenant_namespace(&self, peer: &str) -> Option<&'a str> {
-        let subject = IndexKey::peer(peer);
-        let linked: Vec<_> = self.indexed(&subject).collect();
-        let namespaces = linked.iter().filter(|(kind, _)| *kind == Kind::Namespace);
+        let index_key = IndexKey::peer(peer);
+        let entries: Vec<_> = self.indexed(&index_key).collect();
+        let namespaces = entries.iter().filter(|(kind, _)| *kind == Kind::Namespace);
         let labelled = namespaces.filter_map(|(_, key)| Some(&self.namespaces.get(key)?.metadata));
         let holds = |name: &str| {
-            let mut objects = linked.iter().filter(|(kind, _)| is_of_peering(*kind));
+            let mut objects = entries.iter().filter(|(kind, _)| is_of_peering(*kind));
             objects.any(|(_, key)| key.namespace == name)
         };
 
@@ -41,21 +42,21 @@ impl<'a> Local<'a> {
     /// Returns the objects of a peer in its tenant namespace.
     pub(crate) fn of_peer(&self, peer: &str) -> Vec<(Kind, &'a Key)> {
         let tenant = self.tenant_namespace(peer);
-        let subject = IndexKey::peer(peer);
+        let index_key = IndexKey::peer(peer);
         let placed = self
-            .indexed(&subject)
+            .indexed(&index_key)
             .filter(|(_, key)| Some(key.namespace.as_str()) == tenant);
         placed.collect()
     }
 
-    /// Returns the objects of some kinds about a peer that users have created elsewhere, with the reason why they
-    /// do not count; at most [`MISPLACED_MAX`] of each kind.
+    /// Returns the objects of a peer that users have created in other namespaces, with the reason why they have no
+    /// effect; at most [`MISPLACED_MAX`] of each kind.
     pub(crate) fn misplaced(&self, peer: &str, kinds: &[Kind]) -> Vec<(Kind, &'a Key, Misplaced)> {
         let tenant = self.tenant_namespace(peer);
-        let subject = IndexKey::peer(peer);
+        let index_key = IndexKey::peer(peer);
         let of_kind = |kind: Kind| {
-            let linked = self.indexed(&subject).filter(move |(it, _)| *it == kind);
-            let misplaced = linked.filter(move |(_, key)| Some(key.namespace.as_str()) != tenant);
+            let entries = self.indexed(&index_key).filter(move |(it, _)| *it == kind);
+            let misplaced = entries.filter(move |(_, key)| Some(key.namespace.as_str()) != tenant);
             misplaced.take(MISPLACED_MAX)
         };
         kinds
@@ -72,7 +73,7 @@ impl<'a> Local<'a> {
     ///
     /// # Errors
     ///
-    /// Returns why it does not count.
+    /// Returns the reason why the object has no effect.
     pub(crate) fn check_place(&self, kind: Kind, key: &Key) -> Result<(), Misplaced> {
         let peer = self.peer_of(kind, key);
         Misplaced::check(&key.namespace, &peer, self.tenant_namespace(&peer))
@@ -105,13 +106,13 @@ impl<'a> Local<'a> {
         bound.map(|(key, _)| key.namespace.clone()).collect()
     }
 
-    /// Returns whether the Secrets of a namespace are known.
+    /// Returns whether the Secrets of a namespace are watched and listed.
     pub(crate) fn is_readable(&self, namespace: &str) -> bool {
         self.derived.watched.contains(namespace)
             && (self.cache).is_listed::<Secret>(&ClusterName::Local, namespace)
     }
 
-    /// Returns the work about the peers that have a gateway in a namespace.
+    /// Returns the work items of the peers that have a gateway in a namespace.
     pub(crate) fn items_of_gateways(&self, namespace: &str) -> BTreeSet<WorkItem> {
         let servers = self.servers.within(namespace);
         let servers = servers.map(|(key, _)| self.peer_of(Kind::GatewayServer, key));
@@ -121,27 +122,30 @@ impl<'a> Local<'a> {
         servers.chain(clients).map(WorkItem::Peer).collect()
     }
 
-    /// Returns the work about a peer that a change of one of its objects makes.
+    /// Returns the work items of a peer that a change of one of its objects causes.
     pub(super) fn items_of_peer(&self, peer: &str, kind: Kind, key: &Key) -> Vec<WorkItem> {
-        let mut tasks = vec![WorkItem::Peer(peer.to_owned())];
-        // These decide which namespace is the peer's.
+        let mut items = vec![WorkItem::Peer(peer.to_owned())];
+        // These kinds determine the tenant namespace.
         let is_named = || self.named_tenants.contains(&key.namespace);
         let is_decisive = kind == Kind::Namespace || is_of_peering(kind) && is_named();
         if is_decisive {
-            let subject = IndexKey::peer(peer);
-            for (kind, key) in self.indexed(&subject).filter(|(kind, _)| is_of_peer(*kind)) {
+            let index_key = IndexKey::peer(peer);
+            for (kind, key) in self
+                .indexed(&index_key)
+                .filter(|(kind, _)| is_of_peer(*kind))
+            {
                 if kind == Kind::Configuration {
-                    tasks.push(WorkItem::Configuration(key.clone()));
+                    items.push(WorkItem::Configuration(key.clone()));
                 }
                 let server = self
                     .servers
                     .get(key)
                     .filter(|_| kind == Kind::GatewayServer);
                 let request = server.and_then(ServiceRequest::of);
-                tasks.extend(request.map(|request| WorkItem::Service(request.hash())));
+                items.extend(request.map(|request| WorkItem::Service(request.hash())));
             }
         }
 
-        tasks
+        items
     }
 }

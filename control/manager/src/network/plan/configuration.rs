@@ -22,19 +22,19 @@ mod check;
 mod networks;
 mod unknown_source;
 
-/// Reason of the condition while CIDRs are still to be decided, and its message.
+/// Reason and message of the condition until all CIDRs are allocated.
 const WAITING: (&str, &str) = (WAITING_FOR_NETWORKS, "Waiting for all networks to be ready");
 
 /// The CIDRs of one kind.
 struct Side {
-    /// As label and within names.
-    word: &'static str,
+    /// `pod` or `external`, for labels and names.
+    cidr_type: &'static str,
     cidrs: Vec<Ipv4Net>,
-    /// How they are seen here, once all are.
-    seen: Option<Vec<String>>,
+    /// The remapped CIDRs; `None` until all are allocated.
+    remapped: Option<Vec<String>>,
 }
 
-/// Decides about a Configuration; removes what one that is gone has left.
+/// Plans a Configuration; deletes the objects of a Configuration that was deleted.
 pub(super) fn plan(planner: &Planner<'_>, key: &Key, now: Timestamp) -> Plan {
     let mut plan = Plan::default();
     let present = planner.local.configurations.get(key);
@@ -47,7 +47,7 @@ pub(super) fn plan(planner: &Planner<'_>, key: &Key, now: Timestamp) -> Plan {
         Ok(sides) => sides,
         Err((reason, message)) => {
             if reason == NOT_TENANT_NAMESPACE {
-                // It takes no CIDR from others.
+                // Such a Configuration must not occupy CIDRs.
                 plan.writes = leftovers(planner, key, None);
             }
             plan.warn(Kind::Configuration, key, reason, &message);
@@ -59,7 +59,7 @@ pub(super) fn plan(planner: &Planner<'_>, key: &Key, now: Timestamp) -> Plan {
     };
 
     if let Some(write) = publish_local(planner, key, configuration) {
-        // It makes a new generation, which the status is to be about.
+        // The write creates a new generation, for which the status is planned again.
         plan.writes.push(write);
         return plan;
     }
@@ -68,7 +68,7 @@ pub(super) fn plan(planner: &Planner<'_>, key: &Key, now: Timestamp) -> Plan {
         plan.extend(networks(planner, key, configuration, side, &mut refusal));
     }
     let is_complete =
-        planner.local.cluster().cidrs.is_some() && sides.iter().all(|it| it.seen.is_some());
+        planner.local.cluster().cidrs.is_some() && sides.iter().all(|it| it.remapped.is_some());
     let verdict = match refusal {
         _ if is_complete => verdict(
             true,
@@ -107,16 +107,16 @@ fn announce(plan: &mut Plan, key: &Key, configuration: &Configuration, sides: &[
     let old = status.and_then(|status| status.remote.as_ref());
     let old = old.map(|remote| remote.cidr.clone()).unwrap_or_default();
     for (side, old) in sides.iter().zip([old.pod, old.external]) {
-        let Some(seen) = side.seen.as_ref().filter(|seen| **seen != old) else {
+        let Some(remapped) = side.remapped.as_ref().filter(|remapped| **remapped != old) else {
             continue;
         };
-        let pairs = side.cidrs.iter().zip(seen);
+        let pairs = side.cidrs.iter().zip(remapped);
         let pairs: Vec<_> = pairs
-            .map(|(cidr, seen)| format!("{cidr} as {seen}"))
+            .map(|(cidr, remapped)| format!("{cidr} to {remapped}"))
             .collect();
         let note = format!(
-            "the peer's {} CIDRs are seen here: {}",
-            side.word,
+            "the peer's {} CIDRs are remapped: {}",
+            side.cidr_type,
             pairs.join(", ")
         );
         plan.announce(Kind::Configuration, key, false, "Remapped", note);
@@ -138,8 +138,10 @@ fn status(
             pod: pods,
             external: externals,
         } = &mut remote.cidr;
-        *pods = pod.seen.unwrap_or_else(|| std::mem::take(pods));
-        *externals = external.seen.unwrap_or_else(|| std::mem::take(externals));
+        *pods = pod.remapped.unwrap_or_else(|| std::mem::take(pods));
+        *externals = external
+            .remapped
+            .unwrap_or_else(|| std::mem::take(externals));
         if remote.cidr.is_empty() {
             status.remote = None;
         }

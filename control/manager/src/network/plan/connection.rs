@@ -1,4 +1,4 @@
-//! The Connection of a peer, whose state the gateway writes; and the key it depends on.
+//! The Connection of a peer, whose state the gateway writes, and the peer's public key.
 
 use super::gateway::{Gateway, Problem};
 use super::secret::Keys;
@@ -57,7 +57,7 @@ pub(super) fn public_key(
     }
 }
 
-/// Makes the Connection of a gateway whose peer's key is known; it stays while the gateway does.
+/// Creates the Connection of a gateway once the peer's key is known. The Connection exists as long as the gateway.
 pub(super) fn writes(
     planner: &Planner<'_>,
     peer: &str,
@@ -73,14 +73,14 @@ pub(super) fn writes(
         Gateway::Server(_, server) => ("Server", "WgGatewayServer", owner(*server)),
         Gateway::Client(_, client) => ("Client", "WgGatewayClient", owner(*client)),
     };
-    let wanted = json!({
+    let desired = json!({
         "metadata": {
             "labels": {labels::REMOTE_CLUSTER_ID: peer},
             "ownerReferences": [owner],
         },
         "spec": {
             "type": type_,
-            // Upstream names the object that it makes of the gateway, with the gateway's own uid.
+            // Upstream names the object that it creates for the gateway, but with the UID of the gateway.
             "gatewayRef": {
                 "apiVersion": "networking.liqo.io/v1beta1",
                 "kind": kind,
@@ -91,7 +91,7 @@ pub(super) fn writes(
         },
     });
     let Some(present) = present else {
-        let mut object = wanted;
+        let mut object = desired;
         object["apiVersion"] = json!("networking.liqo.io/v1beta1");
         object["kind"] = json!("Connection");
         object["metadata"]["name"] = json!(key.name);
@@ -101,8 +101,8 @@ pub(super) fn writes(
 
     let mut writes = Vec::new();
     let actual = serde_json::to_value(present).unwrap_or_default();
-    if !is_terminating(&present.metadata) && !covers(&actual, &wanted) {
-        writes.push(Write::new(Kind::Connection, &key, Action::Merge(wanted)));
+    if !is_terminating(&present.metadata) && !covers(&actual, &desired) {
+        writes.push(Write::new(Kind::Connection, &key, Action::Merge(desired)));
     }
     let value = present
         .status
@@ -116,17 +116,17 @@ pub(super) fn writes(
     writes
 }
 
-/// Removes the Connections of a peer that are not those of its gateway.
+/// Deletes the Connections of a peer that do not belong to its gateway.
 pub(super) fn leftovers(
     planner: &Planner<'_>,
     peer: &str,
     gateway: Option<&Gateway<'_>>,
 ) -> Vec<Write> {
-    let wanted = gateway.map(key_of);
-    let subject = IndexKey::peer(peer);
-    let linked = planner.local.indexed(&subject);
-    linked
-        .filter(|(kind, key)| *kind == Kind::Connection && Some(*key) != wanted.as_ref())
+    let desired = gateway.map(key_of);
+    let index_key = IndexKey::peer(peer);
+    let entries = planner.local.indexed(&index_key);
+    entries
+        .filter(|(kind, key)| *kind == Kind::Connection && Some(*key) != desired.as_ref())
         .filter_map(|(_, key)| {
             let connection = planner.local.connections.get(key)?;
             let kind = connection
@@ -146,10 +146,10 @@ fn key_of(gateway: &Gateway<'_>) -> Key {
     Key::new(gateway.key().namespace.clone(), gateway.derived_name())
 }
 
-/// Returns the PublicKeys of a subject that lie in the tenant namespaces of their peers.
-fn keys_of<'a>(planner: &'a Planner<'_>, subject: &IndexKey) -> Vec<(&'a Key, &'a PublicKey)> {
-    let linked = planner.local.indexed(subject);
-    linked
+/// Returns the PublicKeys with an index key that are in the tenant namespaces of their peers.
+fn keys_of<'a>(planner: &'a Planner<'_>, index_key: &IndexKey) -> Vec<(&'a Key, &'a PublicKey)> {
+    let entries = planner.local.indexed(index_key);
+    entries
         .filter(|(kind, _)| *kind == Kind::PublicKey)
         .filter_map(|(_, key)| Some((key, planner.local.public_keys.get(key)?)))
         .filter(|(key, public_key)| {

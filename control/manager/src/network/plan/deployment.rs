@@ -1,4 +1,4 @@
-//! The Deployment that upstream's `liqoctl` waits for: it does nothing but say that its peer is served.
+//! The Deployment for which upstream's `liqoctl` waits. It only shows that the gateway serves its peer.
 
 use super::Planner;
 use super::gateway::Gateway;
@@ -8,7 +8,7 @@ use crate::network::write::{Action, Write, covers};
 use control_api::labels;
 use serde_json::{Value, json};
 
-/// Makes the Deployment of a gateway, if Deployments are wanted, and removes those of others.
+/// Creates the Deployment of a gateway, if the settings enable Deployments, and deletes the peer's other ones.
 ///
 /// It has a pod while a replica of the shared gateway is ready.
 pub(super) fn writes(
@@ -17,10 +17,10 @@ pub(super) fn writes(
     gateway: Option<&Gateway<'_>>,
 ) -> Vec<Write> {
     let image = planner.settings.deployment_image.as_deref();
-    let wanted = gateway
+    let desired = gateway
         .zip(image)
         .filter(|(gateway, _)| gateway.check().is_ok());
-    let wanted = wanted.map(|(gateway, image)| {
+    let desired = desired.map(|(gateway, image)| {
         let key = Key::new(gateway.key().namespace.clone(), gateway.derived_name());
         let object = object(planner, &key, gateway, peer, image);
         (key, object)
@@ -29,7 +29,7 @@ pub(super) fn writes(
     let mut writes: Vec<_> = placed
         .into_iter()
         .filter(|(kind, key)| {
-            *kind == Kind::Deployment && wanted.as_ref().is_none_or(|(wanted, _)| wanted != *key)
+            *kind == Kind::Deployment && desired.as_ref().is_none_or(|(desired, _)| desired != *key)
         })
         .filter_map(|(_, key)| {
             let meta = &planner.local.deployment(key)?.metadata;
@@ -37,7 +37,7 @@ pub(super) fn writes(
             (!is_terminating(meta)).then(|| Write::new(Kind::Deployment, key, delete))
         })
         .collect();
-    let Some((key, object)) = wanted else {
+    let Some((key, object)) = desired else {
         return writes;
     };
     match planner.local.deployment(&key) {

@@ -1,4 +1,4 @@
-//! The summary of a peer.
+//! The ForeignCluster of a peer, which summarizes the peering.
 
 use super::Planner;
 use super::gateway::Gateway;
@@ -15,23 +15,23 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{Condition, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-/// One line of the summary: part, status, reason, message.
+/// A condition of the summary: type, status, reason, message.
 type Line<'a> = (Type, Status, &'a str, &'a str);
 
 /// The objects of a peer.
 struct Parts<'a> {
     has_configuration: bool,
     gateway: Option<&'a Gateway<'a>>,
-    /// Value of its Connection's status, empty if it has none yet.
+    /// `status.value` of the peer's Connection; empty if it has none yet.
     connection: Option<String>,
-    /// The condition of its Connection that the path is broken.
+    /// The condition `PathHealthy` of the peer's Connection, if it is false.
     fault: Option<Condition>,
     namespace: Option<String>,
     /// Replicas of the gateway: ready, all.
     replicas: (usize, usize),
 }
 
-/// Makes the summary of a peer and keeps it right; removes it once nothing is left of the peer.
+/// Creates and updates the summary of a peer; deletes it once the peer has no objects any more.
 pub(super) fn writes(
     planner: &Planner<'_>,
     peer: &str,
@@ -244,7 +244,7 @@ fn status(
     status
 }
 
-/// Returns a condition, as old as the one before it if the status is the same.
+/// Returns a condition, with the transition time of the old one if the status is the same.
 fn condition(
     old: &[ForeignClusterCondition],
     line: Line<'_>,

@@ -1,4 +1,4 @@
-//! GatewayServer and GatewayClient: what they have in common, what keeps them from serving, their status.
+//! GatewayServer and GatewayClient: their common fields, their problems and their status.
 
 use super::{Planner, owner};
 use crate::network::kind::{Key, Kind};
@@ -26,7 +26,7 @@ pub(super) enum Gateway<'a> {
 }
 
 impl<'a> Gateway<'a> {
-    /// Returns the gateways in the tenant namespace of a peer, the eldest first.
+    /// Returns the gateways in the tenant namespace of a peer, the oldest first.
     pub(super) fn of_peer(planner: &'a Planner<'_>, peer: &str) -> Vec<Self> {
         let placed = planner.local.of_peer(peer).into_iter();
         let mut gateways: Vec<_> = placed
@@ -44,7 +44,7 @@ impl<'a> Gateway<'a> {
         gateways
     }
 
-    /// Returns the gateways of a peer in other namespaces, which serve nothing, and why.
+    /// Returns the gateways of a peer in other namespaces, which have no effect, with the reason.
     pub(super) fn misplaced(planner: &'a Planner<'_>, peer: &str) -> Vec<(Self, Misplaced)> {
         let kinds = [Kind::GatewayServer, Kind::GatewayClient];
         let misplaced = planner.local.misplaced(peer, &kinds);
@@ -54,7 +54,7 @@ impl<'a> Gateway<'a> {
             .collect()
     }
 
-    /// Returns the gateway of a key, unless the object is of another kind or being deleted.
+    /// Returns the gateway with a key; `None` if the object is of another kind or being deleted.
     fn read(planner: &'a Planner<'_>, kind: Kind, key: &'a Key) -> Option<Self> {
         let gateway = if kind == Kind::GatewayServer {
             Self::Server(key, planner.local.servers.get(key)?)
@@ -87,7 +87,7 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    /// Returns a reference to it, for what is made for it.
+    /// Returns a reference to the gateway, for the objects that it owns.
     pub(super) fn owner(&self) -> OwnerReference {
         match self {
             Self::Server(_, server) => owner(*server),
@@ -95,7 +95,7 @@ impl<'a> Gateway<'a> {
         }
     }
 
-    /// Returns the name of the Secret that its user asks for.
+    /// Returns the name of the Secret in the spec.
     pub(super) fn secret_name(&self) -> Option<&'a str> {
         let reference = match self {
             Self::Server(_, server) => server.spec.secret_ref.as_ref(),
@@ -105,12 +105,12 @@ impl<'a> Gateway<'a> {
         name.filter(|name| !name.is_empty())
     }
 
-    /// Returns the name of what is made for it.
+    /// Returns the name of the objects that the manager creates for the gateway.
     pub(super) fn derived_name(&self) -> String {
         format!("gw-{}", self.key().name)
     }
 
-    /// Returns what is wrong with its own fields.
+    /// Checks the fields of the gateway itself.
     pub(super) fn check(&self) -> Result<(), Problem> {
         if self.key().name.len() > NAME_LEN_MAX {
             return Err(Problem::NameTooLong);
@@ -137,7 +137,7 @@ impl<'a> Gateway<'a> {
                     });
                 }
                 let mut addresses = endpoint.addresses.iter();
-                // Empty ones are reported below.
+                // An empty list is reported below.
                 let wrong = addresses.find(|address| !address.is_empty() && !is_host(address));
                 if let Some(value) = wrong.cloned() {
                     return Err(Problem::Field {

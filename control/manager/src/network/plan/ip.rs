@@ -1,4 +1,4 @@
-//! The address of an IP, and its labels.
+//! The address and the labels of an IP.
 
 use super::metadata::network_labels;
 use super::{Plan, Planner, ip_service, label};
@@ -11,7 +11,7 @@ use ipam::AddressError;
 use serde_json::json;
 use std::net::Ipv4Addr;
 
-/// Decides the address of an IP, or takes it back if the IP is gone.
+/// Allocates the address of an IP, or releases it if the IP was deleted.
 pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(ip) = planner.local.ips.get(key).cloned() else {
@@ -22,7 +22,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
         return plan;
     };
     if is_terminating(&ip.metadata) {
-        return leaving(planner, key, &ip);
+        return terminating(planner, key, &ip);
     }
     let refused = ip_service::check(planner, key, &ip).err();
     if refused.is_some() {
@@ -41,9 +41,9 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
         return plan;
     }
     let Some(network) = planner.local.network_of(&ip) else {
-        // The status stays: once there is such a Network again, all IPs keep their addresses.
+        // The status is kept, so that all IPs have the same addresses once the Network exists again.
         let note = "there is no Network of type external-cidr in Liqo's namespace: \
-                    make it, or name another one in spec.networkRef";
+                    create it, or name another Network in spec.networkRef";
         plan.warn(Kind::Ip, key, "NoNetwork", note);
         return plan;
     };
@@ -52,7 +52,8 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
     match planner.allocation.address(key, &network, old) {
         Ok(address) => {
             if let Some(old) = old.filter(|old| *old != address) {
-                let note = format!("{old} is not free in {network}: it has {address} instead");
+                let note =
+                    format!("{old} is not free in {network}: {address} is allocated instead");
                 plan.announce(Kind::Ip, key, true, "Readdressed", note);
             }
             plan.writes
@@ -69,7 +70,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
 }
 
 /// Corrects the status of an IP that is being deleted, which a finalizer may delay for long.
-fn leaving(planner: &mut Planner<'_>, key: &Key, ip: &IP) -> Plan {
+fn terminating(planner: &mut Planner<'_>, key: &Key, ip: &IP) -> Plan {
     let Some(network) = planner.local.network_of(ip) else {
         return Plan::default();
     };
@@ -121,13 +122,14 @@ fn without_address(
             plan.warn(Kind::Ip, key, "Refused", note);
         }
         (None, None) => {
-            let note = format!("there is no Network {network}: make it, or change spec.networkRef");
+            let note =
+                format!("there is no Network {network}: create it, or change spec.networkRef");
             plan.warn(Kind::Ip, key, "NoNetwork", note);
         }
         (None, Some(object)) => {
             let is_refused = planner.allocation.refusal(network).is_some();
             if !is_refused || local.is_trusted(network, object) {
-                return plan; // The Network is about to get its CIDR, and has its addresses then.
+                return plan; // The IP is planned again once the Network has a CIDR.
             }
         }
     }
@@ -136,7 +138,8 @@ fn without_address(
     plan
 }
 
-/// Removes the address from the status of an IP that has none: the status may be forged, and the gateways read it.
+/// Removes the address from the status of an IP without an allocated one: the status may be forged, and the
+/// gateways read it.
 fn withdrawal(key: &Key, ip: &IP) -> Option<Write> {
     Write::status(Kind::Ip, key, ip.status.as_ref(), &IPStatus::default())
 }
@@ -151,17 +154,22 @@ fn service(
 ) -> Plan {
     let mut plan = Plan::default();
     if let Some(refusal) = refused {
-        let note = format!("{refusal}; no Service is made, and an earlier one is removed");
+        let note = format!("{refusal}; no Service is created, and an earlier one is removed");
         plan.warn(Kind::Ip, key, "ServiceTemplateRefused", note);
         return plan;
     }
     match ip_service::plan(planner, key, ip) {
         Ok(service) => {
             plan.extend(service);
-            plan.event_normal(Kind::Ip, key, "Allocated", format!("it has {address} now"));
+            plan.event_normal(
+                Kind::Ip,
+                key,
+                "Allocated",
+                format!("{address} is allocated"),
+            );
         }
         Err(taken) => {
-            // A slice of an earlier time adds the address to that Service still.
+            // An earlier EndpointSlice still adds the address to that Service.
             plan.writes = ip_service::leftovers(planner, key);
             plan.warn(Kind::Ip, key, "ServiceNameTaken", taken);
         }

@@ -1,4 +1,4 @@
-//! The Service and EndpointSlice that an IP asks for.
+//! The Service and EndpointSlice that an IP requests.
 
 use super::metadata::is_ours;
 use super::{Plan, Planner, owner};
@@ -14,31 +14,32 @@ pub(super) use template::{Refusal, check};
 
 mod template;
 
-/// Another Service has the name of an IP.
+/// A Service of another owner has the name of an IP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "another Service has its name, whose traffic it would get: rename the IP, or delete that Service"
 )]
 pub(super) struct NameTaken;
 
-/// Makes what an IP asks for, and removes what it does not ask for any more.
+/// Creates or changes the Service and EndpointSlice that an IP requests, and deletes those that it does not request
+/// any more.
 ///
 /// Its template has passed [`check`].
 ///
 /// # Errors
 ///
-/// Returns [`NameTaken`] if there is a Service of its name that is not its own: an EndpointSlice
-/// would add the address to the end points of that one.
+/// Returns [`NameTaken`] if a Service of another owner has the name: an EndpointSlice would add the
+/// address to the endpoints of that Service.
 pub(super) fn plan(planner: &Planner<'_>, key: &Key, ip: &IP) -> Result<Plan, NameTaken> {
     let mut plan = Plan::default();
     let Some(template) = &ip.spec.service_template else {
         plan.writes = leftovers(planner, key);
         return Ok(plan);
     };
-    let wanted_service = service(key, ip, template);
+    let desired_service = service(key, ip, template);
     let present = planner.local.service(key);
     let Some(service) = present else {
-        let create = Action::Create(wanted_service);
+        let create = Action::Create(desired_service);
         plan.writes.push(Write::new(Kind::Service, key, create));
         return Ok(plan);
     };
@@ -47,7 +48,7 @@ pub(super) fn plan(planner: &Planner<'_>, key: &Key, ip: &IP) -> Result<Plan, Na
         return Err(NameTaken);
     }
     if let Some(field) = template::exposing_field(service) {
-        // Applying would leave the fields that an earlier release has set.
+        // An Apply would leave the fields that an earlier release has set.
         if !is_terminating(&service.metadata) {
             let delete = Action::Delete(service.metadata.uid.clone());
             plan.writes.push(Write::new(Kind::Service, key, delete));
@@ -78,9 +79,9 @@ pub(super) fn plan(planner: &Planner<'_>, key: &Key, ip: &IP) -> Result<Plan, Na
     });
     let slices = planner.local.slice(key);
     let writes = [
-        wanted(Kind::Service, key, present, ip, wanted_service),
+        create_or_apply(Kind::Service, key, present, ip, desired_service),
         without_selector(key, service),
-        wanted(Kind::EndpointSlice, key, slices, ip, slice),
+        create_or_apply(Kind::EndpointSlice, key, slices, ip, slice),
     ];
 
     plan.writes.extend(writes.into_iter().flatten());
@@ -88,11 +89,11 @@ pub(super) fn plan(planner: &Planner<'_>, key: &Key, ip: &IP) -> Result<Plan, Na
     Ok(plan)
 }
 
-/// Removes what was made for an IP.
+/// Deletes the Service and EndpointSlice of an IP.
 pub(super) fn leftovers(planner: &Planner<'_>, key: &Key) -> Vec<Write> {
-    let subject = IndexKey::owner(Kind::Ip, key);
-    let linked = planner.local.indexed(&subject);
-    linked
+    let index_key = IndexKey::owner(Kind::Ip, key);
+    let entries = planner.local.indexed(&index_key);
+    entries
         .filter_map(|(kind, child)| {
             let meta = if kind == Kind::Service {
                 &planner.local.service(child)?.metadata
@@ -125,7 +126,7 @@ fn service(key: &Key, ip: &IP, template: &ServiceTemplate) -> Value {
     })
 }
 
-/// Removes a selector from an IP's own Service, which would replace the address by those of pods.
+/// Removes a selector from the Service of an IP. A selector would replace the address by those of pods.
 fn without_selector(key: &Key, present: &Service) -> Option<Write> {
     let selector = present.spec.as_ref()?.selector.as_ref()?;
     let patch = json!({"spec": {"selector": null}});
@@ -133,7 +134,7 @@ fn without_selector(key: &Key, present: &Service) -> Option<Write> {
     (!selector.is_empty()).then(|| Write::new(Kind::Service, key, Action::Merge(patch)))
 }
 
-/// The ports of a slice are those of the Service, whose target ports are not used.
+/// Returns the ports of the slice, which are the ports of the Service: target ports have no effect.
 fn slice_ports(template: &ServiceTemplate) -> Value {
     let ports = template.spec.as_ref().and_then(|spec| spec.ports.as_ref());
     let ports = ports.into_iter().flatten().map(|port| {
@@ -145,17 +146,23 @@ fn slice_ports(template: &ServiceTemplate) -> Value {
     ports.collect()
 }
 
-/// Makes an object that is not there, and corrects one of the IP's own.
-fn wanted<K>(kind: Kind, key: &Key, present: Option<&K>, ip: &IP, wanted: Value) -> Option<Write>
+/// Creates a missing object, and corrects an existing one that the IP owns.
+fn create_or_apply<K>(
+    kind: Kind,
+    key: &Key,
+    present: Option<&K>,
+    ip: &IP,
+    desired: Value,
+) -> Option<Write>
 where
     K: kube::Resource + serde::Serialize,
 {
     let Some(present) = present else {
-        return Some(Write::new(kind, key, Action::Create(wanted)));
+        return Some(Write::new(kind, key, Action::Create(desired)));
     };
     let is_own = is_ours(present.meta(), ip.metadata.uid.as_deref());
     let actual = serde_json::to_value(present).unwrap_or_default();
-    let is_wrong = is_own && !is_terminating(present.meta()) && !covers(&actual, &wanted);
+    let is_wrong = is_own && !is_terminating(present.meta()) && !covers(&actual, &desired);
 
-    is_wrong.then(|| Write::new(kind, key, Action::Apply(wanted)))
+    is_wrong.then(|| Write::new(kind, key, Action::Apply(desired)))
 }

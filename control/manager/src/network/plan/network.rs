@@ -12,7 +12,7 @@ use ipam::{Claim, NetworkError};
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// Decides the CIDR of a Network, or takes it back if the Network is gone.
+/// Allocates the CIDR of a Network, or releases it if the Network was deleted.
 pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(network) = planner.local.networks.get(key) else {
@@ -23,8 +23,8 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
         planner.forget(Kind::Network, key);
         return plan;
     };
-    let (claim, old) = match wanted(network) {
-        Ok(wanted) => wanted,
+    let (claim, old) = match requested(network) {
+        Ok(requested) => requested,
         Err(refusal) => {
             plan.warn(
                 Kind::Network,
@@ -42,7 +42,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
     match allocate(planner, key, &network, claim, old) {
         Ok(cidr) => {
             if let Some(old) = old.filter(|old| *old != cidr) {
-                let note = format!("another Network has {old}: it has {cidr} instead");
+                let note = format!("another Network has {old}: {cidr} is allocated instead");
                 plan.announce(Kind::Network, key, true, "Reallocated", note);
             }
             let status = NetworkStatus {
@@ -55,9 +55,9 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
                 Kind::Network,
                 key,
                 "Allocated",
-                format!("it has {cidr} now"),
+                format!("{cidr} is allocated"),
             );
-            // The IPs that wait for this Network, and all of its IPs if its pool has changed.
+            // IPs that wait for this Network, and all of its IPs if its pool has changed.
             let ready = fill_pool(planner, key, &network, cidr);
             plan.again.extend(ready.into_iter().map(WorkItem::Ip));
         }
@@ -82,12 +82,12 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
     plan
 }
 
-/// Returns the CIDR of a Network.
+/// Allocates the CIDR of a Network.
 ///
 /// # Errors
 ///
-/// Returns why it gets none. A user's Network overlaps none of Liqo's, not even if both are shared: IPs would get
-/// addresses of pods.
+/// Returns the reason why it gets none. A user's Network must not overlap Liqo's Networks, even if both are
+/// shared, because IPs would get addresses of pods.
 fn allocate(
     planner: &mut Planner<'_>,
     key: &Key,
@@ -114,26 +114,26 @@ fn overlaps_liqo(planner: &Planner<'_>, cidr: Ipv4Net) -> bool {
     held.any(|held| overlaps(held, cidr))
 }
 
-/// Takes back the CIDRs of users' Networks that overlap the one that a Network of Liqo's namespace must have, and
-/// returns the work that this makes.
+/// Releases the CIDRs of users' Networks that overlap the required CIDR of a Network of Liqo's namespace, and
+/// returns the work items that this causes.
 fn displace_users(
     planner: &mut Planner<'_>,
     key: &Key,
     claim: Claim,
     old: Option<Ipv4Net>,
 ) -> Vec<WorkItem> {
-    let wanted = match claim {
+    let required = match claim {
         Claim::Shared(cidr) | Claim::Exclusive(cidr) => Some(cidr),
         Claim::Remappable(_) => old,
     };
-    let Some(wanted) = wanted.filter(|_| key.namespace == planner.local.namespace) else {
+    let Some(required) = required.filter(|_| key.namespace == planner.local.namespace) else {
         return Vec::new();
     };
     let networks = planner.local.networks.iter();
     let displaced: Vec<_> = networks
         .filter(|(other, network)| {
             let held = planner.allocation.held(other);
-            held.is_some_and(|held| overlaps(held, wanted))
+            held.is_some_and(|held| overlaps(held, required))
                 && !planner.local.is_trusted(other, network)
         })
         .map(|(other, _)| other.clone())
@@ -141,7 +141,7 @@ fn displace_users(
 
     let mut again = Vec::new();
     for other in displaced {
-        let error = NetworkError::Taken { cidr: wanted };
+        let error = NetworkError::Taken { cidr: required };
         again.extend(planner.allocation.refuse_network(&other, error));
         again.push(other);
     }
@@ -149,8 +149,8 @@ fn displace_users(
     again.into_iter().map(WorkItem::Network).collect()
 }
 
-/// Removes the CIDR from the status of a user's Network that has none: the status may be forged, and the gateways
-/// read it.
+/// Removes the CIDR from the status of a user's Network without an allocated one: the status may be forged, and
+/// the gateways read it.
 fn withdrawal(planner: &Planner<'_>, key: &Key, network: &Network) -> Option<Write> {
     let old = network.status.as_ref();
     let none = NetworkStatus::default();
@@ -159,7 +159,7 @@ fn withdrawal(planner: &Planner<'_>, key: &Key, network: &Network) -> Option<Wri
     write.filter(|_| !planner.local.is_trusted(key, network))
 }
 
-/// Takes over the CIDRs of all statuses, and decides the others, in an order that does not depend on the
+/// Adopts the CIDRs of all statuses, and allocates the others, in an order that does not depend on the
 /// order of events.
 pub(super) fn adopt_all(planner: &mut Planner<'_>) {
     let mut requests: Vec<_> = planner
@@ -167,7 +167,7 @@ pub(super) fn adopt_all(planner: &mut Planner<'_>) {
         .networks
         .iter()
         .filter_map(|(key, network)| {
-            let (claim, old) = wanted(network).ok()?;
+            let (claim, old) = requested(network).ok()?;
             let is_trusted = planner.local.is_trusted(key, network);
             let priority = match label(&network.metadata, labels::NETWORK_TYPE) {
                 _ if !is_trusted => Priority::User,
@@ -193,8 +193,8 @@ pub(super) fn adopt_all(planner: &mut Planner<'_>) {
     planner.allocation.decide(requests, nodes.chain(peers));
 }
 
-/// Returns what a Network claims, and the CIDR that its status says, if that can be.
-fn wanted(network: &Network) -> Result<(Claim, Option<Ipv4Net>), CidrError> {
+/// Returns the claim of a Network, and the CIDR in its status if that is valid.
+fn requested(network: &Network) -> Result<(Claim, Option<Ipv4Net>), CidrError> {
     let cidr = control_fabric::cidr(&network.spec.cidr)?;
     let claim = AllocationRules::of(network).claim(cidr);
     let status = network.status.as_ref();
@@ -207,7 +207,7 @@ fn wanted(network: &Network) -> Result<(Claim, Option<Ipv4Net>), CidrError> {
     ))
 }
 
-/// Makes the pool of a Network's addresses, and returns the IPs that may get one now.
+/// Creates the address pool of a Network, and returns the IPs that may get an address now.
 fn fill_pool(planner: &mut Planner<'_>, key: &Key, network: &Network, cidr: Ipv4Net) -> Vec<Key> {
     let pre_allocated = AllocationRules::of(network).pre_allocated;
     let local = &planner.local;
@@ -225,7 +225,7 @@ fn fill_pool(planner: &mut Planner<'_>, key: &Key, network: &Network, cidr: Ipv4
                 ))
             })
             .collect();
-        // Of two that say the same, a node has it, else the older one.
+        // If two IPs have the same address, that of a node keeps it, otherwise the older one.
         held.sort();
         let pairs = held.into_iter().map(|(.., key, address)| (key, address));
         pairs.collect::<Vec<(Key, Ipv4Addr)>>()
@@ -253,7 +253,7 @@ fn explain(network: &Network, old: Option<Ipv4Net>, error: &NetworkError) -> Str
     let is_of_peer = label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE).is_some();
     let remedy = match error {
         NetworkError::Taken { .. } if old.is_some() && is_of_peer => {
-            "delete this Network, so that it is made again and gets another CIDR"
+            "delete this Network, so that it is created again and gets another CIDR"
         }
         NetworkError::Taken { .. } => {
             "choose another CIDR, or delete the Network that overlaps this one"
@@ -263,7 +263,7 @@ fn explain(network: &Network, old: Option<Ipv4Net>, error: &NetworkError) -> Str
              ipam.liqo.io/network-shared=true"
         }
         NetworkError::Exhausted { .. } => "add a pool (ipam.pools), or delete unused Networks",
-        NetworkError::Held { .. } | NetworkError::PoolsOverlap(..) => "delete and make it again",
+        NetworkError::Held { .. } | NetworkError::PoolsOverlap(..) => "delete and create it again",
     };
 
     format!("{error}: {remedy}")
@@ -272,7 +272,7 @@ fn explain(network: &Network, old: Option<Ipv4Net>, error: &NetworkError) -> Str
 /// Returns why a Network has no CIDR, and the remedy.
 pub(super) fn refusal(planner: &Planner<'_>, key: &Key, network: &Network) -> Option<String> {
     let error = planner.allocation.refusal(key)?;
-    let old = wanted(network).ok().and_then(|(_, old)| old);
+    let old = requested(network).ok().and_then(|(_, old)| old);
 
     Some(explain(network, old, error))
 }
@@ -282,14 +282,14 @@ pub(super) fn of_configuration<'a>(
     planner: &'a Planner<'_>,
     configuration: &Key,
 ) -> impl Iterator<Item = (&'a Key, &'a Network)> {
-    let subject = IndexKey::owner(Kind::Configuration, configuration);
-    let linked: Vec<_> = planner
+    let index_key = IndexKey::owner(Kind::Configuration, configuration);
+    let entries: Vec<_> = planner
         .local
-        .indexed(&subject)
+        .indexed(&index_key)
         .filter(|(kind, _)| *kind == Kind::Network)
         .map(|(_, key)| key)
         .collect();
-    linked
+    entries
         .into_iter()
         .filter_map(|key| Some((key, planner.local.networks.get(key)?)))
 }

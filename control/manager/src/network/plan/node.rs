@@ -1,4 +1,4 @@
-//! The IP of a node, by which peers' pods see what the node itself sends.
+//! The IP of a node: peers' pods see its address as the source of packets that the node itself sends.
 
 use super::metadata::{is_ours, network_labels, repaired};
 use super::{Plan, Planner, label, underlay};
@@ -12,14 +12,14 @@ use std::net::Ipv4Addr;
 /// Longest name of an object.
 const NAME_LEN_MAX: usize = 253;
 
-/// Makes the IP of a node, makes it anew when the node's address changes, removes it with the node.
+/// Creates the IP of a node, recreates it when the node's address changes, and deletes it with the node.
 pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
     let mut plan = Plan::default();
     let node_key = Key::cluster(name);
     let node = planner.local.nodes.get(&node_key);
     let addresses = node.map(underlay::node_addresses).unwrap_or_default();
-    let is_wanted = node.is_some_and(is_real);
-    let address = addresses.first().copied().filter(|_| is_wanted);
+    let is_real = node.is_some_and(is_real);
+    let address = addresses.first().copied().filter(|_| is_real);
 
     let source = (Kind::Node, node_key.clone());
     for covered in planner
@@ -28,7 +28,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
     {
         for key in underlay::covering(planner, covered) {
             let note = format!(
-                "it covers {covered}, an address of node {name}: delete this Network, \
+                "it contains {covered}, an address of node {name}: delete this Network, \
                  so that it gets another CIDR"
             );
             plan.warn(Kind::Network, &key, "CoversNode", note);
@@ -40,7 +40,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
         format!("{NODE_IP_PREFIX}{name}"),
     );
     if key.name.len() > NAME_LEN_MAX {
-        let note = "its name is too long for an IP object: peers do not see what it sends itself";
+        let note = "its name is too long for an IP object: pods of peers cannot be reached from it";
         plan.warn(Kind::Node, &node_key, "NameTooLong", note);
         return plan;
     }
@@ -60,7 +60,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
                 format!("it has the name of the IP of node {name}, but another address: delete it");
             plan.warn(Kind::Ip, &key, "NameTaken", note);
         }
-        // The address cannot be changed: once this one is gone, it is made anew.
+        // The address is immutable, so the IP is created again after its deletion.
         (Some(ip), Some(_)) if !is_right && !is_terminating(&ip.metadata) => {
             plan.writes.push(delete(&key, ip.metadata.uid.clone()));
         }
@@ -70,11 +70,11 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
             plan.writes.extend(patch);
         }
         (Some(ip), None)
-            if is_ours && (!is_wanted || node.is_none()) && !is_terminating(&ip.metadata) =>
+            if is_ours && (!is_real || node.is_none()) && !is_terminating(&ip.metadata) =>
         {
             plan.writes.push(delete(&key, ip.metadata.uid.clone()));
         }
-        (None, None) if is_wanted => {
+        (None, None) if is_real => {
             let note = "it has no IPv4 InternalIP: pods of peers cannot be reached from it";
             plan.warn(Kind::Node, &node_key, "NoAddress", note);
         }

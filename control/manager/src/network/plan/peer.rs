@@ -1,4 +1,4 @@
-//! Everything about one peer but its Networks: gateway, keys, Connection, summary.
+//! The objects of one peer except its Networks: gateway, keys, Connection, summary.
 
 use super::gateway::{Gateway, NOT_TENANT_NAMESPACE, Problem};
 use super::{
@@ -9,9 +9,9 @@ use crate::network::kind::{Key, Kind};
 use crate::network::local::is_terminating;
 use k8s_openapi::jiff::Timestamp;
 
-/// Decides about a peer.
+/// Plans a peer.
 pub(super) fn plan(planner: &mut Planner<'_>, peer: &str, env: &mut Env<'_>) -> Plan {
-    let mut plan = keep_off_endpoints(planner, peer);
+    let mut plan = reserve_endpoints(planner, peer);
     let planner = &*planner;
     let checked = check(planner, peer);
     plan.extend(misplaced(planner, peer, &checked, env.now));
@@ -50,7 +50,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, peer: &str, env: &mut Env<'_>) -> 
     plan
 }
 
-/// Reports the objects about a peer that do not count in their namespace, and why.
+/// Reports the objects of a peer that have no effect in their namespace, with the reason.
 ///
 /// An invalid cluster ID takes precedence over the namespace.
 fn misplaced(
@@ -77,7 +77,7 @@ fn misplaced(
     plan
 }
 
-/// Decides about the one gateway that serves a peer.
+/// Plans the gateway that serves a peer.
 fn gateway(planner: &Planner<'_>, peer: &str, gateway: &Gateway<'_>, env: &mut Env<'_>) -> Plan {
     let mut plan = Plan::default();
     if let Err(problem) = gateway.check() {
@@ -111,7 +111,7 @@ fn gateway(planner: &Planner<'_>, peer: &str, gateway: &Gateway<'_>, env: &mut E
     plan
 }
 
-/// Checks who the peer is.
+/// Checks the cluster ID of a peer.
 fn check(planner: &Planner<'_>, peer: &str) -> Result<(), Problem> {
     if peer.is_empty() {
         return Err(Problem::NoPeer);
@@ -126,8 +126,9 @@ fn check(planner: &Planner<'_>, peer: &str) -> Result<(), Problem> {
     Ok(())
 }
 
-/// Keeps the CIDRs of peers off the addresses where peers are called, or tunnels would lead into themselves.
-fn keep_off_endpoints(planner: &mut Planner<'_>, peer: &str) -> Plan {
+/// Excludes the endpoints of a peer from the CIDRs of peers. Otherwise the packets of a tunnel could be routed into
+/// a tunnel.
+fn reserve_endpoints(planner: &mut Planner<'_>, peer: &str) -> Plan {
     let mut plan = Plan::default();
     let source = (Kind::ForeignCluster, Key::cluster(peer));
     let addresses = underlay::endpoints(planner, peer);
@@ -136,7 +137,7 @@ fn keep_off_endpoints(planner: &mut Planner<'_>, peer: &str) -> Plan {
             let network = planner.local.networks.get(&key);
             if network.is_some_and(|network| !is_terminating(&network.metadata)) {
                 let note = format!(
-                    "it covers {covered}, where peer {peer} is called: delete this Network, \
+                    "it contains {covered}, an endpoint of peer {peer}: delete this Network, \
                      so that it gets another CIDR"
                 );
                 plan.warn(Kind::Network, &key, "CoversEndpoint", note);

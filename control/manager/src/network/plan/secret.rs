@@ -1,4 +1,4 @@
-//! The keys of gateways: one Secret for each peer, and one with all private keys for the gateway to read.
+//! The keys of gateways: one Secret for each peer, and one with all private keys, which the gateway reads.
 
 use super::gateway::{Gateway, KeyProblem};
 use super::metadata::{is_ours, repaired};
@@ -15,7 +15,7 @@ use x25519_dalek::{PublicKey, StaticSecret};
 const PRIVATE_KEY: &str = "privateKey";
 const PUBLIC_KEY: &str = "publicKey";
 
-/// The keys of a gateway, and where they are.
+/// The keys of a gateway, and their Secret.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Keys {
     pub(super) secret: Key,
@@ -62,17 +62,17 @@ pub(super) fn keys(
 
     let checked = check(&key, secret, peer, given.is_none());
     if watched.is_none() && checked.is_err() {
-        // No watch reports when it is corrected.
+        // No watch reports a correction of this Secret.
         plan.retry = true;
     }
     let (keys, is_complete) = checked?;
-    let was_made = given.is_none() && is_ours(&secret.metadata, gateway.meta().uid.as_deref());
-    let wanted = if was_made {
+    let is_own = given.is_none() && is_ours(&secret.metadata, gateway.meta().uid.as_deref());
+    let desired = if is_own {
         metadata(&key, gateway, peer)
     } else {
         json!({"labels": {labels::REMOTE_CLUSTER_ID: peer, labels::GATEWAY_RESOURCE: "true"}})
     };
-    let mut patch = repaired(&secret.metadata, &wanted).unwrap_or_else(|| json!({}));
+    let mut patch = repaired(&secret.metadata, &desired).unwrap_or_else(|| json!({}));
     if !is_complete {
         patch["data"] = json!({PUBLIC_KEY: bytes(&keys.public)});
     }
@@ -84,7 +84,7 @@ pub(super) fn keys(
     Ok(keys)
 }
 
-/// Keeps the entry of a peer in the Secret that the gateway reads; `None` removes it.
+/// Writes the entry of a peer in the Secret that the gateway reads; `None` removes it.
 pub(super) fn publish(
     planner: &Planner<'_>,
     peer: &str,
@@ -116,7 +116,7 @@ pub(super) fn publish(
     Some(Write::new(Kind::GatewayKeys, &key, Action::Merge(patch)))
 }
 
-/// Removes the Secrets that were made for gateways of a peer that are gone.
+/// Deletes the Secrets of deleted gateways of a peer.
 pub(super) fn leftovers(planner: &Planner<'_>, peer: &str, gateways: &[Gateway<'_>]) -> Vec<Write> {
     let secrets = planner.local.of_peer(peer).into_iter();
     secrets
@@ -124,14 +124,14 @@ pub(super) fn leftovers(planner: &Planner<'_>, peer: &str, gateways: &[Gateway<'
         .filter_map(|(_, key)| {
             let secret = planner.local.secret(key)?;
             let mut owners = secret.metadata.owner_references.iter().flatten();
-            let was_made = owners.any(|owner| {
+            let is_own = owners.any(|owner| {
                 matches!(owner.kind.as_str(), "GatewayServer" | "GatewayClient")
                     && key.name == format!("gw-{}", owner.name)
             });
             let is_used = gateways.iter().any(|gateway| {
                 gateway.key().namespace == key.namespace && gateway.derived_name() == key.name
             });
-            let is_left = was_made && !is_used && !is_terminating(&secret.metadata);
+            let is_left = is_own && !is_used && !is_terminating(&secret.metadata);
             is_left.then(|| {
                 let delete = Action::Delete(secret.metadata.uid.clone());
                 Write::new(Kind::Secret, key, delete)
@@ -156,9 +156,9 @@ fn check(key: &Key, secret: &Secret, peer: &str, is_own: bool) -> Result<(Keys, 
         field,
         what,
         remedy: if is_own {
-            "delete the Secret to have new keys made, then give the new publicKey to the peer"
+            "delete the Secret, so that new keys are generated, then copy the new publicKey to the peer"
         } else {
-            "put 32 raw bytes there, or leave spec.secretRef empty to have keys made"
+            "set it to 32 raw bytes, or leave spec.secretRef empty, so that keys are generated"
         },
     };
 

@@ -1,4 +1,4 @@
-//! The Services that make the gateway reachable: one for all GatewayServers that ask for the same.
+//! The Services of the gateway: one for all GatewayServers with equal requests.
 
 use super::metadata::is_ours;
 use super::{Plan, Planner, label};
@@ -11,15 +11,15 @@ use control_api::{GatewayServer, labels};
 use k8s_openapi::api::core::v1::Service;
 use serde_json::{Value, json};
 
-/// Name of the first Service; others add a hash.
+/// Name of the first Service. The names of others have the hash of the request as suffix.
 pub(crate) const NAME: &str = "liqo-gateway";
 
-/// Makes the Service that GatewayServers ask for, or removes one that none asks for any more.
+/// Creates or changes the Service that GatewayServers request, or deletes one that none requests any more.
 pub(super) fn plan(planner: &mut Planner<'_>, hash: &str) -> Plan {
     let mut plan = Plan::default();
     let Some(request) = request(&planner.local, hash) else {
         if let Some(unserved) = unserved(&planner.local) {
-            // That one may take over this Service, with its addresses and ports.
+            // The other request may adopt this Service, with its addresses and ports.
             plan.again.push(WorkItem::Service(unserved));
             plan.retry = of(&planner.local, hash).is_some();
             return plan;
@@ -34,28 +34,28 @@ pub(super) fn plan(planner: &mut Planner<'_>, hash: &str) -> Plan {
     };
 
     let key = key_for(planner, hash);
-    let wanted = request.object(&key, planner.settings);
+    let desired = request.object(&key, planner.settings);
     match planner.local.service(&key) {
         None => {
-            let mut wanted = wanted;
+            let mut desired = desired;
             if let Some(port) = former_node_port(&planner.local, hash, &request) {
-                wanted["spec"]["ports"][0]["nodePort"] = json!(port);
+                desired["spec"]["ports"][0]["nodePort"] = json!(port);
             }
             plan.writes
-                .push(Write::new(Kind::Service, &key, Action::Create(wanted)));
+                .push(Write::new(Kind::Service, &key, Action::Create(desired)));
         }
         Some(present) => {
             let actual = serde_json::to_value(present).unwrap_or_default();
-            // One more term, and it selects no gateway any more.
-            let is_right = covers(&actual, &wanted)
-                && actual["spec"]["selector"] == wanted["spec"]["selector"];
+            // With an additional term, the selector would select no gateway.
+            let is_right = covers(&actual, &desired)
+                && actual["spec"]["selector"] == desired["spec"]["selector"];
             if !is_right && !is_terminating(&present.metadata) {
-                let change = change(&actual, wanted);
+                let change = change(&actual, desired);
                 plan.writes.push(Write::new(Kind::Service, &key, change));
             }
         }
     }
-    // A second Service of one request is a copy that a user has made.
+    // A second Service of one request is a copy that a user has created.
     let copies = of_hash(&planner.local, hash).filter(|(other, _)| **other != key);
     let copies: Vec<_> = copies
         .map(|(key, copy)| {
@@ -71,28 +71,28 @@ pub(super) fn plan(planner: &mut Planner<'_>, hash: &str) -> Plan {
     plan
 }
 
-/// Returns the change that makes a Service as wanted.
+/// Returns the change of a Service from `actual` to `desired`.
 ///
-/// A port of another number would, applied, stand beside the present one, which belongs to the Service's
-/// creation; both have one name, which the API server refuses. A merge patch replaces the list. The node
-/// port stays, since peers call it.
-fn change(actual: &Value, mut wanted: Value) -> Action {
-    let keeps_node_port = wanted["spec"]["type"] == "NodePort";
+/// If the port number changes, an Apply would add the new port and keep the old one, which belongs to the
+/// Service's creation. Both have the same name, so the API server would refuse the Apply. A merge patch replaces
+/// the list. It keeps the node port, which peers use.
+fn change(actual: &Value, mut desired: Value) -> Action {
+    let keeps_node_port = desired["spec"]["type"] == "NodePort";
     let old = &actual["spec"]["ports"];
-    let new = &mut wanted["spec"]["ports"][0];
+    let new = &mut desired["spec"]["ports"][0];
     let is_alone = old.as_array().is_some_and(|ports| ports.len() == 1);
     let is_same = |field| old[0][field] == new[field];
     if is_alone && is_same("port") && is_same("protocol") {
-        return Action::Apply(wanted);
+        return Action::Apply(desired);
     }
     if keeps_node_port && new["nodePort"].is_null() && !old[0]["nodePort"].is_null() {
         new["nodePort"] = old[0]["nodePort"].clone();
     }
 
-    Action::Merge(wanted)
+    Action::Merge(desired)
 }
 
-/// Returns the Service that a GatewayServer has, if it is there.
+/// Returns the existing Service of a request.
 pub(super) fn of<'a>(local: &Local<'a>, hash: &str) -> Option<(&'a Key, &'a Service)> {
     of_hash(local, hash).find(|(_, service)| !is_terminating(&service.metadata))
 }
@@ -102,29 +102,29 @@ pub(super) fn is_requested(local: &Local<'_>, hash: &str) -> bool {
     request(local, hash).is_some()
 }
 
-/// Returns what is asked for, if anybody still does.
+/// Returns the request with a hash; `None` if no GatewayServer has it any more.
 fn request(local: &Local<'_>, hash: &str) -> Option<ServiceRequest> {
-    let subject = IndexKey::service(hash);
-    let mut linked = local.indexed(&subject);
-    linked.find_map(|(kind, key)| {
+    let index_key = IndexKey::service(hash);
+    let mut entries = local.indexed(&index_key);
+    entries.find_map(|(kind, key)| {
         let server = local
             .servers
             .get(key)
             .filter(|_| kind == Kind::GatewayServer)?;
-        counts(local, key, server).then(|| ServiceRequest::of(server))?
+        has_effect(local, key, server).then(|| ServiceRequest::of(server))?
     })
 }
 
-/// Returns whether a GatewayServer gets a Service: one outside of its peer's tenant namespace would open
-/// ports with the manager's rights.
-fn counts(local: &Local<'_>, key: &Key, server: &GatewayServer) -> bool {
+/// Returns whether a GatewayServer gets a Service. With one outside of its peer's tenant namespace, a user could
+/// open ports with the manager's rights.
+fn has_effect(local: &Local<'_>, key: &Key, server: &GatewayServer) -> bool {
     let is_placed = local.check_place(Kind::GatewayServer, key).is_ok();
     is_placed && !is_terminating(&server.metadata)
 }
 
-/// Returns the node port that peers know: they keep using it if a user has deleted the Service.
+/// Returns the node port in the statuses of GatewayServers: peers keep using it if a user has deleted the Service.
 ///
-/// One that the API server would not give again is not asked for a second time.
+/// A node port that the API server has refused is not requested again.
 fn former_node_port(local: &Local<'_>, hash: &str, request: &ServiceRequest) -> Option<i32> {
     if request.type_ != "NodePort"
         || request.node_port.is_some()
@@ -132,11 +132,11 @@ fn former_node_port(local: &Local<'_>, hash: &str, request: &ServiceRequest) -> 
     {
         return None;
     }
-    let subject = IndexKey::service(hash);
-    let mut linked = local.indexed(&subject);
-    linked.find_map(|(_, key)| {
+    let index_key = IndexKey::service(hash);
+    let mut entries = local.indexed(&index_key);
+    entries.find_map(|(_, key)| {
         let server = local.servers.get(key);
-        let server = server.filter(|server| counts(local, key, server))?;
+        let server = server.filter(|server| has_effect(local, key, server))?;
         server.status.as_ref()?.endpoint.as_ref()?.port
     })
 }
@@ -145,25 +145,25 @@ fn former_node_port(local: &Local<'_>, hash: &str, request: &ServiceRequest) -> 
 fn unserved(local: &Local<'_>) -> Option<String> {
     let servers = local.servers.iter();
     let mut requests = servers
-        .filter(|(key, server)| counts(local, key, server))
+        .filter(|(key, server)| has_effect(local, key, server))
         .filter_map(|(_, server)| Some(ServiceRequest::of(server)?.hash()));
     requests.find(|hash| of(local, hash).is_none())
 }
 
 fn of_hash<'a>(local: &Local<'a>, hash: &str) -> impl Iterator<Item = (&'a Key, &'a Service)> {
-    let subject = IndexKey::service(hash);
-    let linked: Vec<_> = local
-        .indexed(&subject)
+    let index_key = IndexKey::service(hash);
+    let entries: Vec<_> = local
+        .indexed(&index_key)
         .filter(|(kind, key)| *kind == Kind::Service && key.namespace == local.namespace)
         .map(|(_, key)| key)
         .collect();
-    linked
+    entries
         .into_iter()
         .filter_map(|key| Some((key, local.service(key)?)))
 }
 
-/// Chooses the Service for a request: its own, one that no request has any more, which keeps its
-/// addresses and ports so, or a new one.
+/// Chooses the Service for a request: its own, an existing one without a request, so that addresses and ports are
+/// kept, or a new one.
 fn key_for(planner: &Planner<'_>, hash: &str) -> Key {
     let local = &planner.local;
     if let Some((key, _)) = of(local, hash) {
@@ -179,7 +179,7 @@ fn key_for(planner: &Planner<'_>, hash: &str) -> Key {
     }
     let first = Key::new(local.namespace, NAME);
     let other = Key::new(local.namespace, format!("{NAME}-{hash}"));
-    // A user may have removed the label of the index.
+    // A user may have removed the label with the hash.
     let installation = planner.settings.installation.as_ref();
     let installation = installation.map(|owner| owner.uid.as_str());
     let is_unlabelled = |key: &&Key| {

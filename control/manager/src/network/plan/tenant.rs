@@ -1,7 +1,7 @@
-//! The manager's rights in tenant namespaces: a RoleBinding in each, and in no other.
+//! The manager's rights in tenant namespaces: a RoleBinding in each of them, and in no other namespace.
 //!
-//! The ClusterRole that is bound holds the rights on Secrets, which the manager has nowhere else but
-//! for one Secret of Liqo's namespace. It may bind that ClusterRole only, and the chart's
+//! The bound ClusterRole contains the rights to Secrets. In other namespaces, the manager has no right to
+//! Secrets except one of Liqo's namespace. The manager may bind this ClusterRole only, and the chart's
 //! ValidatingAdmissionPolicy `liqo-controller-manager-bindings` limits namespaces and subjects.
 
 use super::metadata::repaired;
@@ -13,10 +13,10 @@ use control_api::labels;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use serde_json::{Value, json};
 
-/// Name of the manager's ServiceAccount, as the chart gives it.
+/// Name of the manager's ServiceAccount, as in the chart.
 const SERVICE_ACCOUNT: &str = "liqo-controller-manager";
 
-/// Gives the manager its rights in a tenant namespace, and takes them away in another one.
+/// Creates the RoleBinding in a tenant namespace, and deletes it in another namespace.
 pub(super) fn plan(planner: &Planner<'_>, namespace: &str) -> Plan {
     let key = Key::new(namespace, TENANT_ROLE);
     let action = action(planner, &key);
@@ -31,22 +31,22 @@ pub(super) fn plan(planner: &Planner<'_>, namespace: &str) -> Plan {
 fn action(planner: &Planner<'_>, key: &Key) -> Option<Action> {
     let local = &planner.local;
     let is_tenant = local.is_tenant(&key.namespace);
-    let wanted = binding(local.namespace, key);
+    let desired = binding(local.namespace, key);
     let Some(present) = local.role_bindings.get(key) else {
-        return is_tenant.then_some(Action::Create(wanted));
+        return is_tenant.then_some(Action::Create(desired));
     };
     if is_terminating(&present.metadata) {
         return None;
     }
     if is_tenant && is_right(local.namespace, present) {
-        return repaired(&present.metadata, &wanted["metadata"]).map(Action::Merge);
+        return repaired(&present.metadata, &desired["metadata"]).map(Action::Merge);
     }
 
-    // The role of a binding cannot be changed: once this one is gone, it is made anew.
+    // The role of a RoleBinding is immutable, so the RoleBinding is created again after its deletion.
     Some(Action::Delete(present.metadata.uid.clone()))
 }
 
-/// Returns whether a RoleBinding gives the role to the manager of `liqo` only.
+/// Returns whether a RoleBinding binds the role to the ServiceAccount in namespace `liqo` only.
 pub(crate) fn is_right(liqo: &str, binding: &RoleBinding) -> bool {
     let subjects = binding.subjects.as_deref().unwrap_or_default();
     let is_manager = matches!(subjects, [subject] if subject.kind == "ServiceAccount"

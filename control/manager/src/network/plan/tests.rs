@@ -1,4 +1,4 @@
-//! The planner against an API server in memory: what matters is where the objects come to rest.
+//! The planner with an API server in memory. The tests check the objects after convergence.
 
 mod addresses;
 mod api_server;
@@ -8,8 +8,8 @@ mod cluster;
 mod configurations;
 mod file;
 mod gateways;
+mod invalid_fields;
 mod keys;
-mod nonsense;
 mod notices;
 mod peers;
 mod queue;
@@ -26,10 +26,10 @@ use serde_json::{Value, json};
 /// Namespace of the peer `milan`.
 const TENANT: &str = "liqo-tenant-milan";
 
-/// A cluster as the chart leaves it: two nodes, Networks, a ready gateway, no peer.
+/// A cluster after the installation of the chart: two nodes, Networks, a ready gateway, no peer.
 fn rome() -> Cluster {
     let mut rome = Cluster::new();
-    rome.make(
+    rome.put(
         Kind::ConfigMap,
         json!({
             "metadata": {
@@ -41,7 +41,7 @@ fn rome() -> Cluster {
         }),
     );
     for (name, address) in [("rome-1", "172.18.1.2"), ("rome-2", "172.18.1.3")] {
-        rome.make(Kind::Node, node(name, address));
+        rome.put(Kind::Node, node(name, address));
     }
     let shared = json!({"network-not-remapped": "true", "network-shared": "true"});
     for (name, type_, cidr, extra) in [
@@ -55,7 +55,7 @@ fn rome() -> Cluster {
             labels[format!("ipam.liqo.io/{key}")] = value.clone();
         }
         let pre_allocated = i32::from(type_ == "external-cidr");
-        rome.make(
+        rome.put(
             Kind::Network,
             json!({
                 "metadata": {"name": name, "namespace": "liqo", "labels": labels},
@@ -63,13 +63,13 @@ fn rome() -> Cluster {
             }),
         );
     }
-    rome.make(
+    rome.put(
         Kind::GatewayKeys,
         json!({
             "metadata": {"name": "liqo-gateway-keys", "namespace": "liqo"},
         }),
     );
-    rome.make(
+    rome.put(
         Kind::Pod,
         gateway_pod("gateway-a", "rome-1", "10.244.1.9", true),
     );
@@ -77,9 +77,9 @@ fn rome() -> Cluster {
     rome
 }
 
-/// The objects that a user creates for the peer `milan`, without the gateway.
+/// Creates the objects of a user for the peer `milan`, without the gateway.
 fn with_milan(rome: &mut Cluster) {
-    rome.make(
+    rome.put(
         Kind::Namespace,
         json!({
             "metadata": {"name": TENANT, "labels": {
@@ -88,21 +88,21 @@ fn with_milan(rome: &mut Cluster) {
             }},
         }),
     );
-    rome.make(
+    rome.put(
         Kind::Configuration,
         configuration("milan", &["10.244.0.0/16"], &["10.70.0.0/16"]),
     );
     rome.settle();
 }
 
-/// The peer `milan`, with gateway and key.
+/// Creates the objects of the peer `milan`, with gateway and key.
 fn with_served_milan(rome: &mut Cluster) {
     with_milan(rome);
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );
-    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.put(Kind::PublicKey, public_key("milan", 9));
     rome.settle();
 }
 

@@ -4,10 +4,10 @@ use super::{Plan, Planner};
 use crate::network::kind::{Key, Kind};
 use control_api::networking::connection::{CONNECTED, ERROR};
 
-/// The state of a tunnel, as far as people care.
+/// The state of a tunnel that Events report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tunnel {
-    /// It has not been up yet.
+    /// The tunnel has not been up yet.
     New,
     Up,
     Down,
@@ -15,8 +15,8 @@ pub(super) enum Tunnel {
 
 /// Adds an Event if the tunnel has changed since the last plan. The first plan adds none.
 ///
-/// The words are the same each time, so that Events of a tunnel that comes and goes are counted, not
-/// multiplied.
+/// The messages contain no changing values, so that the API server counts the Events of a flapping tunnel in one
+/// object.
 pub(super) fn plan(planner: &mut Planner<'_>, peer: &str) -> Plan {
     let mut plan = Plan::default();
     let Some((key, state)) = observe(planner, peer) else {

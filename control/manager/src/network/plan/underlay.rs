@@ -1,4 +1,5 @@
-//! The addresses of the underlay that no CIDR of a peer may contain, or tunnels would lead into themselves.
+//! The addresses of the underlay. No CIDR of a peer may contain them, because packets of a tunnel would be routed
+//! into a tunnel.
 
 use super::Planner;
 use super::gateway::Gateway;
@@ -41,7 +42,7 @@ pub(super) fn of_peers(planner: &Planner<'_>) -> impl Iterator<Item = Source> + 
     sources.into_iter()
 }
 
-/// Returns the addresses of the status of a node.
+/// Returns the addresses in the status of a node.
 pub(super) fn node_addresses(node: &Node) -> Vec<Ipv4Addr> {
     if !is_real(node) {
         return Vec::new();

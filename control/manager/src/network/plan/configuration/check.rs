@@ -10,7 +10,7 @@ use control_api::{Configuration, labels};
 /// Longest name of an object.
 const NAME_LEN_MAX: usize = 253;
 
-/// Reads what a Configuration asks for.
+/// Reads and checks the remote CIDRs of a Configuration.
 pub(super) fn check(
     planner: &Planner<'_>,
     key: &Key,
@@ -19,7 +19,7 @@ pub(super) fn check(
     let peer = label(&configuration.metadata, labels::REMOTE_CLUSTER_ID).unwrap_or_default();
     if peer.is_empty() {
         let label = labels::REMOTE_CLUSTER_ID;
-        let message = format!("it does not say whose CIDRs it holds: add the label {label}");
+        let message = format!("it names no peer: add the label {label}");
         return Err(("NoClusterID", message));
     }
     if !control_fabric::is_cluster_id(peer) {
@@ -35,9 +35,10 @@ pub(super) fn check(
     if let Err(misplaced) = planner.local.check_place(Kind::Configuration, key) {
         return Err((NOT_TENANT_NAMESPACE, misplaced.to_string()));
     }
-    if let Some(other) = elder(planner, key, configuration, peer) {
-        let message =
-            format!("Configuration {other} is about cluster {peer} already: delete one of the two");
+    if let Some(other) = older(planner, key, configuration, peer) {
+        let message = format!(
+            "Configuration {other} exists already for cluster {peer}: delete one of the two"
+        );
         return Err(("Duplicate", message));
     }
     if key.name.len() + "-external-255-255-255-255-32".len() > NAME_LEN_MAX {
@@ -51,17 +52,17 @@ pub(super) fn check(
     if let Some(error) = errors.first() {
         return Err(("InvalidCIDR", error.to_string()));
     }
-    let side = |word, cidrs| Side {
-        word,
+    let side = |cidr_type, cidrs| Side {
+        cidr_type,
         cidrs,
-        seen: None,
+        remapped: None,
     };
 
     Ok([side("pod", cidrs.pod), side("external", cidrs.external)])
 }
 
-/// Returns another Configuration in the peer's tenant namespace that was there first.
-fn elder<'a>(
+/// Returns an older Configuration in the peer's tenant namespace.
+fn older<'a>(
     planner: &'a Planner<'_>,
     key: &Key,
     configuration: &Configuration,
@@ -74,10 +75,10 @@ fn elder<'a>(
     let own = age(key, configuration);
     let placed = planner.local.of_peer(peer).into_iter();
     let mut others = placed.filter(|(kind, _)| *kind == Kind::Configuration);
-    let elder = others.find(|(_, other)| {
+    let older = others.find(|(_, other)| {
         let it = planner.local.configurations.get(other);
         it.is_some_and(|it| !is_terminating(&it.metadata) && age(other, it) < own)
     });
 
-    elder.map(|(_, key)| key)
+    older.map(|(_, key)| key)
 }

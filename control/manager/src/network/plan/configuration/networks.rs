@@ -22,13 +22,13 @@ pub(super) fn networks(
     let names: Vec<_> = side
         .cidrs
         .iter()
-        .map(|cidr| network_name(key, side.word, *cidr))
+        .map(|cidr| network_name(key, side.cidr_type, *cidr))
         .collect();
     let uid = configuration.metadata.uid.as_deref();
     let mut is_pending = false;
     for (other, network) in network::of_configuration(planner, key) {
         let is_of_side =
-            label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE) == Some(side.word);
+            label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE) == Some(side.cidr_type);
         if is_of_side && !names.contains(&other.name) {
             is_pending = true;
             if !network::is_terminating(network) {
@@ -38,12 +38,12 @@ pub(super) fn networks(
         }
     }
 
-    let mut seen = Vec::new();
+    let mut remapped = Vec::new();
     for (name, cidr) in names.into_iter().zip(&side.cidrs) {
         let network_key = Key::new(key.namespace.clone(), name);
         let Some(network) = planner.local.networks.get(&network_key) else {
             plan.writes
-                .push(create(&network_key, configuration, side.word, *cidr));
+                .push(create(&network_key, configuration, side.cidr_type, *cidr));
             is_pending = true;
             continue;
         };
@@ -59,18 +59,18 @@ pub(super) fn networks(
             }
             continue;
         }
-        let wanted = metadata(&network_key, configuration, side.word);
-        let repair = repaired(&network.metadata, &wanted);
+        let desired = metadata(&network_key, configuration, side.cidr_type);
+        let repair = repaired(&network.metadata, &desired);
         plan.writes.extend(
             repair.map(|patch| Write::new(Kind::Network, &network_key, Action::Merge(patch))),
         );
         if let Some(error) = network::refusal(planner, &network_key, network) {
             refusal.get_or_insert_with(|| format!("Network {network_key}: {error}"));
         }
-        seen.extend(published_cidr(planner, &network_key, network));
+        remapped.extend(published_cidr(planner, &network_key, network));
     }
-    let is_complete = !is_pending && seen.len() == side.cidrs.len();
-    side.seen = is_complete.then_some(seen);
+    let is_complete = !is_pending && remapped.len() == side.cidrs.len();
+    side.remapped = is_complete.then_some(remapped);
 
     plan
 }
@@ -83,11 +83,11 @@ fn published_cidr(planner: &Planner<'_>, key: &Key, network: &Network) -> Option
     (cidr == allocated.to_string()).then_some(cidr)
 }
 
-/// Deletes the objects of an earlier Configuration with this name and another UID.
+/// Deletes the objects of an earlier Configuration with the same name and another UID.
 pub(super) fn leftovers(planner: &Planner<'_>, key: &Key, uid: Option<&str>) -> Vec<Write> {
-    let subject = IndexKey::owner(Kind::Configuration, key);
-    let linked = planner.local.indexed(&subject);
-    linked
+    let index_key = IndexKey::owner(Kind::Configuration, key);
+    let entries = planner.local.indexed(&index_key);
+    entries
         .filter_map(|(kind, child)| {
             let meta = if kind == Kind::Network {
                 &planner.local.networks.get(child)?.metadata
@@ -102,12 +102,12 @@ pub(super) fn leftovers(planner: &Planner<'_>, key: &Key, uid: Option<&str>) -> 
         .collect()
 }
 
-fn network_name(key: &Key, word: &str, cidr: Ipv4Net) -> String {
+fn network_name(key: &Key, cidr_type: &str, cidr: Ipv4Net) -> String {
     let cidr = cidr.to_string().replace(['.', '/'], "-");
-    format!("{}-{word}-{cidr}", key.name)
+    format!("{}-{cidr_type}-{cidr}", key.name)
 }
 
-fn metadata(key: &Key, configuration: &Configuration, word: &str) -> Value {
+fn metadata(key: &Key, configuration: &Configuration, cidr_type: &str) -> Value {
     let mut owner = owner(configuration);
     owner.controller = Some(true);
 
@@ -116,18 +116,18 @@ fn metadata(key: &Key, configuration: &Configuration, word: &str) -> Value {
         "namespace": key.namespace,
         "labels": {
             labels::REMOTE_CLUSTER_ID: label(&configuration.metadata, labels::REMOTE_CLUSTER_ID),
-            labels::CONFIGURATION_CIDR_TYPE: word,
+            labels::CONFIGURATION_CIDR_TYPE: cidr_type,
             labels::MANAGED: "true",
         },
         "ownerReferences": [owner],
     })
 }
 
-fn create(key: &Key, configuration: &Configuration, word: &str, cidr: Ipv4Net) -> Write {
+fn create(key: &Key, configuration: &Configuration, cidr_type: &str, cidr: Ipv4Net) -> Write {
     let network = json!({
         "apiVersion": "ipam.liqo.io/v1alpha1",
         "kind": "Network",
-        "metadata": metadata(key, configuration, word),
+        "metadata": metadata(key, configuration, cidr_type),
         "spec": {"cidr": cidr.to_string()},
     });
 

@@ -1,4 +1,4 @@
-//! The IP that stands for a peer's senders without an address of their own.
+//! The IP of a peer's unknown sources: the source address of packets whose source has no remapped address.
 
 use super::Side;
 use super::networks::delete;
@@ -14,7 +14,7 @@ use serde_json::json;
 /// Suffix of the name of the IP of a peer's unknown sources, after the name of the Configuration.
 const UNKNOWN_SOURCE: &str = "unknown-source";
 
-/// Makes the IP that stands for those of the peer's senders that have no address of their own.
+/// Creates the IP of the peer's unknown sources.
 pub(super) fn unknown_source(
     planner: &Planner<'_>,
     key: &Key,
@@ -22,7 +22,12 @@ pub(super) fn unknown_source(
     sides: &[Side; 2],
 ) -> Option<Write> {
     let [_, external] = sides;
-    let first = external.seen.as_ref()?.first()?.parse::<Ipv4Net>().ok()?;
+    let first = external
+        .remapped
+        .as_ref()?
+        .first()?
+        .parse::<Ipv4Net>()
+        .ok()?;
     let address = first.network().to_string();
     let name = format!("{}-{UNKNOWN_SOURCE}", key.name);
     let ip_key = Key::new(key.namespace.clone(), name);
@@ -47,7 +52,7 @@ pub(super) fn unknown_source(
             });
             Some(Write::new(Kind::Ip, &ip_key, Action::Create(ip)))
         }
-        // The address cannot be changed: once this one is gone, it is made anew.
+        // The address is immutable, so the IP is created again after its deletion.
         Some(ip) if ip.spec.ip != address && is_own(ip) => {
             Some(delete(Kind::Ip, &ip_key, ip.metadata.uid.clone()))
         }

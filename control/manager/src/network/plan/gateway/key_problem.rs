@@ -2,17 +2,17 @@
 
 use crate::network::kind::Key;
 
-/// Why the keys of a gateway are refused.
+/// Reason why a gateway has no keys.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::network::plan) enum KeyProblem {
-    #[error("its keys are being made")]
+    #[error("its keys are being created")]
     Pending,
     #[error(
         "the controller manager cannot read Secrets of namespace {0} yet: it waits for its RoleBinding there"
     )]
     Unreadable(String),
     #[error(
-        "there is no Secret {0}: make it with privateKey and publicKey, or leave spec.secretRef empty"
+        "there is no Secret {0}: create it with privateKey and publicKey, or leave spec.secretRef empty"
     )]
     Missing(Key),
     #[error(
@@ -39,7 +39,7 @@ impl KeyProblem {
         }
     }
 
-    /// Returns whether it needs an Event: the others end without any action of a user.
+    /// Returns whether an Event reports the problem. Other problems need no action of a user.
     pub(in crate::network::plan) fn is_reported(&self) -> bool {
         match self {
             Self::Pending | Self::Unreadable(_) => false,

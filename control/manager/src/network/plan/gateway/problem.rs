@@ -5,16 +5,16 @@ use crate::network::kind::{Key, Kind};
 use crate::network::service_request;
 use control_api::tenant_namespace::Misplaced;
 
-/// Longest name of a gateway: `gw-` and it make a label.
+/// Longest name of a gateway: with the prefix `gw-`, it is the value of a label.
 pub(super) const NAME_LEN_MAX: usize = 60;
 
-/// Reason of conditions and Events of objects that do not count in their namespace.
+/// Reason of conditions and Events of objects that have no effect in their namespace.
 pub(in crate::network::plan) const NOT_TENANT_NAMESPACE: &str = "NotTenantNamespace";
 
-/// Why a gateway does not serve its peer, and the remedy.
+/// Reason why a gateway does not serve its peer, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::network::plan) enum Problem {
-    #[error("it does not say which peer it is for: add the label liqo.io/remote-cluster-id")]
+    #[error("it names no peer: add the label liqo.io/remote-cluster-id")]
     NoPeer,
     #[error("{0}")]
     InvalidPeer(String),
@@ -27,7 +27,7 @@ pub(in crate::network::plan) enum Problem {
     #[error("{kind} {key} serves this peer already: delete one of the two")]
     Conflict { kind: Kind, key: Key },
     #[error(
-        "its name has more than {NAME_LEN_MAX} characters: make it again with a shorter one, best the cluster id"
+        "its name has more than {NAME_LEN_MAX} characters: create it again with a shorter one, preferably the cluster id"
     )]
     NameTooLong,
     #[error("{0}")]
@@ -36,7 +36,7 @@ pub(in crate::network::plan) enum Problem {
     Key(#[from] KeyProblem),
     #[error("the API server refuses its Service: {0}")]
     ServiceRefused(String),
-    #[error("its Service is not there yet")]
+    #[error("its Service does not exist yet")]
     ServicePending,
     #[error(
         "Service {0} has no address yet: check that the cluster has load balancers, or use NodePort"
@@ -58,12 +58,12 @@ pub(in crate::network::plan) enum Problem {
     #[error("PublicKeys {0} and {1} name different keys of this peer: delete the wrong one")]
     TwoPublicKeys(Key, Key),
     #[error(
-        "PublicKey {key} holds the same key as {other} of another peer: each peer needs its own key, so ask both for theirs again"
+        "PublicKey {key} contains the same key as {other} of another peer: each peer needs its own key, so copy both from the peers again"
     )]
     SharedPublicKey { key: Key, other: Key },
-    #[error("PublicKey {0} holds this cluster's own key: it should hold the peer's")]
+    #[error("PublicKey {0} contains this cluster's own key: replace it by the peer's")]
     OwnPublicKey(Key),
-    #[error("the peer's PublicKey is not there yet")]
+    #[error("the peer's PublicKey does not exist yet")]
     NoPublicKey,
 }
 

@@ -11,13 +11,13 @@ use k8s_openapi::api::core::v1::{ObjectReference, Service};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use k8s_openapi::jiff::Timestamp;
 
-/// Type of the condition that everything about a gateway is done here.
+/// Type of the condition that this cluster's side of a gateway is configured.
 const READY: &str = "Ready";
-/// Type of the condition that a template was named, which has no effect.
+/// Type of the condition that the gateway names a template, which has no effect.
 const TEMPLATE_IGNORED: &str = "TemplateIgnored";
 
 impl Gateway<'_> {
-    /// Decides where peers reach the gateway of a server.
+    /// Returns the endpoint of a GatewayServer for peers, with its Service.
     pub(in crate::network::plan) fn endpoint(
         &self,
         planner: &Planner<'_>,
@@ -55,7 +55,7 @@ impl Gateway<'_> {
         match self {
             Self::Server(key, server) => {
                 let mut status = server.status.clone().unwrap_or_default();
-                // A Service that is created again gets the node port that peers know.
+                // A Service that is created again gets the former node port, which peers use.
                 let is_pending = matches!(verdict, Err(Problem::ServicePending));
                 let former = status.endpoint.take().filter(|_| is_pending);
                 self.set_conditions(&mut status.conditions, verdict, now);
@@ -63,7 +63,7 @@ impl Gateway<'_> {
                 status.secret_ref = secret_ref.or(status.secret_ref);
                 status.endpoint = endpoint.map(|(_, endpoint)| endpoint.clone()).or(former);
                 status.server_ref = endpoint
-                    .map(|(service, _)| made("v1", "Service", service))
+                    .map(|(service, _)| reference_to("v1", "Service", service))
                     .or(status.server_ref);
                 Write::status(self.kind(), key, server.status.as_ref(), &status)
             }
@@ -73,7 +73,7 @@ impl Gateway<'_> {
                 status.internal_endpoint = internal_endpoint;
                 if secret_ref.is_some() {
                     let gateway = Key::new(planner.settings.namespace.clone(), service::NAME);
-                    status.client_ref = Some(made("apps/v1", "Deployment", &gateway));
+                    status.client_ref = Some(reference_to("apps/v1", "Deployment", &gateway));
                 }
                 status.secret_ref = secret_ref.or(status.secret_ref);
                 Write::status(self.kind(), key, client.status.as_ref(), &status)
@@ -101,7 +101,7 @@ impl Gateway<'_> {
         }
     }
 
-    /// Writes no more of the status than why there is none.
+    /// Writes only the conditions, which report the problem.
     pub(in crate::network::plan) fn refuse(
         &self,
         problem: Problem,
@@ -121,7 +121,7 @@ impl Gateway<'_> {
         }
     }
 
-    /// Adds an Event about a problem, or that there is none any more.
+    /// Returns a plan with an Event about a problem, or about its end.
     pub(in crate::network::plan) fn notice(&self, verdict: &Result<(), Problem>) -> Plan {
         let mut plan = Plan::default();
         match verdict {
@@ -148,7 +148,7 @@ impl Gateway<'_> {
             Ok(()) => (
                 true,
                 "Configured",
-                "the gateway has all it needs to serve this peer".to_owned(),
+                "the gateway is configured for this peer".to_owned(),
             ),
             Err(problem) => (false, problem.reason().0, problem.to_string()),
         };
@@ -182,7 +182,7 @@ impl Gateway<'_> {
     }
 }
 
-fn made(api_version: &str, kind: &str, key: &Key) -> ObjectReference {
+fn reference_to(api_version: &str, kind: &str, key: &Key) -> ObjectReference {
     ObjectReference {
         api_version: Some(api_version.to_owned()),
         kind: Some(kind.to_owned()),
@@ -192,7 +192,7 @@ fn made(api_version: &str, kind: &str, key: &Key) -> ObjectReference {
     }
 }
 
-/// Returns where a Service is reached from outside.
+/// Returns the endpoint of a Service outside of the cluster.
 fn endpoint(key: &Key, service: &Service, nodes: &[String]) -> Result<Endpoint, Problem> {
     let spec = service.spec.clone().unwrap_or_default();
     let port = spec

@@ -1,10 +1,9 @@
 //! The allowed fields and addresses of an IP with `serviceTemplate`.
 //!
-//! The manager creates Services and EndpointSlices for users who may create IPs, and need not have any right on
-//! Services. Therefore a template gives no more than a cluster-internal name to an address outside of the
-//! cluster: an address inside would bypass NetworkPolicies (CVE-2021-25740), and external IPs would take over
-//! the traffic of other clients (CVE-2020-8554). The chart's ValidatingAdmissionPolicy
-//! `liqo-ip-services` refuses the same fields.
+//! The manager creates Services and EndpointSlices for users who may create IPs, but may lack rights to Services.
+//! Therefore a template can only give a cluster-internal name to an address outside of the cluster. An address
+//! inside would bypass NetworkPolicies (CVE-2021-25740), and external IPs would intercept the traffic of other
+//! clients (CVE-2020-8554). The chart's ValidatingAdmissionPolicy `liqo-ip-services` refuses the same fields.
 
 use crate::network::kind::Key;
 use crate::network::plan::{Planner, label};
@@ -15,18 +14,19 @@ use k8s_openapi::api::core::v1::Service;
 use serde_json::Value;
 use std::net::Ipv4Addr;
 
-/// Fields of a template's spec and of each of its ports. `targetPort` has no effect, as upstream's.
+/// Allowed fields of a template's spec and of each of its ports. `targetPort` has no effect, like upstream's.
 const SPEC_FIELDS: [&str; 2] = ["ports", "type"];
 const PORT_FIELDS: [&str; 5] = ["name", "protocol", "port", "targetPort", "appProtocol"];
 
-/// Annotations steer load balancers, DNS, meshes and monitoring, so there is only this.
+/// Allowed fields of a template's metadata. Annotations are not among them, because they control load balancers,
+/// DNS, meshes and monitoring.
 const METADATA_FIELDS: [&str; 1] = ["labels"];
 
-/// Domains whose labels steer controllers, and the one below them that only describes.
+/// Domains whose labels control controllers, and the subdomain whose labels are only descriptive.
 const RESERVED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "liqo.io"];
 const DESCRIPTIVE_DOMAIN: &str = "app.kubernetes.io";
 
-/// Why an IP gets no Service, and the remedy.
+/// Reason why an IP gets no Service, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(in crate::network::plan) enum Refusal {
     #[error(
@@ -56,7 +56,7 @@ pub(in crate::network::plan) enum Refusal {
 ///
 /// # Errors
 ///
-/// Returns [`Refusal`] if there may be no Service of this template, or none for this address.
+/// Returns [`Refusal`] if a Service of this template, or for this address, is not allowed.
 pub(in crate::network::plan) fn check(
     planner: &Planner<'_>,
     key: &Key,
@@ -67,7 +67,7 @@ pub(in crate::network::plan) fn check(
     };
     check_fields(template)?;
     let Ok(address) = control_fabric::address(&ip.spec.ip) else {
-        return Ok(()); // It is refused with or without a template.
+        return Ok(()); // Another check refuses an invalid address, with or without a template.
     };
     let namespace = planner.local.namespaces.get(&Key::cluster(&key.namespace));
     let is_allowed = namespace.is_some_and(|namespace| {
@@ -83,7 +83,7 @@ pub(in crate::network::plan) fn check(
     }
 }
 
-/// Returns a field of a Service that no template may set: an earlier release passed it on.
+/// Returns a field of a Service that no template may set. An earlier release copied it from the template.
 pub(super) fn exposing_field(service: &Service) -> Option<&'static str> {
     let spec = service.spec.as_ref()?;
     let type_ = spec.type_.as_deref().unwrap_or("ClusterIP");
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn a_domain_that_only_ends_alike_is_not_reserved() {
+    fn a_domain_with_the_suffix_of_a_reserved_one_is_not_reserved() {
         assert!(!is_reserved("notkubernetes.io/x"));
         assert!(!is_reserved("kubernetes.io.example/x"));
         assert!(is_reserved("x.app.kubernetes.io/y"));

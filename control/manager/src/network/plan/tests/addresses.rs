@@ -3,7 +3,7 @@
 use super::*;
 use crate::network::write::Action;
 
-fn seen(rome: &Cluster, peer: &str) -> Value {
+fn remapped_cidrs(rome: &Cluster, peer: &str) -> Value {
     let key = Key::new(format!("liqo-tenant-{peer}"), peer);
     rome.get(Kind::Configuration, &key)["status"]["remote"]["cidr"].clone()
 }
@@ -37,7 +37,7 @@ fn the_networks_of_the_chart_keep_their_cidrs_and_nodes_get_addresses() {
 }
 
 #[test]
-fn what_a_dead_manager_left_is_removed() {
+fn leftovers_of_a_stopped_manager_are_removed() {
     let mut rome = rome();
     with_milan(&mut rome);
     rome.remove_alone(Kind::Configuration, &key("milan"));
@@ -51,7 +51,7 @@ fn what_a_dead_manager_left_is_removed() {
 }
 
 #[test]
-fn a_node_that_changes_its_address_gets_its_ip_anew_and_a_virtual_one_gets_none() {
+fn the_ip_of_a_node_follows_its_address_and_a_virtual_node_gets_none() {
     let mut rome = rome();
 
     rome.edit(
@@ -61,7 +61,7 @@ fn a_node_that_changes_its_address_gets_its_ip_anew_and_a_virtual_one_gets_none(
     );
     let mut virtual_node = node("milan", "10.244.9.9");
     virtual_node["metadata"]["labels"] = json!({"liqo.io/type": "virtual-node"});
-    rome.make(Kind::Node, virtual_node);
+    rome.put(Kind::Node, virtual_node);
     rome.settle();
 
     let ip = rome.get(Kind::Ip, &Key::new("liqo", "node-rome-1"));
@@ -71,7 +71,7 @@ fn a_node_that_changes_its_address_gets_its_ip_anew_and_a_virtual_one_gets_none(
 }
 
 #[test]
-fn a_deleted_ip_of_a_node_is_made_again() {
+fn a_deleted_ip_of_a_node_is_created_again() {
     let mut rome = rome();
 
     rome.delete(Kind::Ip, &Key::new("liqo", "node-rome-1"));
@@ -82,13 +82,13 @@ fn a_deleted_ip_of_a_node_is_made_again() {
 }
 
 #[test]
-fn an_ip_gets_service_and_slice_and_loses_them() {
+fn service_and_slice_of_an_ip_follow_its_template() {
     let mut rome = rome();
     let template = json!({
         "metadata": {"labels": {"app": "printer"}},
         "spec": {"ports": [{"name": "http", "port": 80, "targetPort": 8080}]},
     });
-    let name = rome.make(
+    let name = rome.put(
         Kind::Ip,
         json!({
             "metadata": {"name": "printer", "namespace": "office"},
@@ -116,9 +116,9 @@ fn an_ip_gets_service_and_slice_and_loses_them() {
 }
 
 #[test]
-fn an_ip_of_a_network_that_comes_later_waits_for_it() {
+fn an_ip_waits_for_a_network_that_is_created_later() {
     let mut rome = rome();
-    let name = rome.make(
+    let name = rome.put(
         Kind::Ip,
         json!({
             "metadata": {"name": "web", "namespace": "demo"},
@@ -131,7 +131,7 @@ fn an_ip_of_a_network_that_comes_later_waits_for_it() {
         .iter()
         .any(|it| it.note.contains("there is no Network demo/more"));
 
-    rome.make(
+    rome.put(
         Kind::Network,
         json!({
             "metadata": {"name": "more", "namespace": "demo"},
@@ -145,11 +145,11 @@ fn an_ip_of_a_network_that_comes_later_waits_for_it() {
 }
 
 #[test]
-fn a_status_edited_by_hand_is_put_right() {
+fn a_manually_edited_status_is_corrected() {
     let mut rome = rome();
     with_milan(&mut rome);
     let network = key("milan-pod-10-244-0-0-16");
-    let before = seen(&rome, "milan");
+    let before = remapped_cidrs(&rome, "milan");
 
     rome.edit(
         Kind::Network,
@@ -160,28 +160,28 @@ fn a_status_edited_by_hand_is_put_right() {
     rome.edit(Kind::Configuration, &key("milan"), nonsense);
     rome.settle();
 
-    assert_eq!(seen(&rome, "milan"), before);
+    assert_eq!(remapped_cidrs(&rome, "milan"), before);
     assert_eq!(
         rome.get(Kind::Network, &network)["status"]["cidr"],
         before["pod"][0]
     );
 }
 
-/// Two leaders in turn have given one CIDR to two Networks, and one address to two IPs. Each later leader
-/// decides alike, whatever the names: the older object keeps what it has.
+/// Two successive leaders have allocated one CIDR to two Networks, and one address to two IPs. Each later
+/// leader makes the same decision, independent of the names: the older object keeps its CIDR or address.
 #[test]
-fn a_cidr_and_an_address_that_were_given_twice_are_decided_again_by_the_age_of_the_objects() {
+fn the_older_object_keeps_a_cidr_or_address_that_was_allocated_twice() {
     let [mut first, mut second] = [rome(), rome()];
     for (rome, names) in [(&mut first, ["a", "z"]), (&mut second, ["z", "a"])] {
         for name in names {
             let peer = format!("peer-{name}");
-            rome.make(
+            rome.put(
                 Kind::Configuration,
                 configuration(&peer, &["10.1.0.0/16"], &["10.70.0.0/16"]),
             );
             rome.settle();
             let metadata = json!({"name": name, "namespace": "demo"});
-            rome.make(
+            rome.put(
                 Kind::Ip,
                 json!({"metadata": metadata, "spec": {"ip": "10.244.2.30"}}),
             );
@@ -211,6 +211,6 @@ fn a_cidr_and_an_address_that_were_given_twice_are_decided_again_by_the_age_of_t
             .filter(|it| matches!(it.action, Action::Status(_)));
         let decided = claims.filter(|it| matches!(it.kind, Kind::Network | Kind::Ip));
         assert_eq!(decided.count(), 2, "{writes:?}");
-        assert_eq!(rome.settle(), [], "it comes to rest");
+        assert_eq!(rome.settle(), [], "it has converged");
     }
 }

@@ -1,4 +1,4 @@
-//! Semantics of an API server: selectors of watches, server-side apply, defaults of Services.
+//! Behaviour of an API server: selectors of watches, server-side apply, defaults of Services.
 
 use crate::network::kind::{Key, Kind};
 use crate::network::write::{Action, Write};
@@ -6,7 +6,7 @@ use fake_apiserver::merged;
 use kube::api::DynamicObject;
 use serde_json::{Value, json};
 
-/// Checks that the manager's registrations ask for the right to a write.
+/// Checks that the manager's registrations declare the right to a write.
 pub(super) fn assert_right(write: &Write) {
     let is_declared = match write.action {
         Action::Create(_) => write.kind.verbs().contains(&"create"),
@@ -24,18 +24,18 @@ pub(super) fn assert_right(write: &Write) {
 
 /// Returns an object after a server-side apply by the only field manager.
 pub(super) fn applied(kind: Kind, mut base: Value, object: Value) -> Value {
-    // Server-side apply removes what its manager had set before.
+    // Server-side apply removes fields that its field manager set before.
     base["metadata"]["annotations"] = json!({});
-    // A selector is applied as a whole.
+    // A selector is atomic.
     base["spec"]["selector"].take();
     let ports = base["spec"]["ports"].clone();
     let mut object = merged(base, object);
     let is_other = |port: &Value| port["port"] != object["spec"]["ports"][0]["port"];
     if kind == Kind::Service && ports.as_array().iter().any(|it| it.iter().any(is_other)) {
-        // The other ports stay, under the same name.
+        // The other ports are kept and have the same name.
         panic!("spec.ports[1].name: Duplicate value: {ports}");
     }
-    // Server-side apply keeps what others have set of a port of the same number.
+    // Server-side apply keeps fields of other field managers in a port of the same number.
     if object["spec"]["ports"][0]["port"] == ports[0]["port"] && kind == Kind::Service {
         object["spec"]["ports"][0] = merged(ports[0].clone(), object["spec"]["ports"][0].clone());
     }

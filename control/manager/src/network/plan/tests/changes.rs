@@ -1,12 +1,12 @@
-//! A change of one object plans the items of that object only, however many peers and nodes there are.
+//! A change of one object plans the items of that object only, independent of the number of peers and nodes.
 
 use super::*;
 use crate::network::item::WorkItem;
 
 const PEERS: u8 = 12;
 
-/// Returns the kinds of items that a change plans until the manager comes to rest, and checks that each
-/// names one of `names`.
+/// Returns the kinds of items that a change plans until convergence, and checks that each names one of
+/// `names`.
 fn planned(rome: &mut Cluster, names: &[&str], change: impl FnOnce(&mut Cluster)) -> Vec<String> {
     rome.planned.clear();
     change(rome);
@@ -29,14 +29,14 @@ fn with_peers() -> Cluster {
     for number in 0..PEERS {
         let peer = format!("peer-{number:02}");
         let pods = configuration(&peer, &["10.244.0.0/16"], &["10.70.0.0/16"]);
-        rome.make(Kind::Configuration, pods);
+        rome.put(Kind::Configuration, pods);
         let endpoint = json!({"serviceType": "ClusterIP", "port": 51840});
-        rome.make(Kind::GatewayServer, server(&peer, &endpoint));
-        rome.make(Kind::PublicKey, public_key(&peer, number));
+        rome.put(Kind::GatewayServer, server(&peer, &endpoint));
+        rome.put(Kind::PublicKey, public_key(&peer, number));
         let template = json!({"spec": {"ports": [{"port": 80}]}});
         let spec = json!({"ip": format!("192.0.2.{number}"), "serviceTemplate": template});
         let metadata = json!({"name": format!("web-{number:02}"), "namespace": "demo"});
-        rome.make(Kind::Ip, json!({"metadata": metadata, "spec": spec}));
+        rome.put(Kind::Ip, json!({"metadata": metadata, "spec": spec}));
     }
     rome.settle();
     rome
@@ -64,7 +64,7 @@ fn a_node_plans_its_own_ip() {
     let mut rome = with_peers();
 
     let items = planned(&mut rome, &["rome-3"], |rome| {
-        rome.make(Kind::Node, node("rome-3", "172.18.1.4"));
+        rome.put(Kind::Node, node("rome-3", "172.18.1.4"));
     });
     assert_eq!(items, ["ip liqo/node-rome-3", "node rome-3"]);
 

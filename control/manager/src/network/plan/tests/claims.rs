@@ -5,7 +5,7 @@ use super::*;
 const FIXED: &str = "ipam.liqo.io/network-not-remapped";
 const SHARED: &str = "ipam.liqo.io/network-shared";
 
-/// A Network of a namespace that sorts before Liqo's, with a status that no manager has written.
+/// A Network of a namespace that sorts before Liqo's, with a forged status.
 fn network(name: &str, labels: &[&str], spec: &str, status: &Value) -> Value {
     let labels = labels
         .iter()
@@ -29,7 +29,7 @@ fn ip(name: &str, address: &str, status: &str, reference: &Value) -> Value {
     })
 }
 
-/// Returns the statuses of the objects that users have not made, and of those of a tenant namespace.
+/// Returns the statuses of the objects that users have not created, and of those in a tenant namespace.
 fn trusted(rome: &Cluster) -> Vec<(String, Value)> {
     let objects = rome.objects.iter();
     let trusted = objects.filter(|((kind, key), _)| {
@@ -61,7 +61,7 @@ fn a_users_network_takes_no_cidr_of_the_cluster_or_a_peer() {
             let before = trusted(&rome);
             let forged = network("forged", labels, cidr, &json!(cidr));
 
-            let name = rome.make(Kind::Network, forged);
+            let name = rome.put(Kind::Network, forged);
             if restarts {
                 rome.restart();
             }
@@ -71,20 +71,20 @@ fn a_users_network_takes_no_cidr_of_the_cluster_or_a_peer() {
             let status = &rome.get(Kind::Network, &name)["status"];
             assert!(status["cidr"].is_null(), "{labels:?} {cidr}: {status}");
             assert!(is_warned(&rome, &name), "{labels:?} {cidr}");
-            assert_eq!(rome.settle(), [], "it comes to rest");
+            assert_eq!(rome.settle(), [], "it has converged");
         }
     }
 }
 
 #[test]
-fn a_users_network_without_labels_gets_another_cidr_than_it_forged() {
+fn a_users_network_without_labels_gets_another_cidr_than_the_forged_one() {
     for restarts in [false, true] {
         let mut rome = rome();
         with_milan(&mut rome);
         let before = trusted(&rome);
 
         let forged = network("forged", &[], "10.0.0.0/16", &json!("10.0.0.0/16"));
-        let name = rome.make(Kind::Network, forged);
+        let name = rome.put(Kind::Network, forged);
         if restarts {
             rome.restart();
         }
@@ -97,17 +97,17 @@ fn a_users_network_without_labels_gets_another_cidr_than_it_forged() {
 }
 
 #[test]
-fn a_network_of_liqo_gets_its_cidr_although_a_user_was_first() {
+fn a_network_of_liqo_takes_precedence_over_an_older_one_of_a_user() {
     for labels in [&[][..], &[FIXED], &[FIXED, SHARED]] {
         let mut rome = rome();
         let none = Value::Null;
-        let users = rome.make(
+        let users = rome.put(
             Kind::Network,
             network("first", labels, "10.50.0.0/16", &none),
         );
         let reference = json!({"name": "first", "namespace": "a-dev"});
         let mapped = ip("web", "10.244.2.30", "10.50.0.9", &reference);
-        let mapped = rome.make(Kind::Ip, mapped);
+        let mapped = rome.put(Kind::Ip, mapped);
         rome.settle();
         assert_eq!(
             rome.get(Kind::Network, &users)["status"]["cidr"],
@@ -118,7 +118,7 @@ fn a_network_of_liqo_gets_its_cidr_although_a_user_was_first() {
         let mut pods = network("pods", &[FIXED, SHARED], "10.50.0.0/16", &none);
         pods["metadata"]["namespace"] = json!("liqo");
         pods["metadata"]["labels"]["ipam.liqo.io/network-type"] = json!("pod-cidr");
-        let pods = rome.make(Kind::Network, pods);
+        let pods = rome.put(Kind::Network, pods);
         rome.settle();
 
         assert_eq!(
@@ -133,12 +133,12 @@ fn a_network_of_liqo_gets_its_cidr_although_a_user_was_first() {
         } else {
             assert!(cidr.is_null() && address.is_null(), "{cidr} {address}");
         }
-        assert_eq!(rome.settle(), [], "it comes to rest");
+        assert_eq!(rome.settle(), [], "it has converged");
     }
 }
 
 #[test]
-fn an_ip_that_gets_no_address_loses_one_that_it_forged() {
+fn a_forged_address_is_removed_from_an_ip_that_gets_none() {
     for (address, reference) in [
         ("192.0.2.9", json!({"name": "external-cidr"})),
         ("192.0.2.9", json!({"name": "none", "namespace": "liqo"})),
@@ -148,7 +148,7 @@ fn an_ip_that_gets_no_address_loses_one_that_it_forged() {
         let before = trusted(&rome);
 
         let forged = ip("0", address, "10.70.0.1", &reference);
-        let name = rome.make(Kind::Ip, forged);
+        let name = rome.put(Kind::Ip, forged);
         rome.settle();
 
         assert_eq!(trusted(&rome), before);
@@ -162,11 +162,11 @@ fn an_ip_that_gets_no_address_loses_one_that_it_forged() {
 }
 
 #[test]
-fn a_node_keeps_its_address_although_an_older_ip_forged_it() {
+fn a_node_keeps_its_address_despite_an_older_ip_with_a_forged_one() {
     let mut rome = rome();
-    let name = rome.make(Kind::Ip, ip("0", "192.0.2.9", "10.70.0.9", &Value::Null));
+    let name = rome.put(Kind::Ip, ip("0", "192.0.2.9", "10.70.0.9", &Value::Null));
     rome.settle();
-    rome.make(Kind::Node, node("rome-3", "172.18.1.4"));
+    rome.put(Kind::Node, node("rome-3", "172.18.1.4"));
     rome.settle();
     let before = trusted(&rome);
     let of_node = &rome.get(Kind::Ip, &Key::new("liqo", "node-rome-3"))["status"]["ip"];
@@ -184,9 +184,9 @@ fn a_node_keeps_its_address_although_an_older_ip_forged_it() {
 }
 
 #[test]
-fn an_ip_that_a_finalizer_keeps_takes_no_address_of_another() {
+fn a_terminating_ip_takes_no_address_of_another() {
     let mut rome = rome();
-    let name = rome.make(Kind::Ip, ip("0", "192.0.2.9", "10.70.0.9", &Value::Null));
+    let name = rome.put(Kind::Ip, ip("0", "192.0.2.9", "10.70.0.9", &Value::Null));
     rome.settle();
 
     let leaving = json!({

@@ -1,4 +1,4 @@
-//! An API server in memory, with the loop around the planner.
+//! An API server in memory, and a manager that runs the planner.
 
 use super::api_server::{applied, assert_right, complete_service, is_watched, key_in};
 use super::queue::Queue;
@@ -19,23 +19,23 @@ use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// More than any test needs, far less than a loop that never rests would take.
+/// Limit of steps, which detects a plan that does not converge. No test needs as many.
 const STEPS_MAX: usize = 20_000;
 
-/// Objects, and a manager that keeps them.
+/// The objects of a cluster, and its manager.
 pub(super) struct Cluster {
     pub(super) state: State,
     cache: Cache,
     pub(super) objects: BTreeMap<(Kind, Key), Value>,
-    /// All changes since the last look.
+    /// All writes since the last call.
     pub(super) writes: Vec<Write>,
-    /// The work items planned since the last look.
+    /// The work items planned since the last call.
     pub(super) planned: Vec<WorkItem>,
-    /// All objects that the manager has created.
+    /// Keys of all objects that the manager has created.
     pub(super) made: BTreeSet<(Kind, Key)>,
     /// All Events.
     pub(super) notices: Vec<Notice>,
-    /// Node ports that the API server says are taken.
+    /// Node ports that the API server refuses as already allocated.
     pub(super) taken_ports: Vec<u16>,
     queue: Queue,
     started: bool,
@@ -87,10 +87,10 @@ impl Cluster {
         }
     }
 
-    /// Makes or replaces an object as a person does, with its status.
+    /// Creates or replaces an object as a user does, with its status.
     ///
-    /// The namespace of an object about a peer becomes a tenant namespace first, if it has no object.
-    pub(super) fn make(&mut self, kind: Kind, object: Value) -> Key {
+    /// Creates the tenant namespace of a peer's object first, unless it exists.
+    pub(super) fn put(&mut self, kind: Kind, object: Value) -> Key {
         let key = key_in(&object);
         let peer = &object["metadata"]["labels"]["liqo.io/remote-cluster-id"];
         let namespace = (Kind::Namespace, Key::cluster(key.namespace.clone()));
@@ -109,19 +109,19 @@ impl Cluster {
         key
     }
 
-    /// Changes an object as a person does.
+    /// Changes an object as a user does.
     pub(super) fn edit(&mut self, kind: Kind, key: &Key, patch: Value) {
         let old = self.objects[&(kind, key.clone())].clone();
         self.store(kind, key.clone(), merged(old, patch), true);
     }
 
-    /// Changes an object without a notice to the manager, which restarts later.
+    /// Changes an object without a watch event, for managers that start later.
     pub(super) fn store_silently(&mut self, kind: Kind, key: &Key, patch: Value) {
         let object = self.objects.get_mut(&(kind, key.clone())).unwrap();
         *object = merged(object.take(), patch);
     }
 
-    /// Removes an object, and what it owns, as the garbage collector does.
+    /// Deletes an object and the objects that it owns, as the garbage collector does.
     pub(super) fn delete(&mut self, kind: Kind, key: &Key) {
         let Some(object) = self.remove_alone(kind, key) else {
             return;
@@ -144,7 +144,7 @@ impl Cluster {
         }
     }
 
-    /// Removes an object and leaves what it owns.
+    /// Deletes an object, but not the objects that it owns.
     pub(super) fn remove_alone(&mut self, kind: Kind, key: &Key) -> Option<Value> {
         let object = self.objects.remove(&(kind, key.clone()))?;
         self.forget(kind, key);
@@ -154,7 +154,7 @@ impl Cluster {
         Some(object)
     }
 
-    /// Ends the manager and begins another one.
+    /// Stops the manager and starts another one.
     pub(super) fn restart(&mut self) {
         self.state = State::new(settings()).unwrap();
         self.cache = cache();
@@ -171,7 +171,7 @@ impl Cluster {
         }
     }
 
-    /// Lists the Secrets of a namespace for the manager, as its watch does once it has the right.
+    /// Reports the Secrets of a namespace to the manager, as its watch does once it has the right.
     fn list_secrets(&mut self, namespace: &str) {
         let listed: Vec<_> = self
             .objects
@@ -196,7 +196,7 @@ impl Cluster {
         local.bound_namespaces().contains(namespace)
     }
 
-    /// Lets the manager work until it has nothing to do, and returns what it wrote.
+    /// Runs the manager until its queue is empty, and returns its writes.
     pub(super) fn settle(&mut self) -> Vec<Write> {
         if !self.started {
             self.started = true;
@@ -214,25 +214,28 @@ impl Cluster {
         let mut now = Instant::now();
         for _ in 0..STEPS_MAX {
             now += Duration::from_millis(1);
-            let Some(task) = self.queue.pop(now) else {
+            let Some(item) = self.queue.pop(now) else {
                 let Some(at) = self.queue.next_at(now) else {
                     return std::mem::take(&mut self.writes);
                 };
                 now = at;
                 continue;
             };
-            if !self.work(&task) {
-                let times = retried.entry(task.clone()).or_default();
+            if !self.work(&item) {
+                let times = retried.entry(item.clone()).or_default();
                 *times += 1;
                 if *times < 5 {
-                    self.queue.failed(task, now);
+                    self.queue.failed(item, now);
                 }
             }
         }
-        panic!("no rest: {:#?}", &self.writes[self.writes.len() - 10..]);
+        panic!(
+            "no convergence: {:#?}",
+            &self.writes[self.writes.len() - 10..]
+        );
     }
 
-    /// Ends the watches of Secrets that the manager has no right to any more.
+    /// Stops the watches of Secrets to which the manager has no right any more.
     fn forget_unbound(&mut self) {
         let namespaces: BTreeSet<_> = self
             .objects
@@ -261,8 +264,8 @@ impl Cluster {
         names.map(|(_, key)| key.to_string()).collect()
     }
 
-    fn work(&mut self, task: &WorkItem) -> bool {
-        self.planned.push(task.clone());
+    fn work(&mut self, item: &WorkItem) -> bool {
+        self.planned.push(item.clone());
         let plan = loop {
             let mut counter = self.counter;
             let mut random = || {
@@ -276,7 +279,7 @@ impl Cluster {
                 at: Instant::now(),
                 random: &mut random,
             };
-            let plan = self.state.plan(task, &self.cache, &mut env);
+            let plan = self.state.plan(item, &self.cache, &mut env);
             self.counter = counter;
             if plan.lookups.is_empty() {
                 break plan;
@@ -299,17 +302,17 @@ impl Cluster {
         let mut is_done = !plan.retry;
         for write in plan.writes {
             self.writes.push(write.clone());
-            is_done &= self.write(task, write);
+            is_done &= self.write(item, write);
         }
         self.notices.extend(plan.notices);
         plan.again
             .into_iter()
-            .for_each(|task| self.queue.push(task));
+            .for_each(|item| self.queue.push(item));
         is_done
     }
 
     /// Executes a write as an API server does. Returns whether it succeeded.
-    fn write(&mut self, task: &WorkItem, write: Write) -> bool {
+    fn write(&mut self, item: &WorkItem, write: Write) -> bool {
         assert_right(&write);
         let name = (write.kind, write.key.clone());
         if write.kind == Kind::Secret {
@@ -322,7 +325,7 @@ impl Cluster {
         if present.is_none() && matches!(write.action, Action::Create(_) | Action::Apply(_)) {
             self.made.insert(name.clone());
         }
-        if self.is_refused(task, &write) {
+        if self.is_refused(item, &write) {
             return false;
         }
         match (write.action, present) {
@@ -363,10 +366,10 @@ impl Cluster {
         true
     }
 
-    /// Returns whether the API server refuses a Service, because its node port is used, and reports the
-    /// refusal to the planner.
-    fn is_refused(&mut self, task: &WorkItem, write: &Write) -> bool {
-        let (WorkItem::Service(hash), Kind::Service) = (task, write.kind) else {
+    /// Returns whether the API server refuses a Service because its node port is already allocated, and
+    /// reports the refusal to the planner.
+    fn is_refused(&mut self, item: &WorkItem, write: &Write) -> bool {
+        let (WorkItem::Service(hash), Kind::Service) = (item, write.kind) else {
             return false;
         };
         let (Action::Create(object) | Action::Apply(object) | Action::Merge(object)) =
@@ -388,7 +391,7 @@ impl Cluster {
     }
 
     /// Stores an object as an API server does, and reports the change as the manager's watches do.
-    fn store(&mut self, kind: Kind, key: Key, mut object: Value, by_person: bool) {
+    fn store(&mut self, kind: Kind, key: Key, mut object: Value, by_user: bool) {
         self.counter += 1;
         let resource = kind.resource();
         object["apiVersion"] = json!(resource.api_version());
@@ -408,7 +411,7 @@ impl Cluster {
         }
         self.objects.insert((kind, key.clone()), object.clone());
         let is_seen = kind != Kind::Secret || self.is_readable(&key.namespace);
-        if is_seen && (is_watched(kind, &object) || !by_person) {
+        if is_seen && (is_watched(kind, &object) || !by_user) {
             self.deliver(kind, object);
             if matches!(kind, Kind::RoleBinding | Kind::Namespace) {
                 self.forget_unbound();

@@ -2,7 +2,7 @@
 
 use super::*;
 
-fn seen(rome: &Cluster, peer: &str) -> Value {
+fn remapped_cidrs(rome: &Cluster, peer: &str) -> Value {
     let key = Key::new(format!("liqo-tenant-{peer}"), peer);
     rome.get(Kind::Configuration, &key)["status"]["remote"]["cidr"].clone()
 }
@@ -40,18 +40,21 @@ fn a_configuration_gets_networks_local_cidrs_status_and_condition() {
         network["metadata"]["ownerReferences"][0]["controller"],
         true
     );
-    assert_eq!(seen(&rome, "milan")["pod"][0], network["status"]["cidr"]);
-    assert_ne!(seen(&rome, "milan")["pod"][0], "10.244.0.0/16");
+    assert_eq!(
+        remapped_cidrs(&rome, "milan")["pod"][0],
+        network["status"]["cidr"]
+    );
+    assert_ne!(remapped_cidrs(&rome, "milan")["pod"][0], "10.244.0.0/16");
 }
 
 #[test]
-fn the_peers_unknown_sources_get_an_address() {
+fn unknown_sources_of_a_peer_get_an_address() {
     let mut rome = rome();
 
     with_milan(&mut rome);
 
     let ip = rome.get(Kind::Ip, &key("milan-unknown-source"));
-    let external = seen(&rome, "milan")["external"][0].clone();
+    let external = remapped_cidrs(&rome, "milan")["external"][0].clone();
     let network = external
         .as_str()
         .unwrap()
@@ -64,16 +67,16 @@ fn the_peers_unknown_sources_get_an_address() {
 }
 
 #[test]
-fn statuses_are_aligned_with_the_spec_and_what_is_not_wanted_goes() {
+fn statuses_follow_the_spec_and_surplus_networks_are_deleted() {
     let mut rome = rome();
     with_milan(&mut rome);
-    let before = seen(&rome, "milan");
+    let before = remapped_cidrs(&rome, "milan");
 
     let three = json!(["10.9.0.0/16", "10.244.0.0/16", "10.8.0.0/24"]);
     let remote = |pod: &Value| json!({"spec": {"remote": {"cidr": {"pod": pod}}}});
     rome.edit(Kind::Configuration, &key("milan"), remote(&three));
     rome.settle();
-    let grown = seen(&rome, "milan");
+    let grown = remapped_cidrs(&rome, "milan");
     rome.edit(
         Kind::Configuration,
         &key("milan"),
@@ -85,19 +88,22 @@ fn statuses_are_aligned_with_the_spec_and_what_is_not_wanted_goes() {
         grown["pod"],
         json!(["10.9.0.0/16", before["pod"][0], "10.8.0.0/24"])
     );
-    assert_eq!(seen(&rome, "milan")["pod"], json!(["10.8.0.0/24"]));
+    assert_eq!(
+        remapped_cidrs(&rome, "milan")["pod"],
+        json!(["10.8.0.0/24"])
+    );
     assert_eq!(rome.names(Kind::Network).len(), 4 + 2);
 }
 
 #[test]
-fn what_is_decided_stays_over_restarts_and_whatever_comes() {
+fn allocations_survive_restarts_and_new_peers() {
     let mut rome = rome();
     with_milan(&mut rome);
-    let before = seen(&rome, "milan");
+    let before = remapped_cidrs(&rome, "milan");
 
     rome.restart();
     let idle = rome.settle();
-    rome.make(
+    rome.put(
         Kind::Configuration,
         configuration("naples", &["10.244.0.0/16"], &["10.70.0.0/16"]),
     );
@@ -105,30 +111,30 @@ fn what_is_decided_stays_over_restarts_and_whatever_comes() {
     rome.settle();
 
     assert_eq!(idle, []);
-    assert_eq!(seen(&rome, "milan"), before);
-    let naples = seen(&rome, "naples");
+    assert_eq!(remapped_cidrs(&rome, "milan"), before);
+    let naples = remapped_cidrs(&rome, "naples");
     assert!(naples["pod"][0] != before["pod"][0] && naples["external"][0] != before["external"][0]);
 }
 
 #[test]
-fn deleting_frees_cidrs_and_addresses() {
+fn a_deletion_releases_cidrs_and_addresses() {
     let mut rome = rome();
     with_milan(&mut rome);
-    let before = seen(&rome, "milan");
+    let before = remapped_cidrs(&rome, "milan");
 
     rome.delete(Kind::Configuration, &key("milan"));
     rome.settle();
-    rome.make(
+    rome.put(
         Kind::Configuration,
         configuration("naples", &["10.244.0.0/16"], &["10.70.0.0/16"]),
     );
     rome.settle();
 
-    assert_eq!(seen(&rome, "naples"), before);
+    assert_eq!(remapped_cidrs(&rome, "naples"), before);
 }
 
 #[test]
-fn wrong_cidrs_are_refused_with_field_and_remedy() {
+fn invalid_cidrs_are_refused_with_field_and_remedy() {
     for (pod, expected) in [
         (json!([]), "spec.remote.cidr.pod is empty"),
         (
@@ -143,7 +149,7 @@ fn wrong_cidrs_are_refused_with_field_and_remedy() {
     ] {
         let mut rome = rome();
         let remote = json!({"remote": {"cidr": {"pod": pod, "external": ["10.70.0.0/16"]}}});
-        rome.make(Kind::Configuration, of_peer("milan", "milan", &remote));
+        rome.put(Kind::Configuration, of_peer("milan", "milan", &remote));
         rome.settle();
 
         let found = condition(
@@ -158,10 +164,10 @@ fn wrong_cidrs_are_refused_with_field_and_remedy() {
 }
 
 #[test]
-fn exhausted_pools_are_reported_and_filled_when_there_is_room() {
+fn exhausted_pools_are_reported_until_a_cidr_is_released() {
     let mut rome = rome();
     for peer in ["milan", "naples", "turin", "genoa"] {
-        rome.make(
+        rome.put(
             Kind::Configuration,
             configuration(peer, &["10.128.0.0/9"], &[]),
         );
@@ -186,23 +192,29 @@ fn exhausted_pools_are_reported_and_filled_when_there_is_room() {
         "10.244.0.0/16 and 10.70.0.0/16 lie in both halves"
     );
     assert!(rome.notices.iter().any(|it| it.note.contains("add a pool")));
-    rome.make(
+    rome.put(
         Kind::Configuration,
         configuration("milan", &["172.20.0.0/14"], &[]),
     );
     rome.settle();
-    assert_eq!(seen(&rome, "milan")["pod"], json!(["172.20.0.0/14"]));
+    assert_eq!(
+        remapped_cidrs(&rome, "milan")["pod"],
+        json!(["172.20.0.0/14"])
+    );
 }
 
 #[test]
-fn no_cidr_of_a_peer_covers_a_node() {
+fn no_cidr_of_a_peer_contains_the_address_of_a_node() {
     let mut rome = rome();
 
-    rome.make(
+    rome.put(
         Kind::Configuration,
         configuration("milan", &["172.18.0.0/16"], &[]),
     );
     rome.settle();
 
-    assert_ne!(seen(&rome, "milan")["pod"], json!(["172.18.0.0/16"]));
+    assert_ne!(
+        remapped_cidrs(&rome, "milan")["pod"],
+        json!(["172.18.0.0/16"])
+    );
 }

@@ -5,8 +5,8 @@ use control_fabric::{Object, parse, plan};
 use proptest::prelude::*;
 use std::collections::BTreeMap;
 
-/// CIDRs that overlap those of the cluster, of each other, or none. Each of the first half is disjoint from
-/// the second half, since a peer whose CIDRs overlap is refused.
+/// CIDRs that overlap those of the cluster, each other, or none. No CIDR of the first half overlaps one of the
+/// second half, since a peer whose pod and external CIDRs overlap is refused.
 const CIDRS: [&str; 8] = [
     "10.244.0.0/16",
     "10.244.0.0/17",
@@ -18,7 +18,7 @@ const CIDRS: [&str; 8] = [
     "100.64.0.0/24",
 ];
 
-/// Kinds that a file has.
+/// Kinds in a file.
 const KINDS: [Kind; 7] = [
     Kind::ConfigMap,
     Kind::Node,
@@ -36,7 +36,7 @@ struct Given {
     /// The Network that each IP names; the external CIDR if there is none.
     ips: Vec<usize>,
     peers: Vec<(usize, usize)>,
-    /// Peers that are deleted, and created again last, with other keys and names.
+    /// Peers that are deleted, and created again at the end, with other keys and names.
     moved: Vec<bool>,
 }
 
@@ -59,7 +59,7 @@ fn create(rome: &mut Cluster, given: &Given) {
     for (number, cidr) in given.networks.iter().enumerate() {
         let metadata = json!({"name": format!("lab-{number}"), "namespace": "office"});
         let object = json!({"metadata": metadata, "spec": {"cidr": CIDRS[*cidr]}});
-        rome.make(Kind::Network, object);
+        rome.put(Kind::Network, object);
         rome.settle();
     }
     for (number, network) in given.ips.iter().enumerate() {
@@ -68,7 +68,7 @@ fn create(rome: &mut Cluster, given: &Given) {
             (*network < given.networks.len()).then(|| json!({"name": name, "namespace": "office"}));
         let metadata = json!({"name": format!("web-{number}"), "namespace": "office"});
         let spec = json!({"ip": "192.0.2.9", "networkRef": reference});
-        rome.make(Kind::Ip, json!({"metadata": metadata, "spec": spec}));
+        rome.put(Kind::Ip, json!({"metadata": metadata, "spec": spec}));
         rome.settle();
     }
     for (number, (pods, external)) in given.peers.iter().enumerate() {
@@ -83,13 +83,13 @@ fn create(rome: &mut Cluster, given: &Given) {
 }
 
 fn create_peer(rome: &mut Cluster, name: &str, number: usize, pods: &str, external: &str) {
-    rome.make(
+    rome.put(
         Kind::Configuration,
         configuration(name, &[pods], &[external]),
     );
-    rome.make(Kind::GatewayServer, server(name, &json!({"port": 51840})));
+    rome.put(Kind::GatewayServer, server(name, &json!({"port": 51840})));
     let byte = 10 + u8::try_from(number).unwrap();
-    rome.make(Kind::PublicKey, public_key(name, byte));
+    rome.put(Kind::PublicKey, public_key(name, byte));
     rome.settle();
 }
 
@@ -97,8 +97,8 @@ fn create_peer(rome: &mut Cluster, name: &str, number: usize, pods: &str, extern
 fn file(rome: &Cluster, with_status: bool) -> String {
     let objects = rome.objects.iter().filter(|((kind, _), object)| {
         let labels = &object["metadata"]["labels"];
-        let is_made = labels["liqo.io/managed"] == "true";
-        KINDS.contains(kind) && (with_status || !is_made)
+        let is_managed = labels["liqo.io/managed"] == "true";
+        KINDS.contains(kind) && (with_status || !is_managed)
     });
     let documents = objects.map(|((kind, _), object)| {
         let mut object = object.clone();
@@ -221,7 +221,7 @@ proptest! {
         prop_assert_eq!(addresses(&planned, is_known), expected);
     }
 
-    /// Peers that have left make holes, so the addresses depend on the history.
+    /// Deleted peers leave gaps, so the addresses depend on the history.
     #[test]
     fn a_file_and_a_restarted_manager_keep_the_addresses_of_a_cluster(given in given()) {
         let mut rome = rome();

@@ -1,4 +1,4 @@
-//! Gateways: keys, end points, conditions, Connections.
+//! Gateways: keys, endpoints, conditions, Connections.
 
 use super::*;
 use k8s_openapi::ByteString;
@@ -17,18 +17,18 @@ fn ready(rome: &Cluster, kind: Kind, name: &str) -> String {
 }
 
 #[test]
-fn a_server_gets_service_keys_end_point_and_connection() {
+fn a_server_gets_service_keys_endpoint_and_connection() {
     let mut rome = rome();
     with_milan(&mut rome);
 
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort", "port": 51840})),
     );
     rome.settle();
     let before_key = ready(&rome, Kind::GatewayServer, "milan");
     let status = rome.get(Kind::GatewayServer, &key("milan"))["status"].clone();
-    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.put(Kind::PublicKey, public_key("milan", 9));
     rome.settle();
 
     let service = rome.get(Kind::Service, &Key::new("liqo", "liqo-gateway"));
@@ -56,7 +56,7 @@ fn a_server_gets_service_keys_end_point_and_connection() {
     assert_eq!(status["serverRef"]["name"], "liqo-gateway");
     assert!(
         before_key.contains("WaitingForPublicKey"),
-        "keys are there before the peer's: {before_key}"
+        "keys are created before the peer's: {before_key}"
     );
     assert!(ready(&rome, Kind::GatewayServer, "milan").starts_with("True Configured"));
 
@@ -83,8 +83,8 @@ fn a_client_gets_keys_and_connection() {
     let mut rome = rome();
     with_milan(&mut rome);
 
-    rome.make(Kind::GatewayClient, client("milan"));
-    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.put(Kind::GatewayClient, client("milan"));
+    rome.put(Kind::PublicKey, public_key("milan", 9));
     rome.settle();
 
     let status = &rome.get(Kind::GatewayClient, &key("milan"))["status"];
@@ -98,11 +98,11 @@ fn a_client_gets_keys_and_connection() {
 }
 
 #[test]
-fn the_state_that_the_gateway_wrote_stays() {
+fn the_state_that_the_gateway_wrote_is_kept() {
     let mut rome = rome();
     with_milan(&mut rome);
-    rome.make(Kind::GatewayClient, client("milan"));
-    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.put(Kind::GatewayClient, client("milan"));
+    rome.put(Kind::PublicKey, public_key("milan", 9));
     rome.settle();
 
     let status = json!({"status": {"value": "Connected", "latency": {"value": "1ms"}}});
@@ -120,7 +120,7 @@ fn the_state_that_the_gateway_wrote_stays() {
 }
 
 #[test]
-fn fields_that_no_gateway_can_use_are_named() {
+fn the_message_for_an_invalid_field_names_the_field() {
     let endpoint = |fields: Value| {
         let usual = json!({"addresses": ["192.0.2.1"], "port": 51840, "protocol": "UDP"});
         json!({"spec": {"endpoint": fake_apiserver::merged(usual, fields)}})
@@ -139,11 +139,11 @@ fn fields_that_no_gateway_can_use_are_named() {
     ] {
         let mut rome = rome();
         with_milan(&mut rome);
-        rome.make(
+        rome.put(
             Kind::GatewayClient,
             fake_apiserver::merged(client("milan"), fields),
         );
-        rome.make(Kind::PublicKey, public_key("milan", 9));
+        rome.put(Kind::PublicKey, public_key("milan", 9));
         rome.settle();
 
         let condition = condition(rome.get(Kind::GatewayClient, &key("milan")), "Ready");
@@ -153,7 +153,7 @@ fn fields_that_no_gateway_can_use_are_named() {
 }
 
 #[test]
-fn what_cannot_serve_says_why() {
+fn a_gateway_that_cannot_serve_reports_the_reason() {
     let long = "x".repeat(61);
     let cases = [
         (
@@ -189,7 +189,7 @@ fn what_cannot_serve_says_why() {
     ];
     for (object, reason, remedy) in cases {
         let mut rome = rome();
-        let name = rome.make(Kind::GatewayServer, object);
+        let name = rome.put(Kind::GatewayServer, object);
         rome.settle();
 
         let reported = condition(rome.get(Kind::GatewayServer, &name), "Ready");
@@ -201,17 +201,17 @@ fn what_cannot_serve_says_why() {
 }
 
 #[test]
-fn of_server_and_client_for_one_peer_the_second_is_refused() {
+fn the_newer_of_server_and_client_of_one_peer_is_refused() {
     let mut rome = rome();
     with_milan(&mut rome);
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "ClusterIP"})),
     );
-    rome.make(Kind::PublicKey, public_key("milan", 9));
+    rome.put(Kind::PublicKey, public_key("milan", 9));
     rome.settle();
 
-    rome.make(Kind::GatewayClient, client("milan"));
+    rome.put(Kind::GatewayClient, client("milan"));
     rome.settle();
 
     assert!(ready(&rome, Kind::GatewayServer, "milan").starts_with("True"));
@@ -230,9 +230,9 @@ fn of_server_and_client_for_one_peer_the_second_is_refused() {
 }
 
 #[test]
-fn a_template_is_accepted_and_said_to_have_no_effect() {
+fn a_template_is_accepted_and_reported_as_ignored() {
     let mut rome = rome();
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "ClusterIP"})),
     );
@@ -249,9 +249,9 @@ fn a_template_is_accepted_and_said_to_have_no_effect() {
 }
 
 #[test]
-fn end_points_follow_the_nodes() {
+fn endpoints_follow_the_nodes() {
     let mut rome = rome();
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );
@@ -259,7 +259,7 @@ fn end_points_follow_the_nodes() {
 
     let not_ready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
     rome.edit(Kind::Node, &Key::cluster("rome-1"), not_ready);
-    rome.make(Kind::Node, node("rome-3", "172.18.1.4"));
+    rome.put(Kind::Node, node("rome-3", "172.18.1.4"));
     rome.settle();
 
     let endpoint = &rome.get(Kind::GatewayServer, &key("milan"))["status"]["endpoint"];
@@ -267,9 +267,9 @@ fn end_points_follow_the_nodes() {
 }
 
 #[test]
-fn heartbeats_of_nodes_write_nothing() {
+fn heartbeats_of_nodes_cause_no_write() {
     let mut rome = rome();
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );

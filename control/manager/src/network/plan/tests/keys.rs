@@ -1,4 +1,4 @@
-//! Keys of gateways: made, checked, published, restored.
+//! Keys of gateways: creation, checks, publication, repair.
 
 use super::*;
 use crate::network::write::Action;
@@ -17,7 +17,7 @@ fn gateway_keys(rome: &Cluster) -> &Value {
 fn deleted_keys_and_services_are_restored() {
     let mut rome = rome();
     with_milan(&mut rome);
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );
@@ -43,7 +43,7 @@ fn a_secret_of_the_user_is_checked_labelled_and_used() {
     with_milan(&mut rome);
     let mut server = server("milan", &json!({"serviceType": "NodePort"}));
     server["spec"]["secretRef"] = json!({"name": "mine"});
-    rome.make(Kind::GatewayServer, server);
+    rome.put(Kind::GatewayServer, server);
     rome.settle();
     let missing = ready(&rome, Kind::GatewayServer, "milan");
     let private = [5_u8; 32];
@@ -56,7 +56,7 @@ fn a_secret_of_the_user_is_checked_labelled_and_used() {
         })
     };
 
-    rome.make(Kind::Secret, secret(&[1; 32]));
+    rome.put(Kind::Secret, secret(&[1; 32]));
     rome.edit(
         Kind::GatewayServer,
         &key("milan"),
@@ -64,7 +64,7 @@ fn a_secret_of_the_user_is_checked_labelled_and_used() {
     );
     rome.settle();
     let wrong = ready(&rome, Kind::GatewayServer, "milan");
-    rome.make(Kind::Secret, secret(&public));
+    rome.put(Kind::Secret, secret(&public));
     rome.edit(
         Kind::GatewayServer,
         &key("milan"),
@@ -97,10 +97,10 @@ fn a_secret_of_the_user_is_checked_labelled_and_used() {
 }
 
 #[test]
-fn a_public_key_edited_by_hand_is_put_right_and_a_lost_private_one_is_reported() {
+fn an_edited_public_key_is_corrected_and_a_missing_private_key_is_reported() {
     let mut rome = rome();
     with_milan(&mut rome);
-    rome.make(Kind::GatewayClient, client("milan"));
+    rome.put(Kind::GatewayClient, client("milan"));
     rome.settle();
     let before = rome.get(Kind::Secret, &key("gw-milan"))["data"].clone();
 
@@ -127,15 +127,15 @@ fn a_public_key_edited_by_hand_is_put_right_and_a_lost_private_one_is_reported()
 }
 
 #[test]
-fn keys_that_cannot_be_the_peers_are_refused() {
+fn invalid_shared_and_own_keys_are_refused() {
     let mut rome = rome();
-    rome.make(Kind::PublicKey, public_key("naples", 9));
+    rome.put(Kind::PublicKey, public_key("naples", 9));
     with_milan(&mut rome);
-    rome.make(Kind::GatewayClient, client("milan"));
+    rome.put(Kind::GatewayClient, client("milan"));
     rome.settle();
     let own = rome.get(Kind::Secret, &key("gw-milan"))["data"]["publicKey"].clone();
     let reported = |rome: &mut Cluster, object: Value| {
-        rome.make(Kind::PublicKey, object);
+        rome.put(Kind::PublicKey, object);
         rome.settle();
         ready(rome, Kind::GatewayClient, "milan")
     };
@@ -170,10 +170,10 @@ fn keys_that_cannot_be_the_peers_are_refused() {
 }
 
 #[test]
-fn no_private_key_is_ever_written_anywhere_but_into_secrets() {
+fn private_keys_are_written_to_secrets_only() {
     let mut rome = rome();
     with_milan(&mut rome);
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );

@@ -1,4 +1,4 @@
-//! Events: each change once.
+//! Events: each change is reported once.
 
 use super::*;
 
@@ -16,8 +16,8 @@ fn reported(rome: &mut Cluster) -> Vec<String> {
 fn with_tunnel() -> Cluster {
     let mut rome = rome();
     with_milan(&mut rome);
-    rome.make(Kind::GatewayClient, client("milan"));
-    rome.make(Kind::PublicKey, public_key("milan", 8));
+    rome.put(Kind::GatewayClient, client("milan"));
+    rome.put(Kind::PublicKey, public_key("milan", 8));
     rome
 }
 
@@ -27,7 +27,7 @@ fn set(rome: &mut Cluster, value: &str) {
 }
 
 #[test]
-fn a_tunnel_that_comes_and_goes_is_reported_each_time_in_the_same_words() {
+fn each_change_of_a_tunnel_is_reported_with_the_same_message() {
     let mut rome = with_tunnel();
     reported(&mut rome);
     let up = "Connection TunnelUp: the tunnel to milan is up";
@@ -51,9 +51,9 @@ fn a_tunnel_that_comes_and_goes_is_reported_each_time_in_the_same_words() {
 }
 
 #[test]
-fn a_manager_that_begins_again_reports_nothing_that_was_so_before() {
+fn a_restarted_manager_reports_no_earlier_state() {
     let mut rome = with_tunnel();
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );
@@ -70,7 +70,7 @@ fn a_manager_that_begins_again_reports_nothing_that_was_so_before() {
 }
 
 #[test]
-fn remapped_cidrs_and_end_points_are_reported_when_they_are_decided_and_when_they_change() {
+fn remapped_cidrs_and_endpoints_are_reported_initially_and_on_change() {
     let mut rome = rome();
     with_milan(&mut rome);
     let seen = reported(&mut rome);
@@ -79,12 +79,12 @@ fn remapped_cidrs_and_end_points_are_reported_when_they_are_decided_and_when_the
             .filter(|it| it.contains("Remapped"))
             .collect::<Vec<_>>(),
         [
-            "Configuration Remapped: the peer's pod CIDRs are seen here: 10.244.0.0/16 as 10.0.0.0/16",
-            "Configuration Remapped: the peer's external CIDRs are seen here: 10.70.0.0/16 as 10.1.0.0/16",
+            "Configuration Remapped: the peer's pod CIDRs are remapped: 10.244.0.0/16 to 10.0.0.0/16",
+            "Configuration Remapped: the peer's external CIDRs are remapped: 10.70.0.0/16 to 10.1.0.0/16",
         ]
     );
 
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server(
             "milan",
@@ -100,7 +100,7 @@ fn remapped_cidrs_and_end_points_are_reported_when_they_are_decided_and_when_the
         "{news:?}"
     );
 
-    rome.make(Kind::Node, node("rome-3", "172.18.1.4"));
+    rome.put(Kind::Node, node("rome-3", "172.18.1.4"));
     let news = reported(&mut rome);
     let changed = news.iter().find(|it| it.contains("EndpointAssigned"));
     assert!(

@@ -1,4 +1,4 @@
-//! The summary of a peer, and what is left when it goes.
+//! The summary of a peer, and leftovers of a deleted peer.
 
 use super::*;
 use crate::network::write::Action;
@@ -22,7 +22,7 @@ fn lines(rome: &Cluster) -> Vec<String> {
 }
 
 #[test]
-fn the_summary_has_upstreams_form() {
+fn the_summary_has_the_conditions_of_upstream() {
     let mut rome = rome();
     with_served_milan(&mut rome);
     rome.edit(
@@ -60,7 +60,7 @@ fn the_summary_follows_gateway_and_connection() {
     with_served_milan(&mut rome);
     let pending = lines(&rome)[3].clone();
 
-    rome.make(
+    rome.put(
         Kind::Pod,
         gateway_pod("gateway-b", "rome-2", "10.244.2.9", false),
     );
@@ -91,7 +91,7 @@ fn the_summary_follows_gateway_and_connection() {
 }
 
 #[test]
-fn the_summary_says_why_there_is_no_connection() {
+fn the_summary_reports_why_there_is_no_connection() {
     let mut rome = rome();
     with_served_milan(&mut rome);
     let blocked = "milan -> this cluster is blocked";
@@ -120,7 +120,7 @@ fn the_summary_says_why_there_is_no_connection() {
 }
 
 #[test]
-fn the_summary_names_the_hop_that_is_broken_and_forgets_it_once_it_is_whole() {
+fn the_summary_names_a_broken_hop_until_the_path_is_healthy() {
     let mut rome = rome();
     with_served_milan(&mut rome);
     let path = |status: &str, reason: &str, message: &str| {
@@ -154,7 +154,7 @@ fn the_summary_names_the_hop_that_is_broken_and_forgets_it_once_it_is_whole() {
 }
 
 #[test]
-fn nothing_is_left_of_a_peer_in_whatever_order_it_goes() {
+fn a_deleted_peer_leaves_no_objects_in_any_order_of_deletion() {
     let parts = [
         (Kind::Configuration, "milan"),
         (Kind::GatewayServer, "milan"),
@@ -168,7 +168,7 @@ fn nothing_is_left_of_a_peer_in_whatever_order_it_goes() {
             for index in 0..parts.len() {
                 let (kind, name) = parts[(first + index) % parts.len()];
                 if is_alone {
-                    // As if the manager was down, and no garbage collector ran.
+                    // Neither the manager nor the garbage collector runs.
                     rome.remove_alone(kind, &key(name));
                     rome.restart();
                 } else {
@@ -178,7 +178,7 @@ fn nothing_is_left_of_a_peer_in_whatever_order_it_goes() {
             }
 
             let mut after = rome.objects.keys().cloned().collect::<Vec<_>>();
-            // The namespace is the administrator's, and the binding goes with it.
+            // The administrator owns the namespace, with which the RoleBinding is deleted.
             after.retain(|(kind, _)| !matches!(kind, Kind::Namespace | Kind::RoleBinding));
             assert_eq!(after, before, "first {first}, alone {is_alone}");
             let keys = rome.get(Kind::GatewayKeys, &Key::new("liqo", "liqo-gateway-keys"));
@@ -192,7 +192,7 @@ fn nothing_is_left_of_a_peer_in_whatever_order_it_goes() {
 }
 
 #[test]
-fn a_manager_that_begins_again_writes_nothing() {
+fn a_restarted_manager_writes_nothing() {
     let mut rome = rome();
     with_served_milan(&mut rome);
 
@@ -202,19 +202,19 @@ fn a_manager_that_begins_again_writes_nothing() {
 }
 
 #[test]
-fn what_happens_to_one_peer_concerns_no_other() {
+fn changes_of_one_peer_affect_no_other_peer() {
     let mut rome = rome();
     for number in 0..20 {
         let peer = format!("peer-{number}");
-        rome.make(
+        rome.put(
             Kind::Configuration,
             configuration(&peer, &["10.244.0.0/16"], &["10.70.0.0/16"]),
         );
-        rome.make(
+        rome.put(
             Kind::GatewayServer,
             server(&peer, &json!({"serviceType": "NodePort"})),
         );
-        rome.make(Kind::PublicKey, public_key(&peer, number + 1));
+        rome.put(Kind::PublicKey, public_key(&peer, number + 1));
     }
     rome.settle();
 
@@ -231,14 +231,14 @@ fn what_happens_to_one_peer_concerns_no_other() {
 }
 
 #[test]
-fn deployments_come_when_asked_for_and_follow_the_gateway() {
+fn enabled_deployments_follow_the_gateway() {
     let mut rome = rome();
     rome.state.settings.deployment_image = Some("pause".to_owned());
     with_served_milan(&mut rome);
     let name = key("gw-milan");
     let replicas = rome.get(Kind::Deployment, &name)["spec"]["replicas"].clone();
 
-    rome.make(
+    rome.put(
         Kind::Pod,
         gateway_pod("gateway-a", "rome-1", "10.244.1.9", false),
     );

@@ -1,19 +1,19 @@
-//! Objects of the manager that a user deletes or edits are repaired.
+//! Repair of the manager's objects that a user deletes or edits.
 
 use super::*;
 use std::collections::BTreeMap;
 
 /// A cluster with a peer, a Deployment for it, and an IP with a Service.
-fn whole() -> Cluster {
+fn complete_cluster() -> Cluster {
     let mut rome = rome();
     rome.state.settings.deployment_image = Some("pause".to_owned());
     with_milan(&mut rome);
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );
-    rome.make(Kind::PublicKey, public_key("milan", 8));
-    rome.make(
+    rome.put(Kind::PublicKey, public_key("milan", 8));
+    rome.put(
         Kind::Ip,
         json!({
             "metadata": {"name": "printer", "namespace": "office"},
@@ -27,7 +27,7 @@ fn whole() -> Cluster {
     rome
 }
 
-/// Returns what people could see the difference of: not versions, and not what is random.
+/// Returns the objects without versions and random values.
 fn contents(rome: &Cluster) -> BTreeMap<String, Value> {
     let objects = rome.objects.iter();
     objects
@@ -36,7 +36,7 @@ fn contents(rome: &Cluster) -> BTreeMap<String, Value> {
             for field in ["uid", "resourceVersion", "creationTimestamp", "generation"] {
                 object["metadata"][field].take();
             }
-            // Times of conditions, and the address of a Service that was made anew.
+            // Times of conditions, and the address of a Service that was created again.
             object["status"].take();
             object["spec"]["clusterIPs"].take();
             if matches!(kind, Kind::Secret | Kind::GatewayKeys) {
@@ -48,7 +48,7 @@ fn contents(rome: &Cluster) -> BTreeMap<String, Value> {
         .collect()
 }
 
-/// Drops what an API server drops: fields that are null, and empty maps and lists.
+/// Drops null fields, empty maps and empty lists, as an API server does.
 fn drop_empty(value: &mut Value) {
     if let Value::Object(fields) = value {
         fields.values_mut().for_each(drop_empty);
@@ -58,16 +58,16 @@ fn drop_empty(value: &mut Value) {
     }
 }
 
-/// Does harm to each object that the manager has made, one at a time, and checks that it is undone.
-fn expect_undone(harm: impl Fn(&mut Cluster, Kind, &Key)) {
-    let whole = whole();
+/// Damages the objects that the manager has created, one at a time, and checks that each is repaired.
+fn expect_repaired(damage: impl Fn(&mut Cluster, Kind, &Key)) {
+    let whole = complete_cluster();
     let kinds: std::collections::BTreeSet<_> = whole.made.iter().map(|(kind, _)| *kind).collect();
     assert!(kinds.len() >= 8, "{kinds:?}");
     let before = contents(&whole);
 
     for (kind, key) in &whole.made {
         let mut rome = whole.clone();
-        harm(&mut rome, *kind, key);
+        damage(&mut rome, *kind, key);
         rome.settle();
 
         let after = contents(&rome);
@@ -78,7 +78,7 @@ fn expect_undone(harm: impl Fn(&mut Cluster, Kind, &Key)) {
         for (name, object) in &after {
             assert_eq!(
                 object, &before[name],
-                "{name}, after {kind} {key} was harmed"
+                "{name}, after {kind} {key} was damaged"
             );
         }
         assert_eq!(rome.settle(), [], "{kind} {key}");
@@ -86,28 +86,28 @@ fn expect_undone(harm: impl Fn(&mut Cluster, Kind, &Key)) {
 }
 
 #[test]
-fn what_is_deleted_is_made_again() {
-    expect_undone(|rome, kind, key| rome.delete(kind, key));
+fn deleted_objects_are_created_again() {
+    expect_repaired(|rome, kind, key| rome.delete(kind, key));
 }
 
 #[test]
-fn what_loses_its_labels_gets_them_back() {
-    expect_undone(|rome, kind, key| {
+fn removed_labels_are_restored() {
+    expect_repaired(|rome, kind, key| {
         rome.edit(kind, key, json!({"metadata": {"labels": null}}));
     });
 }
 
 #[test]
-fn what_loses_its_owner_gets_it_back() {
-    expect_undone(|rome, kind, key| {
+fn removed_owners_are_restored() {
+    expect_repaired(|rome, kind, key| {
         rome.edit(kind, key, json!({"metadata": {"ownerReferences": null}}));
     });
 }
 
 #[test]
-fn what_is_changed_is_put_right() {
-    expect_undone(|rome, kind, key| {
-        let harm = if kind == Kind::Service {
+fn changed_fields_are_corrected() {
+    expect_repaired(|rome, kind, key| {
+        let damage = if kind == Kind::Service {
             json!({"spec": {"selector": {"networking.liqo.io/component": "x", "y": "z"}}})
         } else if kind == Kind::EndpointSlice {
             json!({"endpoints": [], "ports": []})
@@ -120,13 +120,13 @@ fn what_is_changed_is_put_right() {
         } else {
             json!({"status": null})
         };
-        rome.edit(kind, key, harm);
+        rome.edit(kind, key, damage);
     });
 }
 
 #[test]
-fn a_service_that_is_made_again_has_the_node_port_that_peers_were_reported() {
-    let mut rome = whole();
+fn a_service_that_is_created_again_has_the_published_node_port() {
+    let mut rome = complete_cluster();
     let name = Key::new("liqo", "liqo-gateway");
     let reported =
         |rome: &Cluster| rome.get(Kind::GatewayServer, &key("milan"))["status"]["endpoint"].clone();

@@ -12,10 +12,10 @@ fn endpoint_of(rome: &Cluster, peer: &str) -> Value {
 }
 
 #[test]
-fn servers_that_ask_for_the_same_share_a_service() {
+fn servers_with_equal_requests_share_a_service() {
     let mut rome = rome();
     for peer in ["milan", "naples", "turin"] {
-        rome.make(
+        rome.put(
             Kind::GatewayServer,
             server(peer, &json!({"serviceType": "NodePort"})),
         );
@@ -27,9 +27,9 @@ fn servers_that_ask_for_the_same_share_a_service() {
 }
 
 #[test]
-fn a_server_that_asks_for_more_gets_another_one_with_what_it_asked_for() {
+fn a_server_with_another_request_gets_another_service() {
     let mut rome = rome();
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );
@@ -41,7 +41,7 @@ fn a_server_that_asks_for_more_gets_another_one_with_what_it_asked_for() {
     fixed["spec"]["serviceAnnotations"] = json!({"lb": "fast"});
     fixed["spec"]["serviceLabels"] =
         json!({"team": "net", "networking.liqo.io/component": "gateway"});
-    rome.make(Kind::GatewayServer, fixed);
+    rome.put(Kind::GatewayServer, fixed);
     rome.settle();
 
     let names = services(&rome);
@@ -72,10 +72,10 @@ fn a_server_that_asks_for_more_gets_another_one_with_what_it_asked_for() {
 }
 
 #[test]
-fn the_last_server_takes_the_service_with_it() {
+fn the_service_is_deleted_with_the_last_server() {
     let mut rome = rome();
     for peer in ["milan", "naples"] {
-        rome.make(
+        rome.put(
             Kind::GatewayServer,
             server(peer, &json!({"serviceType": "NodePort"})),
         );
@@ -98,7 +98,7 @@ fn the_last_server_takes_the_service_with_it() {
 #[test]
 fn a_changed_request_keeps_the_service_and_its_node_port() {
     let mut rome = rome();
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );
@@ -119,9 +119,9 @@ fn a_changed_request_keeps_the_service_and_its_node_port() {
 }
 
 #[test]
-fn another_port_replaces_the_one_before_and_peers_keep_calling_the_same() {
+fn a_changed_port_replaces_the_old_one_and_keeps_the_node_port() {
     let mut rome = rome();
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort", "port": 51911})),
     );
@@ -144,9 +144,9 @@ fn another_port_replaces_the_one_before_and_peers_keep_calling_the_same() {
 }
 
 #[test]
-fn a_service_edited_by_hand_is_put_right_and_leftovers_go_at_the_start() {
+fn an_edited_service_is_corrected_and_leftovers_are_removed_at_the_start() {
     let mut rome = rome();
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );
@@ -170,7 +170,7 @@ fn a_service_edited_by_hand_is_put_right_and_leftovers_go_at_the_start() {
 }
 
 #[test]
-fn a_strangers_service_is_left_alone() {
+fn a_service_of_another_owner_is_not_changed() {
     let mut rome = rome();
     rome.objects.insert((Kind::Service, Key::new("liqo", "liqo-gateway")), json!({
         "apiVersion": "v1", "kind": "Service",
@@ -178,7 +178,7 @@ fn a_strangers_service_is_left_alone() {
         "spec": {"type": "ClusterIP"},
     }));
 
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("milan", &json!({"serviceType": "NodePort"})),
     );
@@ -193,10 +193,10 @@ fn a_strangers_service_is_left_alone() {
 }
 
 #[test]
-fn a_port_that_is_taken_is_reported_and_tried_again() {
+fn a_refused_node_port_is_reported() {
     let mut rome = rome();
     rome.taken_ports = vec![30007];
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server(
             "milan",

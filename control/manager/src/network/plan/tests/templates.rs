@@ -3,7 +3,7 @@
 use super::*;
 
 /// An IP of a developer's namespace with a template.
-fn asking(ip: &str, template: &Value) -> Value {
+fn ip_with_template(ip: &str, template: &Value) -> Value {
     json!({
         "metadata": {"name": "printer", "namespace": "office"},
         "spec": {"ip": ip, "serviceTemplate": template},
@@ -22,7 +22,7 @@ fn namespace(labels: &Value) -> Value {
     json!({"metadata": {"name": "office", "labels": labels}})
 }
 
-/// Returns the warnings about the IP since the last look.
+/// Returns the warnings about the IP since the last call.
 fn warnings(rome: &mut Cluster) -> Vec<String> {
     rome.settle();
     let notices = std::mem::take(&mut rome.notices);
@@ -40,7 +40,7 @@ fn has_service(rome: &Cluster) -> (bool, bool) {
 }
 
 #[test]
-fn a_template_that_exposes_the_service_makes_none_and_is_reported_by_name() {
+fn an_exposing_template_is_refused_with_the_name_of_the_field() {
     for (spec, field) in [
         (
             json!({"externalIPs": ["203.0.113.7"], "ports": [{"port": 80}]}),
@@ -60,7 +60,10 @@ fn a_template_that_exposes_the_service_makes_none_and_is_reported_by_name() {
         ),
     ] {
         let mut rome = rome();
-        rome.make(Kind::Ip, asking("192.0.2.9", &json!({ "spec": spec })));
+        rome.put(
+            Kind::Ip,
+            ip_with_template("192.0.2.9", &json!({ "spec": spec })),
+        );
 
         let events = warnings(&mut rome);
 
@@ -91,7 +94,7 @@ fn an_address_of_the_cluster_or_a_peer_gets_no_service() {
         let mut rome = rome();
         with_milan(&mut rome);
         rome.notices.clear();
-        rome.make(Kind::Ip, asking(ip, &ports()));
+        rome.put(Kind::Ip, ip_with_template(ip, &ports()));
 
         let events = warnings(&mut rome);
 
@@ -109,11 +112,11 @@ fn an_address_of_the_cluster_or_a_peer_gets_no_service() {
         "0.0.0.0",
     ] {
         let mut rome = rome();
-        rome.make(
+        rome.put(
             Kind::Namespace,
             namespace(&json!({"ipam.liqo.io/allow-internal-addresses": "true"})),
         );
-        rome.make(Kind::Ip, asking(ip, &ports()));
+        rome.put(Kind::Ip, ip_with_template(ip, &ports()));
 
         let events = warnings(&mut rome);
 
@@ -126,37 +129,37 @@ fn an_address_of_the_cluster_or_a_peer_gets_no_service() {
 }
 
 #[test]
-fn a_namespace_that_is_opted_in_may_name_addresses_of_the_cluster() {
+fn ips_of_a_labelled_namespace_may_have_addresses_of_the_cluster() {
     let mut rome = rome();
-    rome.make(Kind::Ip, asking("10.244.2.30", &ports()));
+    rome.put(Kind::Ip, ip_with_template("10.244.2.30", &ports()));
     rome.settle();
     assert_eq!(has_service(&rome), (false, false));
 
-    rome.make(
+    rome.put(
         Kind::Namespace,
         namespace(&json!({"ipam.liqo.io/allow-internal-addresses": "true"})),
     );
     rome.settle();
     let allowed = has_service(&rome);
-    rome.make(Kind::Namespace, namespace(&json!({})));
+    rome.put(Kind::Namespace, namespace(&json!({})));
     rome.settle();
 
     assert_eq!(allowed, (true, true));
-    assert_eq!(has_service(&rome), (false, false), "the label is gone");
+    assert_eq!(has_service(&rome), (false, false), "without the label");
 }
 
 #[test]
-fn an_address_that_becomes_one_of_the_cluster_loses_its_service() {
+fn the_service_of_an_address_that_becomes_internal_is_deleted() {
     let mut rome = rome();
-    rome.make(Kind::Ip, asking("172.18.1.9", &ports()));
-    rome.make(
+    rome.put(Kind::Ip, ip_with_template("172.18.1.9", &ports()));
+    rome.put(
         Kind::Configuration,
         configuration("milan", &["10.9.0.0/16"], &[]),
     );
     rome.settle();
     let before = has_service(&rome);
 
-    rome.make(Kind::Node, node("rome-3", "172.18.1.9"));
+    rome.put(Kind::Node, node("rome-3", "172.18.1.9"));
     rome.settle();
     let of_node = has_service(&rome);
     rome.delete(Kind::Node, &Key::cluster("rome-3"));
@@ -170,10 +173,10 @@ fn an_address_that_becomes_one_of_the_cluster_loses_its_service() {
 }
 
 #[test]
-fn what_an_earlier_release_made_is_removed_with_an_event() {
+fn a_refused_service_of_an_earlier_release_is_removed_with_an_event() {
     let mut rome = rome();
     let template = json!({"spec": {"type": "NodePort", "externalIPs": ["203.0.113.7"], "ports": [{"port": 80}]}});
-    let uid = rome.make(Kind::Ip, asking("10.244.2.30", &template));
+    let uid = rome.put(Kind::Ip, ip_with_template("10.244.2.30", &template));
     let uid = rome.get(Kind::Ip, &uid)["metadata"]["uid"].clone();
     let owner = json!([{"apiVersion": "ipam.liqo.io/v1alpha1", "kind": "IP", "name": "printer", "uid": uid}]);
     let labels = json!({
@@ -181,11 +184,11 @@ fn what_an_earlier_release_made_is_removed_with_an_event() {
         "endpointslice.kubernetes.io/managed-by": "controller-manager.liqo.io",
     });
     let metadata = json!({"name": "printer", "namespace": "office", "labels": labels, "ownerReferences": owner});
-    rome.make(
+    rome.put(
         Kind::Service,
         json!({"metadata": metadata, "spec": template["spec"]}),
     );
-    rome.make(
+    rome.put(
         Kind::EndpointSlice,
         json!({
             "metadata": metadata,
@@ -204,9 +207,9 @@ fn what_an_earlier_release_made_is_removed_with_an_event() {
 }
 
 #[test]
-fn fields_that_an_earlier_release_set_go_although_the_template_is_right_now() {
+fn exposing_fields_of_an_earlier_release_are_removed() {
     let mut rome = rome();
-    rome.make(Kind::Ip, asking("192.0.2.9", &ports()));
+    rome.put(Kind::Ip, ip_with_template("192.0.2.9", &ports()));
     rome.settle();
     let before = rome.get(Kind::Service, &name())["metadata"]["uid"].clone();
 
@@ -219,7 +222,7 @@ fn fields_that_an_earlier_release_set_go_although_the_template_is_right_now() {
 
     let service = rome.get(Kind::Service, &name());
     assert!(service["spec"]["externalIPs"].is_null(), "{service}");
-    assert_ne!(service["metadata"]["uid"], before, "it is made anew");
+    assert_ne!(service["metadata"]["uid"], before, "it is created again");
     let events = warnings(&mut rome);
     assert!(
         matches!(&*events, [one] if one.starts_with("ServiceRecreated: its Service has spec.externalIPs")),
@@ -228,14 +231,14 @@ fn fields_that_an_earlier_release_set_go_although_the_template_is_right_now() {
 }
 
 #[test]
-fn an_ip_adds_no_end_point_to_a_service_that_is_not_its_own() {
+fn an_ip_adds_no_endpoint_to_a_service_of_another_owner() {
     let mut rome = rome();
     rome.objects.insert((Kind::Service, name()), json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"name": "printer", "namespace": "office", "uid": "theirs", "resourceVersion": "1"},
         "spec": {"type": "ClusterIP"},
     }));
-    rome.make(Kind::Ip, asking("192.0.2.9", &ports()));
+    rome.put(Kind::Ip, ip_with_template("192.0.2.9", &ports()));
 
     let events = warnings(&mut rome);
 
@@ -251,7 +254,7 @@ fn an_ip_adds_no_end_point_to_a_service_that_is_not_its_own() {
 }
 
 #[test]
-fn ips_without_a_template_name_any_address_that_can_be_routed() {
+fn ips_without_a_template_may_have_any_routable_address() {
     let mut rome = rome();
     for (name, ip) in [
         ("pod", "10.244.2.30"),
@@ -259,7 +262,7 @@ fn ips_without_a_template_name_any_address_that_can_be_routed() {
         ("host", "172.18.1.3"),
     ] {
         let ip = json!({"metadata": {"name": name, "namespace": "office"}, "spec": {"ip": ip}});
-        rome.make(Kind::Ip, ip);
+        rome.put(Kind::Ip, ip);
     }
 
     let events = warnings(&mut rome);

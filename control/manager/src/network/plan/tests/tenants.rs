@@ -1,10 +1,10 @@
-//! Tenant namespaces: where objects of peers count, and where the manager has rights.
+//! Tenant namespaces: the objects of peers have an effect, and the manager has rights, only there.
 
 use super::*;
 
 const BINDING: &str = "liqo-controller-manager-tenant";
 
-/// Milan, served.
+/// A cluster that serves the peer `milan`.
 fn served() -> Cluster {
     let mut rome = rome();
     with_served_milan(&mut rome);
@@ -17,7 +17,7 @@ fn ready(rome: &Cluster) -> String {
     condition(rome.get(Kind::GatewayServer, &key("milan")), "Ready")
 }
 
-/// The same object in a developer's namespace, older than any other.
+/// Returns the object in another namespace, older than any other.
 fn in_namespace(namespace: &str, mut object: Value) -> Value {
     object["metadata"]["namespace"] = json!(namespace);
     object
@@ -33,7 +33,7 @@ fn tenant(name: &str, peer: &str) -> Value {
 }
 
 #[test]
-fn an_older_object_in_a_developers_namespace_replaces_nothing_and_is_reported_why() {
+fn an_older_object_in_another_namespace_has_no_effect_and_is_reported() {
     let objects = [
         (
             Kind::Configuration,
@@ -48,7 +48,7 @@ fn an_older_object_in_a_developers_namespace_replaces_nothing_and_is_reported_wh
     ];
     for (kind, object) in objects {
         let mut rome = rome();
-        let name = rome.make(kind, in_namespace("developers", object));
+        let name = rome.put(kind, in_namespace("developers", object));
         rome.settle();
         let early = rome
             .notices
@@ -88,9 +88,9 @@ fn an_older_object_in_a_developers_namespace_replaces_nothing_and_is_reported_wh
 }
 
 #[test]
-fn a_developers_older_copy_of_a_key_does_not_keep_a_peer_from_being_served() {
+fn a_peer_is_served_despite_an_older_copy_of_its_key_in_another_namespace() {
     let mut rome = rome();
-    rome.make(
+    rome.put(
         Kind::PublicKey,
         in_namespace("developers", public_key("mallory", 9)),
     );
@@ -102,28 +102,28 @@ fn a_developers_older_copy_of_a_key_does_not_keep_a_peer_from_being_served() {
 }
 
 #[test]
-fn warnings_about_objects_that_are_gone_are_forgotten() {
+fn warnings_about_deleted_objects_are_dropped() {
     let mut rome = rome();
     for number in 0..3000 {
         let mut key = in_namespace("developers", public_key("mallory", 9));
         key["metadata"]["name"] = json!(format!("key-{number}"));
-        let name = rome.make(Kind::PublicKey, key);
+        let name = rome.put(Kind::PublicKey, key);
         rome.settle();
         rome.delete(Kind::PublicKey, &name);
     }
     rome.settle();
 
     assert!(
-        rome.state.remembered() <= 1024,
+        rome.state.stored_warnings() <= 1024,
         "{}",
-        rome.state.remembered()
+        rome.state.stored_warnings()
     );
 }
 
 #[test]
-fn a_configuration_in_a_developers_namespace_holds_no_cidr() {
+fn a_configuration_in_another_namespace_occupies_no_cidr() {
     let mut rome = rome();
-    rome.make(
+    rome.put(
         Kind::Configuration,
         in_namespace(
             "developers",
@@ -146,7 +146,7 @@ fn a_configuration_in_a_developers_namespace_holds_no_cidr() {
 }
 
 #[test]
-fn a_namespace_that_gets_the_labels_counts_and_one_that_loses_them_does_not() {
+fn objects_have_an_effect_while_their_namespace_has_the_tenant_labels() {
     let mut rome = served();
 
     rome.edit(
@@ -177,10 +177,10 @@ fn a_namespace_that_gets_the_labels_counts_and_one_that_loses_them_does_not() {
 }
 
 #[test]
-fn the_second_namespace_that_is_labelled_for_a_peer_does_not_count() {
+fn a_second_namespace_that_is_labelled_for_a_peer_has_no_effect() {
     let mut rome = served();
-    rome.make(Kind::Namespace, tenant("another", "milan"));
-    rome.make(
+    rome.put(Kind::Namespace, tenant("another", "milan"));
+    rome.put(
         Kind::PublicKey,
         in_namespace("another", public_key("milan", 7)),
     );
@@ -204,19 +204,19 @@ fn the_second_namespace_that_is_labelled_for_a_peer_does_not_count() {
 #[test]
 fn a_namespace_that_the_settings_name_serves_a_peer_without_labels() {
     let mut rome = rome();
-    rome.make(Kind::Namespace, json!({"metadata": {"name": "named"}}));
-    rome.make(
+    rome.put(Kind::Namespace, json!({"metadata": {"name": "named"}}));
+    rome.put(
         Kind::Configuration,
         in_namespace("named", configuration("milan", &["10.244.0.0/16"], &[])),
     );
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         in_namespace(
             "named",
             server("milan", &json!({"serviceType": "NodePort"})),
         ),
     );
-    rome.make(
+    rome.put(
         Kind::PublicKey,
         in_namespace("named", public_key("milan", 9)),
     );
@@ -239,7 +239,7 @@ fn a_namespace_that_the_settings_name_serves_a_peer_without_labels() {
 fn the_manager_binds_its_role_in_tenant_namespaces_only() {
     let mut rome = rome();
     for name in ["kube-system", "developers", "named", "liqo"] {
-        rome.make(Kind::Namespace, json!({"metadata": {"name": name}}));
+        rome.put(Kind::Namespace, json!({"metadata": {"name": name}}));
     }
     with_milan(&mut rome);
 
@@ -273,13 +273,13 @@ fn a_binding_with_another_subject_or_role_or_place_is_replaced_or_removed() {
         assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
     }
     let elsewhere = in_namespace("kube-system", right);
-    rome.make(Kind::RoleBinding, elsewhere);
+    rome.put(Kind::RoleBinding, elsewhere);
     rome.settle();
     assert_eq!(bindings(&rome), [format!("{TENANT}/{BINDING}")]);
 }
 
 #[test]
-fn without_the_right_to_its_keys_a_gateway_says_so_and_keeps_them() {
+fn a_gateway_without_the_right_to_its_keys_reports_this_and_keeps_them() {
     let mut rome = served();
     let keys = rome.get(Kind::Secret, &key("gw-milan"))["data"].clone();
 
@@ -289,7 +289,7 @@ fn without_the_right_to_its_keys_a_gateway_says_so_and_keeps_them() {
     assert_eq!(
         bindings(&rome),
         [format!("{TENANT}/{BINDING}")],
-        "it is made again"
+        "it is created again"
     );
     assert_eq!(rome.get(Kind::Secret, &key("gw-milan"))["data"], keys);
     assert!(ready(&rome).starts_with("True"), "{}", ready(&rome));
@@ -298,14 +298,14 @@ fn without_the_right_to_its_keys_a_gateway_says_so_and_keeps_them() {
 #[test]
 fn a_key_belongs_to_the_peer_with_the_older_tenant_namespace() {
     let mut rome = rome();
-    rome.make(Kind::Namespace, tenant("liqo-tenant-naples", "naples"));
+    rome.put(Kind::Namespace, tenant("liqo-tenant-naples", "naples"));
     // Milan's PublicKey is the older object: its author has edited the key.
     with_served_milan(&mut rome);
-    rome.make(
+    rome.put(
         Kind::GatewayServer,
         server("naples", &json!({"serviceType": "NodePort"})),
     );
-    rome.make(Kind::PublicKey, public_key("naples", 9));
+    rome.put(Kind::PublicKey, public_key("naples", 9));
     rome.settle();
 
     let of_naples = Key::new("liqo-tenant-naples", "naples");
@@ -315,12 +315,12 @@ fn a_key_belongs_to_the_peer_with_the_older_tenant_namespace() {
 }
 
 #[test]
-fn of_many_misplaced_objects_a_bounded_number_is_reported() {
+fn a_limited_number_of_misplaced_objects_is_reported() {
     let mut rome = rome();
     for number in 0..100 {
         let mut key = in_namespace("developers", public_key("mallory", 9));
         key["metadata"]["name"] = json!(format!("key-{number}"));
-        rome.make(Kind::PublicKey, key);
+        rome.put(Kind::PublicKey, key);
     }
     rome.settle();
 

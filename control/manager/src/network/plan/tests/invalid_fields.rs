@@ -1,9 +1,9 @@
-//! Objects edited to nonsense never stop the manager, and never disturb another peer.
+//! Objects with arbitrary invalid fields neither stop the manager nor affect another peer.
 
 use super::*;
 use proptest::prelude::*;
 
-/// Values that people and programs put where they do not belong.
+/// Values of any type, as users and programs put them into fields of another type.
 fn anything() -> impl Strategy<Value = Value> {
     let leaf = prop_oneof![
         Just(Value::Null),
@@ -82,13 +82,13 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(96))]
 
     #[test]
-    fn nonsense_stops_nothing(
+    fn invalid_fields_affect_no_other_peer(
         edits in prop::collection::vec((any::<prop::sample::Index>(), field(), anything(), any::<bool>()), 1..8),
     ) {
         let mut rome = rome();
         with_milan(&mut rome);
-        rome.make(Kind::GatewayServer, server("milan", &json!({"serviceType": "NodePort"})));
-        rome.make(Kind::PublicKey, public_key("milan", 9));
+        rome.put(Kind::GatewayServer, server("milan", &json!({"serviceType": "NodePort"})));
+        rome.put(Kind::PublicKey, public_key("milan", 9));
         rome.settle();
 
         for (index, field, value, is_deep) in edits {
@@ -104,7 +104,7 @@ proptest! {
         rome.settle();
 
         // A new peer is served if the cluster itself is in order.
-        rome.make(Kind::GatewayClient, client("naples"));
+        rome.put(Kind::GatewayClient, client("naples"));
         rome.settle();
         let naples = rome.get(Kind::GatewayClient, &Key::new("liqo-tenant-naples", "naples"));
         let reported = condition(naples, "Ready");
