@@ -1,7 +1,7 @@
 //! Allocates the CIDRs of Networks and the addresses of IPs, for `gateway plan` and the controller manager.
 //!
-//! Statuses say what was allocated before. [`Allocation::decide`] takes them over and decides the others;
-//! then each Network and IP is decided alone, at a cost that does not depend on their number.
+//! Statuses contain earlier allocations. [`Allocation::decide`] adopts them and allocates for the other objects.
+//! Afterwards each Network and IP is handled alone, at a cost that does not depend on their number.
 
 use crate::cidr::overlaps;
 use ipam::{AddressError, Addresses, Claim, NetworkError, Networks};
@@ -9,7 +9,7 @@ use ipnet::Ipv4Net;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// The CIDRs and addresses in use. `K` names Networks and IPs, `S` whatever has addresses of the underlay.
+/// The CIDRs and addresses in use. `K` names Networks and IPs, `S` names objects with addresses of the underlay.
 #[derive(Clone, Debug)]
 pub struct Allocation<K, S> {
     conflicts: Conflicts,
@@ -17,11 +17,11 @@ pub struct Allocation<K, S> {
     /// The Networks that hold a CIDR, and whether they can have no other.
     holders: BTreeMap<K, bool>,
     pools: BTreeMap<K, Pool<K>>,
-    /// The Network that each IP has its address of.
+    /// The Network from which the address of each IP is allocated.
     network_of: BTreeMap<K, K>,
-    /// Why a Network has no CIDR.
+    /// The reason why a Network has no CIDR.
     refusals: BTreeMap<K, NetworkError>,
-    /// The IPs that wait for a Network, or for an address of it.
+    /// The IPs that wait for the pool of a Network, or for a free address in it.
     waiting: BTreeMap<K, BTreeSet<K>>,
     /// The addresses of the underlay, by source.
     underlay: BTreeMap<S, BTreeSet<Ipv4Addr>>,
@@ -31,7 +31,7 @@ pub struct Allocation<K, S> {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Owner<K> {
     Network(K),
-    /// An address of a gateway or a node, which tunnels are sent to.
+    /// An address of a gateway or a node, to which tunnel packets are sent.
     Underlay(Ipv4Addr),
 }
 
@@ -41,12 +41,12 @@ struct Pool<K> {
     addresses: Addresses<K>,
 }
 
-/// Treatment of a CIDR of a status that overlaps a fixed CIDR or the underlay now.
+/// Treatment of a CIDR in a status that overlaps a fixed CIDR or the underlay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conflicts {
-    /// It is not replaced, because the peer may use it. The conflict is reported.
+    /// The CIDR is not replaced, because the peer may use it. The conflict is reported.
     Report,
-    /// It is replaced: nothing uses it yet.
+    /// The CIDR is replaced, because no peer uses it yet.
     Replace,
 }
 
@@ -59,7 +59,7 @@ pub struct Request<K> {
     pub claim: Claim,
     /// The CIDR in its status.
     pub old: Option<Ipv4Net>,
-    /// Which Networks it gives way to.
+    /// Precedence over other Networks without a CIDR.
     pub priority: Priority,
 }
 
@@ -72,12 +72,12 @@ pub enum Priority {
     Internal,
     /// Further Networks of the cluster, and those of peers.
     Trusted,
-    /// Networks of users. Whatever they claim, they give way to all others.
+    /// Networks of users. All others take precedence, regardless of the claim.
     User,
 }
 
 impl<K> Request<K> {
-    /// Returns the order of decisions: fixed CIDRs, those of statuses, those of users' statuses, the rest.
+    /// Returns the step of the request: fixed CIDRs, CIDRs in statuses, CIDRs in statuses of users' Networks, others.
     fn step(&self) -> u8 {
         match (self.priority, self.claim, self.old) {
             (Priority::User, _, Some(_)) => 3,
@@ -90,11 +90,11 @@ impl<K> Request<K> {
     }
 }
 
-/// Step in which Networks get a CIDR that have none.
+/// Step of the Networks that have no CIDR.
 const NEW: u8 = 4;
 
 impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
-    /// Creates an allocation that gives from `pools`, the first one first.
+    /// Creates an allocation from `pools`, which are in order of preference.
     ///
     /// # Errors
     ///
@@ -112,8 +112,8 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         })
     }
 
-    /// Takes over the CIDRs of statuses, and decides the others. Of equal requests the first one wins, so
-    /// the caller sorts them by age or name.
+    /// Adopts the CIDRs of statuses, and allocates the others. The first of conflicting requests takes precedence,
+    /// so the caller sorts them by age or name.
     pub fn decide(
         &mut self,
         requests: Vec<Request<K>>,
@@ -130,14 +130,14 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         }
         for (position, request) in old {
             if self.is_to_be_replaced(&request) {
-                // It gets a new CIDR once all others have theirs.
+                // Such a Network gets a new CIDR after all others.
                 new.push((position, request));
             } else {
-                // The refusal is kept.
+                // An error is stored as the refusal of the Network.
                 self.network(&request.key, request.claim, request.old).ok();
             }
         }
-        // Addresses that the CIDR of a status covers are reported, but do not replace it.
+        // A CIDR in a status that contains such an address is reported, but not replaced.
         self.set_all_underlay(underlay);
         new.sort_by_key(|(position, request)| (request.priority, *position));
         for (_, request) in new {
@@ -161,13 +161,13 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         taken.is_some_and(|old| self.is_replaceable(old))
     }
 
-    /// Returns the CIDR of a Network: the one it holds, else the one it had (`old`), else a new one.
+    /// Returns the CIDR of a Network: the allocated one, otherwise that in its status (`old`), otherwise a new one.
     ///
-    /// Two leaders in turn can give one CIDR to two Networks. The one that comes second gets another.
+    /// Two successive leaders can allocate one CIDR to two Networks. The second Network then gets another CIDR.
     ///
     /// # Errors
     ///
-    /// Returns why it gets none, above all for [`Conflicts::Report`].
+    /// Returns the reason why the Network gets none. With [`Conflicts::Report`], this includes conflicts of `old`.
     pub fn network(
         &mut self,
         key: &K,
@@ -175,11 +175,11 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         old: Option<Ipv4Net>,
     ) -> Result<Ipv4Net, NetworkError> {
         let owner = Owner::Network(key.clone());
-        let (wanted, is_fixed) = match claim {
+        let (requested, is_fixed) = match claim {
             Claim::Remappable(cidr) => (cidr, false),
             Claim::Exclusive(cidr) | Claim::Shared(cidr) => (cidr, true),
         };
-        let fits = |held: &Ipv4Net| held.prefix_len() == wanted.prefix_len();
+        let fits = |held: &Ipv4Net| held.prefix_len() == requested.prefix_len();
         match self.networks.get(&owner) {
             Some(held) if fits(&held) => return Ok(held),
             Some(_) => {
@@ -211,8 +211,8 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         result
     }
 
-    /// Returns whether a Network whose CIDR is taken may get another. If Networks hold it that could have
-    /// another themselves, it was given twice.
+    /// Returns whether a Network whose CIDR is taken may get another. If all Networks that hold the CIDR are
+    /// remappable, it was allocated twice.
     fn is_replaceable(&self, cidr: Ipv4Net) -> bool {
         if self.conflicts == Conflicts::Replace {
             return true;
@@ -229,12 +229,12 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         self.networks.get(&Owner::Network(key.clone()))
     }
 
-    /// Returns why a Network holds none.
+    /// Returns the reason why a Network holds no CIDR.
     pub fn refusal(&self, key: &K) -> Option<&NetworkError> {
         self.refusals.get(key)
     }
 
-    /// Takes back the CIDR of a Network, and returns the Networks that may get theirs now.
+    /// Releases the CIDR of a Network, and returns the Networks that may get a CIDR now.
     pub fn release_network(&mut self, key: &K) -> Vec<K> {
         self.refusals.remove(key);
         self.holders.remove(key);
@@ -247,7 +247,7 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
             .unwrap_or_default()
     }
 
-    /// Takes back the CIDR of a Network because of `error`, and returns the Networks that may get theirs now.
+    /// Releases the CIDR of a Network because of `error`, and returns the Networks that may get a CIDR now.
     pub fn refuse_network(&mut self, key: &K, error: NetworkError) -> Vec<K> {
         let waiting = self.release_network(key);
         self.refusals.insert(key.clone(), error);
@@ -255,8 +255,8 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         waiting
     }
 
-    /// Sets the addresses of a source of the underlay, which no CIDR may cover. Returns those that a CIDR
-    /// covers already.
+    /// Sets the addresses of a source of the underlay, which no CIDR may contain. Returns those that an allocated
+    /// CIDR contains already.
     pub fn set_underlay(&mut self, source: S, addresses: BTreeSet<Ipv4Addr>) -> Vec<Ipv4Addr> {
         let before = self.underlay.remove(&source).unwrap_or_default();
         if !addresses.is_empty() {
@@ -283,7 +283,7 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         covered
     }
 
-    /// Creates the pool of addresses of a Network, in which `held` keep theirs. Returns whether it is new.
+    /// Creates the address pool of a Network, in which `held` are allocated. Returns whether the pool is new.
     pub fn pool(
         &mut self,
         network: &K,
@@ -300,7 +300,7 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         self.network_of.retain(|_, of| of != network);
         let mut addresses = Addresses::new(cidr, pre_allocated);
         for (ip, address) in held() {
-            // An address that is not free is decided again.
+            // An IP whose address is not free gets another one later.
             if addresses.adopt(ip.clone(), address).is_ok() {
                 self.network_of.insert(ip, network.clone());
             }
@@ -314,11 +314,11 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         true
     }
 
-    /// Returns the address of an IP: the one it holds, else the one it had, else a new one.
+    /// Returns the address of an IP: the allocated one, otherwise that in its status, otherwise a new one.
     ///
     /// # Errors
     ///
-    /// Returns [`AddressError`] if there is none, or `None` if the Network has no pool. The IP waits then.
+    /// Returns [`AddressError`] if no address is free, or `None` if the Network has no pool. The IP then waits.
     pub fn address(
         &mut self,
         ip: &K,
@@ -347,7 +347,7 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         }
     }
 
-    /// Takes back the address of an IP, and returns the IPs that may get one now.
+    /// Releases the address of an IP, and returns the IPs that may get one now.
     pub fn release_address(&mut self, ip: &K) -> Vec<K> {
         for waiting in self.waiting.values_mut() {
             waiting.remove(ip);
@@ -362,13 +362,13 @@ impl<K: Ord + Clone, S: Ord + Clone> Allocation<K, S> {
         self.take_waiting(&network)
     }
 
-    /// Returns the IPs that wait for a Network, and removes them from the waiting ones.
+    /// Removes and returns the IPs that wait for a Network.
     pub fn take_waiting(&mut self, network: &K) -> Vec<K> {
         let waiting = self.waiting.remove(network).unwrap_or_default();
         waiting.into_iter().collect()
     }
 
-    /// Returns how many Networks hold a CIDR, and how many IPs an address.
+    /// Returns the number of Networks with a CIDR, and of IPs with an address.
     pub fn counts(&self) -> (usize, usize) {
         (self.holders.len(), self.network_of.len())
     }

@@ -181,12 +181,12 @@ impl Reader<'_> {
         let Some(Object::Configuration(object)) = self.objects.get(peer.index) else {
             return None;
         };
-        let Some(seen) = remote_status(object) else {
+        let Some(remapped) = remote_status(object) else {
             self.refuse(peer.index, "status.remote", Problem::NotPlanned);
             return None;
         };
-        let pods = self.remaps(peer.index, "pod", &peer.pods, &seen.pod);
-        let external = self.remaps(peer.index, "external", &peer.external, &seen.external);
+        let pods = self.remaps(peer.index, "pod", &peer.pods, &remapped.pod);
+        let external = self.remaps(peer.index, "external", &peer.external, &remapped.external);
 
         Some(Peer {
             cluster_id: peer.cluster_id.clone(),

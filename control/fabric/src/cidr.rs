@@ -17,7 +17,7 @@ const UNROUTABLE: [Ipv4Net; 4] = [
     Ipv4Net::new_assert(Ipv4Addr::new(224, 0, 0, 0), 3),
 ];
 
-/// Why a text is not a CIDR or an address that can be routed, with the remedy.
+/// Reason why a text is not a routable CIDR or address, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CidrError {
     /// The text is not a CIDR.
@@ -26,10 +26,10 @@ pub enum CidrError {
     /// The text is not an address.
     #[error("`{0}` is not an IPv4 address; write it as 10.244.1.10")]
     NotAnAddress(String),
-    /// Only IPv4 is remapped.
+    /// The text is IPv6. Only IPv4 is remapped.
     #[error("`{0}`: IPv6 is not supported yet; use an IPv4 one")]
     Ipv6(String),
-    /// A CIDR starts with its network address.
+    /// The CIDR does not start with its network address.
     #[error("{cidr} has bits set behind the prefix; write {}", cidr.trunc())]
     HostBits {
         /// The CIDR.
@@ -56,7 +56,7 @@ pub enum CidrError {
     },
 }
 
-/// Reads a CIDR that can be routed between clusters.
+/// Parses a CIDR that can be routed between clusters.
 ///
 /// # Errors
 ///
@@ -77,10 +77,10 @@ pub fn cidr(text: &str) -> Result<Ipv4Net, CidrError> {
     })
 }
 
-/// Reads an IPv4 address that can be routed between clusters.
+/// Parses an IPv4 address that can be routed between clusters.
 ///
-/// An IP object must not lead remote pods to addresses that only this host may reach, for example its
-/// loopback or the metadata service of a cloud.
+/// An IP object must not give remote pods access to addresses that only this host may reach, such as its
+/// loopback address or the metadata service of a cloud.
 ///
 /// # Errors
 ///

@@ -231,12 +231,12 @@ pub(super) fn fabric(text: &str) -> Fabric {
     Fabric::try_from(&planned(text)).unwrap()
 }
 
-/// Returns what is wrong with a planned file after it was changed.
+/// Returns the errors of planned objects after a change.
 pub(super) fn refused(objects: &Objects) -> Vec<String> {
     lines(&Fabric::try_from(objects).unwrap_err())
 }
 
-/// Returns what planning a file has to say against it.
+/// Returns the errors of planning a file.
 pub(super) fn plan_refused(text: &str) -> Vec<String> {
     let mut objects = parse(text).unwrap();
     let before = objects.clone();
@@ -247,7 +247,7 @@ pub(super) fn plan_refused(text: &str) -> Vec<String> {
     lines(&errors)
 }
 
-/// Expects that planning refuses the file for one reason, whose message ends so or contains it.
+/// Checks that planning refuses the file with one error, whose message ends with or contains `expected`.
 #[track_caller]
 pub(super) fn expect_one(text: &str, expected: &str) {
     let errors = plan_refused(text);

@@ -1,5 +1,5 @@
-//! Random changes of the objects of an API server, for property tests of everything that follows a
-//! [`Resolver`](crate::Resolver).
+//! Random changes of the objects of an API server, for property tests of the [`Resolver`](crate::Resolver) and
+//! of its consumers.
 //!
 //! Peers, nodes and addresses are few, so that random objects are often connected and often invalid.
 
@@ -26,7 +26,7 @@ const NAMESPACES: [&str; 4] = [
     "developers",
 ];
 
-/// Number of changed objects in one change, at most.
+/// Largest number of changed objects in one change.
 const STEPS_MAX: usize = 3;
 
 #[derive(Clone, Debug)]

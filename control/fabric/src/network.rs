@@ -16,14 +16,14 @@ pub(crate) enum NetworkType {
     Other,
 }
 
-/// How a Network gets its CIDR, and IPs their addresses of it. `gateway plan` and the controller manager follow it.
+/// How a Network gets its CIDR, and IPs get addresses from it, in `gateway plan` and in the controller manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AllocationRules {
-    /// Whether it must get the CIDR of its spec.
+    /// Whether the Network must get the CIDR of its spec.
     pub is_fixed: bool,
     /// Whether other shared Networks may overlap the CIDR.
     pub is_shared: bool,
-    /// Number of addresses at the start of the CIDR that no IP gets.
+    /// Number of addresses at the start of the CIDR that are not allocated to IPs.
     pub pre_allocated: u32,
 }
 
@@ -48,8 +48,8 @@ impl NetworkType {
 impl AllocationRules {
     /// Returns the rules of a Network.
     ///
-    /// The cluster's configuration determines its pod, service and reserved CIDRs, so these are fixed and shared
-    /// also without the labels that say so.
+    /// The cluster's configuration determines its pod, service and reserved CIDRs. They are therefore fixed and
+    /// shared even without the respective labels.
     pub fn of(network: &Network) -> Self {
         let labels = network.metadata.labels.as_ref();
         let value = |key| {
@@ -74,7 +74,7 @@ impl AllocationRules {
         }
     }
 
-    /// Returns what the Network claims.
+    /// Returns the claim of the Network.
     pub fn claim(&self, cidr: Ipv4Net) -> Claim {
         match (self.is_fixed, self.is_shared) {
             (true, true) => Claim::Shared(cidr),
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_labels_say_what_is_claimed() {
+    fn the_labels_determine_the_claim() {
         let cidr = Ipv4Net::new_assert([10, 1, 0, 0].into(), 16);
         let claim = |labels: &[_]| rules(labels, None).claim(cidr);
         let (shared, fixed) = (

@@ -105,7 +105,7 @@ fn chunks(text: &str) -> Vec<Chunk<'_>> {
         .collect()
 }
 
-/// Returns whether a line holds more than a comment, a directive or a document marker.
+/// Returns whether a line contains more than a comment, a directive or a document marker.
 fn is_content(line: &str) -> bool {
     let line = line.strip_prefix("---").unwrap_or(line).trim();
 

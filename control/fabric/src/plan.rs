@@ -190,7 +190,7 @@ impl Planner<'_> {
         }
     }
 
-    fn decided(&self, name: &Name) -> Result<Ipv4Net, Problem> {
+    fn allocated(&self, name: &Name) -> Result<Ipv4Net, Problem> {
         let refusal = || match self.allocation.refusal(name) {
             Some(error) => Problem::Network(*error),
             None => Problem::NotPlanned,
@@ -199,7 +199,7 @@ impl Planner<'_> {
     }
 
     fn own_network(&mut self, network: &NetworkSpec) {
-        match self.decided(&Name::Network(network.index)) {
+        match self.allocated(&Name::Network(network.index)) {
             Ok(cidr) => {
                 if let Some(Object::Network(object)) = self.objects.get_mut(network.index) {
                     let cidr = Some(cidr.to_string());
@@ -250,7 +250,7 @@ impl Planner<'_> {
     }
 
     fn configuration(&mut self, peer: &PeerSpec, local: &ClusterCidrs) {
-        let mut seen = ClusterCidrs::default();
+        let mut remapped = ClusterCidrs::default();
         for (name, ..) in self.remote_networks(peer) {
             let Name::Peer {
                 external, number, ..
@@ -259,11 +259,11 @@ impl Planner<'_> {
                 continue;
             };
             let (list, kind) = if *external {
-                (&mut seen.external, "external")
+                (&mut remapped.external, "external")
             } else {
-                (&mut seen.pod, "pod")
+                (&mut remapped.pod, "pod")
             };
-            match self.decided(&name) {
+            match self.allocated(&name) {
                 Ok(cidr) => list.push(cidr.to_string()),
                 Err(problem) => {
                     let field = format!("spec.remote.cidr.{kind}[{number}]");
@@ -273,7 +273,7 @@ impl Planner<'_> {
         }
 
         if let Some(Object::Configuration(configuration)) = self.objects.get_mut(peer.index) {
-            configure(configuration, seen, local);
+            configure(configuration, remapped, local);
         }
     }
 
@@ -369,7 +369,7 @@ pub(super) fn remote_status(configuration: &Configuration) -> Option<&ClusterCid
 }
 
 /// Writes the allocated CIDRs into a Configuration.
-fn configure(configuration: &mut Configuration, seen: ClusterCidrs, local: &ClusterCidrs) {
+fn configure(configuration: &mut Configuration, remapped: ClusterCidrs, local: &ClusterCidrs) {
     let spec_local = configuration.spec.local.get_or_insert_default();
     if spec_local.cidr.pod.is_empty() {
         spec_local.cidr.pod.clone_from(&local.pod);
@@ -382,7 +382,7 @@ fn configure(configuration: &mut Configuration, seen: ClusterCidrs, local: &Clus
     let status = configuration
         .status
         .get_or_insert_with(ConfigurationStatus::default);
-    status.remote = Some(ClusterConfig { cidr: seen });
+    status.remote = Some(ClusterConfig { cidr: remapped });
     let old = status
         .conditions
         .iter_mut()

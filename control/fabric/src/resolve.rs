@@ -65,7 +65,7 @@ pub fn resolve(mut objects: Objects) -> Resolution {
             break;
         };
         let errors = errors.clone();
-        if !resolution.leave_out(&mut objects, &errors) {
+        if !resolution.remove_refused(&mut objects, &errors) {
             break;
         }
         resolution.fabric = Fabric::try_from(&objects);
@@ -82,9 +82,9 @@ impl fmt::Display for Waiting {
 }
 
 impl Resolution {
-    /// Removes the objects that `errors` are about, with all objects of their peers. Returns whether there was
-    /// any such object.
-    fn leave_out(&mut self, objects: &mut Objects, errors: &Errors) -> bool {
+    /// Removes the objects with errors, and all objects of their peers. Returns whether there was any such
+    /// object.
+    fn remove_refused(&mut self, objects: &mut Objects, errors: &Errors) -> bool {
         let mut invalid = BTreeMap::new();
         for error in &errors.0 {
             invalid.entry(error.place.object.as_str()).or_insert(error);

@@ -8,8 +8,8 @@
 //! ```
 //!
 //! An entity is a node, an IP, a user's Network, a peer with all its objects, or the set of all gateway replicas.
-//! Its facts name the values that its outcome depends on, and the values that it provides for others. A change
-//! is resolved by the same functions as all objects, but on the entities that are connected with it.
+//! Its facts are the values on which its outcome depends, and the values that it provides for others. A change
+//! is resolved by the same functions as all objects, but only with the entities that are connected with it.
 //! `tests` compares the result with that of all objects, over random changes.
 
 use super::error::Error;
@@ -49,7 +49,7 @@ pub struct Changes {
 /// The objects of an API server, and their resolution.
 #[derive(Debug)]
 pub struct Resolver {
-    /// Without the labelled namespaces.
+    /// The namespaces of the settings; `labelled` is empty.
     tenancy: Tenancy,
     objects: BTreeMap<ObjectKey, Arc<Object>>,
     entities: BTreeMap<Entity, Members>,
@@ -61,7 +61,7 @@ pub struct Resolver {
     index: Index,
     blocks: blocks::Assignment,
     last_good: LastGood,
-    /// The reasons why entities are not served or not completely; without those of served ones.
+    /// The outcome of each entity that is not or not completely served.
     outcomes: BTreeMap<Entity, Outcome>,
     tenants: Arc<BTreeMap<String, String>>,
     resolution: Resolution,
@@ -124,8 +124,9 @@ impl Resolver {
 
     /// Applies changes and returns the new resolution.
     ///
-    /// Takes time for the changed objects and those that depend on them; time for all objects if an object of the
-    /// cluster itself has changed or is invalid, or if there are more than [`PEERS_MAX`] peers.
+    /// The cost depends on the number of changed objects and of those that depend on them. It depends on the number of
+    /// all objects if an object of the cluster itself has changed or is invalid, or if there are more than
+    /// [`PEERS_MAX`] peers.
     pub fn apply(&mut self, changes: Changes) -> &Resolution {
         let mut dirty = Dirty::default();
         for (name, namespace) in changes.namespaces {
@@ -158,8 +159,8 @@ impl Resolver {
         self.objects.values().map(|object| &**object)
     }
 
-    /// Returns the tenant namespace of each peer that has one, by cluster ID. A change makes another map,
-    /// so two equal pointers mean that nothing has changed.
+    /// Returns the tenant namespace of each peer that has one, by cluster ID. A change creates another map,
+    /// so equal pointers mean that the map is unchanged.
     pub fn tenant_namespaces(&self) -> &Arc<BTreeMap<String, String>> {
         &self.tenants
     }
@@ -244,7 +245,7 @@ impl Resolver {
         dirty.entities.insert(entity);
     }
 
-    /// Assigns the prefixes of the CNI to nodes anew.
+    /// Assigns the prefixes of the CNI to nodes again.
     fn assign_blocks(&mut self, dirty: &mut Dirty) {
         let of_cluster = self.entities.get(&Entity::Cluster);
         let keys = of_cluster.into_iter().flat_map(|it| &it.keys);

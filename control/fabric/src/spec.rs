@@ -71,8 +71,8 @@ impl Spec {
     }
 
     /// Returns the underlay addresses of nodes, gateway replicas and peers' endpoints, each with the index of its
-    /// object and its field. If a CIDR of a peer contained one of them, the gateway would route the tunnel into
-    /// itself.
+    /// object and its field. If a CIDR of a peer contained one of them, the gateway would route packets of a tunnel into
+    /// a tunnel.
     pub(super) fn underlay(&self) -> impl Iterator<Item = (Ipv4Addr, usize, String)> {
         let nodes = self.nodes.iter().map(|node| {
             let field = "status.addresses".to_owned();
@@ -145,7 +145,7 @@ impl<'a> Reader<'a> {
     /// Adds an error for each overlap. The owner of a CIDR is the index of its object and the field.
     pub(super) fn refuse_overlaps(&mut self, claims: &[Claimed<(usize, String)>]) {
         for (inner, outer) in overlaps(claims) {
-            // The user can change an exclusive CIDR; a shared one is given by the cluster.
+            // The user can change an exclusive CIDR, whereas the cluster determines a shared one.
             let is_outer = if inner.shared == outer.shared {
                 self.precedence(&inner.owner) < self.precedence(&outer.owner)
             } else {
@@ -165,9 +165,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Orders owners of CIDRs: Networks of the cluster come first, then Networks of users, peers, and last peers
-    /// with the last good state of their Configuration; of equals the older one. An object of a file has no age,
-    /// but a position.
+    /// Orders owners of CIDRs: Networks of the cluster, Networks of users, peers, and peers with the last good state
+    /// of their Configuration. Older objects precede newer ones of the same group. An object of a file has no age, but
+    /// a position.
     fn precedence<'o>(
         &self,
         owner: &'o (usize, String),

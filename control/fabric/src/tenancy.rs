@@ -21,7 +21,7 @@ mod claims;
 pub struct Tenancy {
     /// Namespace of Liqo, with the Networks of this cluster and the IPs of its nodes.
     pub liqo: String,
-    /// Namespaces that the settings name as tenant namespaces of any peer.
+    /// Namespaces that the settings allow as tenant namespaces of any peer.
     pub named: Vec<String>,
     /// Metadata of the namespaces with the tenant labels.
     pub labelled: Vec<ObjectMeta>,

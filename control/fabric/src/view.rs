@@ -61,7 +61,7 @@ pub struct Node {
     pub pod_cidrs: Vec<Ipv4Net>,
     /// Address of the external CIDR (`status.ip` of the IP object `node-NAME`).
     pub external_ip: Ipv4Addr,
-    /// Whether its condition `Ready` is true; a node without that condition is ready.
+    /// Whether the condition `Ready` of the node is true; a node without that condition is ready.
     pub ready: bool,
 }
 
@@ -72,7 +72,7 @@ pub struct Replica {
     pub name: String,
     /// Address of the pod, which is the outer address of the overlay.
     pub address: Ipv4Addr,
-    /// The node it runs on.
+    /// Name of the node on which the replica runs.
     pub node: String,
     /// Whether the endpoint is ready; an endpoint without this condition is ready.
     pub ready: bool,
@@ -202,7 +202,7 @@ impl Fabric {
         }
     }
 
-    /// Returns the source address that replaces senders of unknown origin: the first one of the external CIDR.
+    /// Returns the address that replaces unknown source addresses: the first address of the external CIDR.
     pub fn unknown_source(&self) -> Ipv4Addr {
         self.external_cidr.network()
     }
@@ -219,7 +219,7 @@ impl Fabric {
     }
 }
 
-/// Returns the last address of an external CIDR, because ipam allocates it last.
+/// Returns the last address of an external CIDR, which `ipam` allocates last.
 fn echo_responder(external: Ipv4Net) -> Option<Ipv4Addr> {
     (external.prefix_len() < 31).then(|| external.broadcast())
 }
@@ -268,8 +268,8 @@ impl Peer {
         echo_responder(self.external.first()?.to())
     }
 
-    /// Returns the source address of the peer's senders of unknown origin: the first one of its remapped external
-    /// CIDR.
+    /// Returns the address that replaces unknown source addresses of the peer: the first address of its remapped
+    /// external CIDR.
     pub fn unknown_source(&self) -> Option<Ipv4Addr> {
         self.external.first().map(|remap| remap.to().network())
     }

@@ -23,7 +23,7 @@ fn request(name: &str, old: Option<&str>) -> Request<String> {
 }
 
 #[test]
-fn a_network_keeps_the_cidr_that_it_had_unless_a_fixed_one_overlaps_it() {
+fn a_network_keeps_its_old_cidr_unless_a_fixed_one_overlaps_it() {
     let mut allocation = allocation();
     let claim = Claim::Remappable(net("10.1.0.0/16"));
     let fixed = Claim::Exclusive(net("10.9.0.0/16"));
@@ -35,13 +35,13 @@ fn a_network_keeps_the_cidr_that_it_had_unless_a_fixed_one_overlaps_it() {
 
     assert_eq!(kept, Ok(net("10.9.0.0/16")));
     assert!(lost.is_err());
-    assert_eq!(freed, [key("b")], "it is tried again");
+    assert_eq!(freed, [key("b")], "it is retried");
     assert_eq!(found, Ok(net("10.9.0.0/16")));
     assert_eq!(allocation.counts(), (1, 0));
 }
 
 #[test]
-fn of_two_networks_with_one_cidr_the_second_gets_another() {
+fn the_second_of_two_networks_with_one_cidr_gets_another() {
     let mut allocation = allocation();
     let claim = Claim::Remappable(net("10.1.0.0/16"));
 
@@ -53,7 +53,7 @@ fn of_two_networks_with_one_cidr_the_second_gets_another() {
 }
 
 #[test]
-fn an_address_of_the_underlay_is_kept_free_until_all_who_have_it_are_gone() {
+fn an_underlay_address_is_reserved_until_all_its_sources_are_removed() {
     let mut allocation = allocation();
     let address: Ipv4Addr = "10.1.2.3".parse().unwrap();
     let claim = Claim::Remappable(net("10.1.0.0/16"));
@@ -80,7 +80,7 @@ fn an_address_of_the_underlay_is_kept_free_until_all_who_have_it_are_gone() {
 }
 
 #[test]
-fn an_ip_without_room_waits_and_gets_what_is_freed() {
+fn an_ip_waits_for_an_exhausted_pool_and_gets_a_released_address() {
     let mut allocation = allocation();
     let network = key("small");
     allocation.pool(&network, net("10.1.0.0/31"), 1, Vec::new);
@@ -96,7 +96,7 @@ fn an_ip_without_room_waits_and_gets_what_is_freed() {
 }
 
 #[test]
-fn a_cidr_that_was_given_twice_is_replaced_by_none_that_a_status_has() {
+fn the_replacement_of_a_cidr_that_was_allocated_twice_is_in_no_status() {
     let mut allocation = allocation();
 
     let requests = vec![
@@ -112,7 +112,7 @@ fn a_cidr_that_was_given_twice_is_replaced_by_none_that_a_status_has() {
 }
 
 #[test]
-fn a_status_that_covers_the_underlay_is_kept_in_a_cluster_and_replaced_in_a_file() {
+fn a_status_that_contains_the_underlay_is_kept_in_a_cluster_and_replaced_in_a_file() {
     for (conflicts, expected) in [
         (Conflicts::Report, "10.9.0.0/16"),
         (Conflicts::Replace, "10.1.0.0/16"),
@@ -127,9 +127,9 @@ fn a_status_that_covers_the_underlay_is_kept_in_a_cluster_and_replaced_in_a_file
 }
 
 proptest! {
-    /// Whatever is claimed, adopted and released: exclusive CIDRs never overlap, addresses are given once.
+    /// After random claims, adoptions and releases, exclusive CIDRs do not overlap and addresses are unique.
     #[test]
-    fn nothing_is_given_twice(steps in prop::collection::vec((0..4_u8, 0..12_u8, any::<u32>(), 20..30_u8), 1..80)) {
+    fn allocations_are_unique(steps in prop::collection::vec((0..4_u8, 0..12_u8, any::<u32>(), 20..30_u8), 1..80)) {
         let mut allocation = allocation();
         let mut given = BTreeMap::new();
         let network = key("pool");

@@ -5,7 +5,7 @@ use super::*;
 use crate::List;
 
 #[test]
-fn the_view_holds_all_that_the_processes_need() {
+fn the_view_contains_all_objects_of_a_file() {
     let fabric = fabric(ROME);
 
     assert_eq!(fabric.cluster_id, "rome");
@@ -84,7 +84,7 @@ fn a_peer_is_joined_from_its_objects() {
 }
 
 #[test]
-fn a_mapped_address_is_known_for_what_it_is() {
+fn the_target_of_a_mapped_address_is_its_owner() {
     let text = format!(
         "{ROME}{}{}{}{}{}{}",
         ip("kubernetes", "10.96.0.1"),
@@ -191,7 +191,7 @@ fn a_stale_status_names_the_command() {
 }
 
 #[test]
-fn statuses_that_collide_are_refused() {
+fn conflicting_statuses_are_refused() {
     for (from, to, expected) in [
         (
             "- 10.3.0.0/16",
@@ -251,7 +251,7 @@ fn an_ip_object_refers_to_a_suitable_network_and_address() {
     }
 }
 
-/// Returns what is wrong with the planned file after a change; in the last place where `from` is.
+/// Returns the errors of the planned file after the last occurrence of `from` was replaced.
 fn edited(from: &str, to: &str) -> Vec<String> {
     let yaml = planned(ROME).to_yaml();
     let at = yaml

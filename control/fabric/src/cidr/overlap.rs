@@ -7,21 +7,21 @@ use ipnet::Ipv4Net;
 pub(crate) struct Claimed<T> {
     /// The CIDR.
     pub(crate) cidr: Ipv4Net,
-    /// Whether it may overlap others that are shared.
+    /// Whether the CIDR may overlap other shared ones.
     pub(crate) shared: bool,
     /// The owner.
     pub(crate) owner: T,
 }
 
-/// Returns the pairs that overlap though one of the two is not shared: the inner one and one around it.
+/// Returns the pairs of overlapping CIDRs that are not both shared, the inner CIDR first.
 ///
-/// Each inner one is reported once. Takes O(n log n).
+/// Each inner CIDR is reported once. The cost is O(n log n).
 pub(crate) fn overlaps<T>(claims: &[Claimed<T>]) -> Vec<(&Claimed<T>, &Claimed<T>)> {
     let mut sorted = Vec::from_iter(claims);
     sorted.sort_by_key(|claim| (claim.cidr.network(), claim.cidr.prefix_len()));
 
     let mut found = Vec::new();
-    // The CIDRs around the current one, the outermost first, with the innermost of them that is not shared.
+    // The CIDRs that contain the current one, the outermost first, each with the innermost one that is not shared.
     let mut around: Vec<(&Claimed<T>, Option<&Claimed<T>>)> = Vec::new();
     for claim in sorted {
         while around
@@ -48,7 +48,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn finds_what_comparing_all_pairs_finds(
+        fn the_result_equals_that_of_comparing_all_pairs(
             claims in prop::collection::vec((any::<u8>(), 24..=32u8, any::<bool>()), 0..12)
         ) {
             let claims: Vec<_> = claims

@@ -1,23 +1,23 @@
-//! The CIDRs of a peer, as its Configuration lists them.
+//! The CIDRs of a peer in its Configuration.
 
 use super::overlap::{Claimed, overlaps};
 use super::{CidrError, cidr};
 use control_api::networking::configuration::ClusterCidrs;
 use ipnet::Ipv4Net;
 
-/// Most CIDRs of one peer and one kind, so that the CIDRs of all peers fit into the kernel's tables.
+/// Maximum number of CIDRs of one peer and one kind, so that the CIDRs of all peers fit into the kernel's tables.
 pub const CIDRS_MAX: usize = 32;
 
 /// The CIDRs of a peer that can be remapped.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RemoteCidrs {
-    /// Of pods.
+    /// CIDRs of pods.
     pub pod: Vec<Ipv4Net>,
-    /// Of other addresses, such as those of IP objects.
+    /// CIDRs of other addresses, such as those of IP objects.
     pub external: Vec<Ipv4Net>,
 }
 
-/// Why a field of `spec.remote.cidr` is refused, with the remedy.
+/// Reason why a field of `spec.remote.cidr` is refused, with the remedy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RemoteCidrError {
     /// There is no pod CIDR.
@@ -34,13 +34,13 @@ pub enum RemoteCidrError {
     Cidr {
         /// The element of the list.
         field: String,
-        /// Why.
+        /// Reason of the refusal.
         error: CidrError,
     },
     /// Two CIDRs overlap, so an address of the peer would have two remapped ones.
     #[error("{field} overlaps {other_field}: remove one of the two")]
     Overlap {
-        /// The element of the list that comes last.
+        /// The later element of the lists.
         field: String,
         /// Its CIDR.
         cidr: Ipv4Net,
@@ -56,7 +56,8 @@ const POD: &str = "spec.remote.cidr.pod";
 /// Path of the external CIDRs.
 const EXTERNAL: &str = "spec.remote.cidr.external";
 
-/// Reads `spec.remote.cidr` of a Configuration. Returns the CIDRs that are valid by themselves, and all errors.
+/// Reads `spec.remote.cidr` of a Configuration. Returns the valid CIDRs, including those that overlap, and all
+/// errors.
 pub fn remote_cidrs(cidrs: &ClusterCidrs) -> (RemoteCidrs, Vec<RemoteCidrError>) {
     let mut errors = Vec::new();
     if cidrs.pod.is_empty() {

@@ -1,4 +1,4 @@
-//! Changes after which most objects are served, because they fit together.
+//! Changes with consistent objects, so that most of them are served.
 
 use super::{
     NAMESPACES, NODES, PEERS, Step, created, ip_of, node_of, object_of, of_peer, slice_of,
@@ -18,7 +18,7 @@ pub(super) fn steps() -> impl Strategy<Value = Vec<Step>> {
     ]
 }
 
-/// A node with the IP object of its address; seldom one of them is deleted.
+/// A node with the IP object of its address; one of them is rarely deleted.
 fn node() -> impl Strategy<Value = Vec<Step>> {
     let cidr = prop_oneof![6 => Just(Some(24)), 1 => Just(Some(16)), 1 => Just(None)];
     let parts = (0..3_u8, 0..2_u8, 0..2_u8, cidr, any::<bool>(), 0..8_u8);
@@ -49,7 +49,7 @@ fn node() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// A peer with all its objects; seldom the Configuration is deleted.
+/// A peer with all its objects; the Configuration is rarely deleted.
 fn peer() -> impl Strategy<Value = Vec<Step>> {
     let cidrs = (0..2_usize, prop::option::of(0..2_usize));
     let gateway = (

@@ -4,7 +4,7 @@ use super::*;
 use proptest::prelude::*;
 
 #[test]
-fn a_whole_file_is_read_in_its_order() {
+fn the_objects_of_a_file_are_parsed_in_order() {
     let objects = parse(ROME).unwrap();
 
     let kinds: Vec<_> = objects.iter().map(Object::kind).collect();
@@ -13,7 +13,7 @@ fn a_whole_file_is_read_in_its_order() {
 }
 
 #[test]
-fn what_is_written_is_read_again() {
+fn written_objects_are_parsed_again() {
     let objects = planned(ROME);
 
     let again = parse(&objects.to_yaml()).unwrap();
@@ -23,7 +23,7 @@ fn what_is_written_is_read_again() {
 }
 
 #[test]
-fn what_is_written_is_readable() {
+fn written_yaml_is_readable() {
     let yaml = planned(ROME).to_yaml();
 
     let naples = r#"---
@@ -84,7 +84,7 @@ fn an_empty_file_is_an_error() {
 }
 
 #[test]
-fn documents_may_be_separated_in_all_ways_of_yaml() {
+fn all_document_markers_of_yaml_are_accepted() {
     let network = |name| {
         format!(
             "apiVersion: ipam.liqo.io/v1alpha1\nkind: Network\nmetadata: {{name: {name}}}\nspec: {{cidr: 10.0.0.0/16}}\n"
@@ -163,7 +163,7 @@ status:
 }
 
 #[test]
-fn an_unknown_field_is_named_with_those_that_exist() {
+fn the_error_of_an_unknown_field_lists_the_known_fields() {
     let errors = refused(&rome_with("  mtu: 1280", "  MTU: 1280"));
 
     assert_eq!(
@@ -176,7 +176,7 @@ fn an_unknown_field_is_named_with_those_that_exist() {
 }
 
 #[test]
-fn unknown_fields_are_refused_everywhere_but_inside_of_kubernetes_kinds() {
+fn unknown_fields_are_refused_except_inside_of_kubernetes_kinds() {
     for (from, to, field) in [
         ("spec:\n  podCIDRs", "sepc: {}\nspec:\n  podCIDRs", "sepc"),
         (
@@ -216,7 +216,7 @@ fn unknown_fields_are_refused_everywhere_but_inside_of_kubernetes_kinds() {
 }
 
 #[test]
-fn an_unknown_kind_is_named_with_those_that_exist() {
+fn the_error_of_an_unknown_kind_lists_the_known_kinds() {
     let text = "apiVersion: v1\nkind: Pod\nmetadata: {name: a}\n---\napiVersion: v1\nkind: Network\nmetadata: {name: b}\n";
 
     let errors = refused(text);
@@ -232,7 +232,7 @@ fn an_unknown_kind_is_named_with_those_that_exist() {
 }
 
 #[test]
-fn wrong_types_and_values_are_named_with_the_right_ones() {
+fn errors_of_types_and_values_name_the_allowed_ones() {
     for (from, to, error) in [
         (
             "  mtu: 1280",
@@ -354,7 +354,7 @@ fn the_same_object_twice_is_refused() {
 }
 
 #[test]
-fn all_errors_come_at_once() {
+fn all_errors_are_reported_together() {
     let text = rome_with("  mtu: 1280", "  MTU: 1280\n  a: b");
     let text = text.replace("  masquerade: true", "  masquerade: 7");
 
@@ -362,8 +362,8 @@ fn all_errors_come_at_once() {
 }
 
 proptest! {
-    /// Lines are deleted, doubled and moved: whatever comes of it is refused or planned, never a panic,
-    /// and what is planned stays planned.
+    /// Lines are deleted, duplicated and moved. The result is refused or planned without a panic, and a
+    /// planned file stays planned.
     #[test]
     fn a_damaged_file_is_refused_or_planned(
         damages in prop::collection::vec((0..3u8, any::<prop::sample::Index>()), 1..4)
@@ -390,7 +390,7 @@ proptest! {
     }
 
     #[test]
-    fn any_text_is_refused_or_read(text: String) {
+    fn any_text_is_refused_or_parsed(text: String) {
         parse(&text).ok();
     }
 }

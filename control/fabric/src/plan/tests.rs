@@ -15,7 +15,7 @@ fn every_network_gets_its_cidr() {
 }
 
 #[test]
-fn peers_with_our_addresses_are_remapped_around_what_is_reserved() {
+fn peers_with_overlapping_cidrs_are_remapped_around_reserved_ones() {
     let objects = planned(ROME);
 
     // 10.0.0.0/16 is reserved, 10.200.0.0/24 is free.
@@ -28,14 +28,14 @@ fn peers_with_our_addresses_are_remapped_around_what_is_reserved() {
 }
 
 #[test]
-fn a_peer_with_addresses_of_its_own_keeps_them() {
+fn a_peer_without_overlaps_keeps_its_cidrs() {
     let text = rome_with("pod: [10.244.0.0/16]", "pod: [10.50.0.0/16]");
 
     assert_eq!(remote(&planned(&text), "naples").pod, ["10.50.0.0/16"]);
 }
 
 #[test]
-fn a_configuration_reports_what_the_peer_may_know_and_that_it_is_done() {
+fn a_configuration_publishes_the_local_cidrs_and_its_condition() {
     let objects = planned(ROME);
 
     let configuration = configuration(&objects, "milan");
@@ -49,7 +49,7 @@ fn a_configuration_reports_what_the_peer_may_know_and_that_it_is_done() {
 }
 
 #[test]
-fn each_node_gets_an_address_of_the_external_cidr_but_the_first_one() {
+fn each_node_gets_an_address_of_the_external_cidr_after_the_first() {
     let objects = planned(ROME);
 
     let node = ip(&objects, "node-rome-1");
@@ -89,7 +89,7 @@ fn the_order_of_the_documents_does_not_matter() {
 }
 
 #[test]
-fn a_new_peer_takes_nothing_from_an_old_one() {
+fn a_new_peer_changes_no_allocation_of_an_old_one() {
     let without = planned(&rome_without_peer("milan"));
     let old = remote(&without, "naples").clone();
     assert_eq!(old.pod, ["10.1.0.0/16"]);
@@ -109,7 +109,7 @@ fn a_new_peer_takes_nothing_from_an_old_one() {
 }
 
 #[test]
-fn a_peer_that_left_makes_room() {
+fn the_cidrs_of_a_deleted_peer_are_allocated_again() {
     let mut objects = planned(ROME);
     objects.retain(|object| object.label_value(labels::REMOTE_CLUSTER_ID) != Some("milan"));
     objects.extend(
@@ -127,7 +127,7 @@ fn a_peer_that_left_makes_room() {
 }
 
 #[test]
-fn a_status_written_by_hand_is_kept_even_outside_of_the_pools() {
+fn a_manually_written_status_is_kept_even_outside_of_the_pools() {
     let mut objects = parse(ROME).unwrap();
     set_remote(
         &mut objects,
@@ -144,7 +144,7 @@ fn a_status_written_by_hand_is_kept_even_outside_of_the_pools() {
 }
 
 #[test]
-fn a_status_that_does_not_fit_is_decided_anew() {
+fn an_invalid_status_is_replaced() {
     let mut objects = planned(ROME);
     set_remote(
         &mut objects,
@@ -161,7 +161,7 @@ fn a_status_that_does_not_fit_is_decided_anew() {
 }
 
 #[test]
-fn a_peer_that_is_seen_where_a_new_node_lives_moves() {
+fn a_remapped_cidr_with_the_address_of_a_new_node_is_replaced() {
     let objects = planned(&rome_with("10.0.0.0/16", "10.0.0.0/24"));
     assert_eq!(remote(&objects, "milan").pod[0], "10.1.0.0/16");
     let moved = objects.to_yaml().replace("172.18.1.3", "10.1.7.7");
@@ -175,14 +175,14 @@ fn a_peer_that_is_seen_where_a_new_node_lives_moves() {
 }
 
 #[test]
-fn no_peer_is_seen_where_a_gateway_is_reached() {
+fn no_remapped_cidr_contains_an_endpoint() {
     let text = rome_with("203.0.113.7", "10.1.2.3");
 
     assert_eq!(remote(&planned(&text), "milan").pod[0], "10.2.0.0/16");
 }
 
 #[test]
-fn the_address_of_a_node_that_left_is_used_again() {
+fn the_address_of_a_deleted_node_is_allocated_again() {
     let mut objects = planned(ROME);
     objects.retain(|object| object.label() != "Node rome-1");
     objects.retain(|object| object.kind() != "EndpointSlice");
@@ -205,7 +205,7 @@ fn the_address_of_a_node_that_left_is_used_again() {
 }
 
 #[test]
-fn an_external_cidr_that_is_taken_is_remapped_like_any_other() {
+fn an_overlapping_external_cidr_is_remapped_like_any_other() {
     let text = rome_with(
         "    ipam.liqo.io/network-type: external-cidr\nspec:\n  cidr: 10.70.0.0/16",
         "    ipam.liqo.io/network-type: external-cidr\nspec:\n  cidr: 10.244.0.0/16",
@@ -218,7 +218,7 @@ fn an_external_cidr_that_is_taken_is_remapped_like_any_other() {
 }
 
 #[test]
-fn a_network_that_must_keep_its_cidr_is_refused_where_it_cannot() {
+fn a_fixed_network_with_an_unavailable_cidr_is_refused() {
     let fixed = |cidr| {
         rome_with(
             "    ipam.liqo.io/network-type: internal-cidr\nspec:\n  cidr: 10.80.0.0/16",
@@ -250,7 +250,7 @@ fn a_network_that_must_keep_its_cidr_is_refused_where_it_cannot() {
 }
 
 #[test]
-fn a_network_of_a_users_own_gets_a_cidr_and_gives_addresses() {
+fn a_users_network_gets_a_cidr_and_is_a_pool_of_addresses() {
     let text = format!(
         "{ROME}---
 apiVersion: ipam.liqo.io/v1alpha1
@@ -320,7 +320,7 @@ fn a_hundred_peers_with_the_same_cidrs_all_get_their_own() {
 }
 
 #[test]
-fn a_connection_or_a_mirrored_network_is_left_alone() {
+fn connections_and_networks_of_configurations_are_ignored() {
     let text = format!(
         "{ROME}---
 apiVersion: ipam.liqo.io/v1alpha1
@@ -342,7 +342,7 @@ spec: {{gatewayRef: {{}}, type: Server}}
 }
 
 #[test]
-fn a_cluster_without_what_it_needs_is_refused() {
+fn a_cluster_without_a_required_network_is_refused() {
     let errors = plan_refused(&rome_without("network-type: external-cidr"));
 
     assert_eq!(

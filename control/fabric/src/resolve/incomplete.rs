@@ -1,5 +1,5 @@
-//! Removes objects that are not complete yet. They are no errors, because another program is about to write
-//! the missing part.
+//! Removes objects that are not complete yet. They are not errors, because another program will write the missing
+//! part.
 
 use super::super::objects::{Object, Objects};
 use super::super::spec::node_ip_name;
@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) const WAITS_FOR_CIDRS: &str =
     "its CIDRs in the Configuration's status, from Liqo's controller manager";
 
-/// Removes incomplete objects, and returns those of which a user should know.
+/// Removes incomplete objects, and returns those to report to users.
 pub(super) fn prune_incomplete(objects: &mut Objects) -> Vec<Waiting> {
     let mut waiting = nodes(objects);
     replicas(objects);
@@ -227,7 +227,7 @@ impl Parts {
     }
 }
 
-/// Removes all objects of peers of which an object is missing.
+/// Removes all objects of peers that lack an object.
 fn peers(objects: &mut Objects) -> Vec<Waiting> {
     let mut parts: BTreeMap<String, Parts> = BTreeMap::new();
     for object in objects.iter() {

@@ -32,13 +32,13 @@ impl LastGood {
         self.resolve_part(objects, &names)
     }
 
-    /// Resolves a part of the objects. Forgets those Configurations of `names` that are not among them.
+    /// Resolves a part of the objects. Drops the Configurations of `names` that are not among them.
     pub(crate) fn resolve_part(
         &mut self,
         mut objects: Objects,
         names: &BTreeSet<Name>,
     ) -> Resolution {
-        self.learn(&objects, names);
+        self.store(&objects, names);
         self.replace_incomplete(&mut objects);
 
         resolve(objects)
@@ -49,9 +49,9 @@ impl LastGood {
         self.complete.get(name)
     }
 
-    /// Stores complete Configurations; keeps those whose new state is being completed, and no others.
-    fn learn(&mut self, objects: &Objects, names: &BTreeSet<Name>) {
-        let mut gone = names.clone();
+    /// Stores complete Configurations, keeps those whose new state is in progress, and drops others.
+    fn store(&mut self, objects: &Objects, names: &BTreeSet<Name>) {
+        let mut stale = names.clone();
         for document in &objects.documents {
             let Object::Configuration(configuration) = &*document.object else {
                 continue;
@@ -60,14 +60,14 @@ impl LastGood {
             let known = self.complete.get(&name);
             if is_configured(configuration) {
                 self.complete.insert(name.clone(), document.object.clone());
-                gone.remove(&name);
+                stale.remove(&name);
             } else if known.is_some_and(|known| is_in_progress(&document.object, known)) {
-                gone.remove(&name);
+                stale.remove(&name);
             } else {
-                gone.insert(name);
+                stale.insert(name);
             }
         }
-        for name in gone {
+        for name in stale {
             self.complete.remove(&name);
         }
     }

@@ -21,7 +21,7 @@ fn a_peer_waits_until_all_its_objects_exist() {
         objects.retain(|object| object.peer() != Some("milan") || !is_missing(object));
         let resolution = resolve(objects);
         assert_eq!(ids(&resolution), ["naples"]);
-        assert_eq!(resolution.refused, [], "it is not wrong");
+        assert_eq!(resolution.refused, [], "it is not an error");
         assert_eq!(resolution.waiting.len(), 1);
         assert_eq!(resolution.waiting[0].subject, "peer milan");
         resolution.waiting[0].missing
@@ -97,7 +97,7 @@ fn a_peer_is_served_by_its_last_good_configuration_until_new_cidrs_are_remapped(
 
 #[test]
 fn a_deleted_or_recreated_configuration_has_no_last_good_state() {
-    let gone = |configuration: &mut Configuration| {
+    let terminating = |configuration: &mut Configuration| {
         configuration.metadata.generation = Some(2);
         configuration.metadata.deletion_timestamp = Some(Time(Timestamp::UNIX_EPOCH));
     };
@@ -105,7 +105,7 @@ fn a_deleted_or_recreated_configuration_has_no_last_good_state() {
         configuration.metadata.generation = Some(2);
         configuration.metadata.uid = Some("another".to_owned());
     };
-    let changes: [fn(&mut Configuration); 2] = [gone, another];
+    let changes: [fn(&mut Configuration); 2] = [terminating, another];
 
     for change in changes {
         let mut last_good = LastGood::default();
@@ -189,7 +189,7 @@ fn an_invalid_peer_does_not_affect_others() {
 }
 
 #[test]
-fn of_two_gateways_of_a_peer_the_older_one_is_served() {
+fn the_older_of_two_gateways_of_a_peer_is_served() {
     let mut objects = planned(ROME);
     let server = objects.of::<GatewayServer>().next().cloned();
     let mut second = server.unwrap();
@@ -224,7 +224,7 @@ fn an_invalid_ip_does_not_affect_others() {
 }
 
 #[test]
-fn a_node_without_mapped_address_is_left_out_with_its_replicas() {
+fn a_node_without_mapped_address_is_removed_with_its_replicas() {
     let mut objects = planned(ROME);
     objects.retain(|object| {
         !matches!(object, Object::IP(ip) if ip.metadata.name.as_deref() == Some("node-rome-2"))
@@ -240,7 +240,7 @@ fn a_node_without_mapped_address_is_left_out_with_its_replicas() {
 }
 
 #[test]
-fn a_node_without_pod_cidr_takes_part_with_its_replicas() {
+fn a_node_without_pod_cidr_is_served_with_its_replicas() {
     let mut objects = planned(ROME);
     for name in ["rome-1", "rome-2"] {
         change(&mut objects, name, |node: &mut Node| node.spec = None);

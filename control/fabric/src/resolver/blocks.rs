@@ -1,8 +1,8 @@
 //! Pod prefixes of nodes that a CNI has assigned by its own objects.
 //!
-//! Calico's IPAM and Cilium's cluster pool do not use `Node.spec.podCIDRs`, which is empty or without meaning
-//! then. Their own assignment replaces it, so that a gateway sends packets to the right node directly. A pod
-//! address in no known prefix is sent to any node, and its CNI forwards the packet.
+//! Calico's IPAM and Cilium's cluster pool do not use `Node.spec.podCIDRs`, which then is empty or has no meaning.
+//! Their own assignment replaces it, so that a gateway sends packets directly to the node of the pod. A packet to a
+//! pod address in no known prefix is sent to any node, and the CNI of that node forwards the packet.
 
 use super::entity::ObjectKey;
 use crate::objects::Object;
@@ -30,7 +30,7 @@ pub(super) struct Assignment {
     blocks: BTreeMap<String, Blocks>,
     /// The prefixes of each node. If it is empty, `spec.podCIDRs` of the nodes apply.
     of_nodes: BTreeMap<String, Vec<String>>,
-    /// The Nodes as the API server has them.
+    /// The Nodes with their own `spec.podCIDRs`.
     nodes: BTreeMap<ObjectKey, Arc<Object>>,
 }
 
@@ -64,7 +64,7 @@ impl Assignment {
         }
     }
 
-    /// Computes the assignment anew, given the objects of the cluster itself. Returns the Nodes whose prefixes
+    /// Computes the assignment again, given the objects of the cluster itself. Returns the Nodes whose prefixes
     /// have changed.
     pub(super) fn assign<'a>(
         &mut self,

@@ -35,8 +35,8 @@ pub(super) enum Class {
 
 /// Keys and prefixes that an entity provides, and those on which its own outcome depends.
 ///
-/// A superset is right, but slower: an entity depends on another one if it reads a key that the other provides, or
-/// a prefix that overlaps a provided prefix of the same class.
+/// An entity depends on another one if it reads a key that the other provides, or a prefix that overlaps a provided
+/// prefix of the same class. Additional facts do not change the result, but increase the cost.
 #[derive(Debug, Default)]
 pub(super) struct Facts {
     pub(super) provided: Values,

@@ -59,7 +59,7 @@ impl Resolver {
 
     fn set_tenant_namespace(&mut self, peer: &str, namespace: Option<String>) {
         if self.tenants.get(peer) == namespace.as_ref() {
-            return; // Most changes leave it as it is, and need no copy of the map.
+            return; // Most changes do not change the tenant namespace, and need no copy of the map.
         }
         let tenants = Arc::make_mut(&mut self.tenants);
         match namespace {

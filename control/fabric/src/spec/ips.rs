@@ -23,7 +23,7 @@ pub(crate) struct IpSpec {
     pub(crate) node: Option<String>,
     /// Whether the node of the IP object no longer exists.
     pub(crate) orphan: bool,
-    /// Whether the label for hosts that peers cannot reach is set; such an address is not translated.
+    /// Whether the label for unreachable hosts is set; such an address is not translated.
     pub(crate) unreachable: bool,
 }
 

@@ -11,7 +11,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
-/// The field that holds the CIDR of a Network.
+/// Field with the CIDR of a Network.
 const STATUS_CIDR: &str = "status.cidr";
 
 impl Tenancy {

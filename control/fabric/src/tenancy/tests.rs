@@ -28,7 +28,7 @@ fn tenancy() -> Tenancy {
     }
 }
 
-/// Returns what a developer has written into a namespace of their own, long before the original.
+/// Returns a copy of an object in a developer's namespace, which is older than the original.
 fn copied<'a, T>(objects: &'a Objects, name: &str) -> T
 where
     &'a T: TryFrom<&'a Object>,
@@ -78,7 +78,7 @@ fn a_developers_older_public_key_does_not_replace_that_of_the_tenant_namespace()
 }
 
 #[test]
-fn a_developers_configuration_does_not_keep_another_peer_from_its_cidrs() {
+fn a_developers_configuration_does_not_occupy_the_cidrs_of_another_peer() {
     let mut objects = planned(ROME);
     let mut configuration: Configuration = copied(&objects, "milan");
     let peer = "mallory".to_owned();
@@ -97,7 +97,7 @@ fn a_developers_configuration_does_not_keep_another_peer_from_its_cidrs() {
 }
 
 #[test]
-fn a_peer_without_a_tenant_namespace_is_served_from_one_that_the_settings_name() {
+fn a_peer_without_a_labelled_namespace_is_served_from_one_of_the_settings() {
     let mut unlabelled = tenancy();
     unlabelled
         .labelled
@@ -116,7 +116,7 @@ fn a_peer_without_a_tenant_namespace_is_served_from_one_that_the_settings_name()
 }
 
 #[test]
-fn the_tenant_namespace_of_one_peer_holds_nothing_of_another() {
+fn objects_in_the_tenant_namespace_of_another_peer_are_refused() {
     let mut objects = planned(ROME);
     let mut key: PublicKey = copied(&objects, "naples");
     key.metadata.namespace = Some("liqo-tenant-milan".to_owned());
@@ -129,7 +129,7 @@ fn the_tenant_namespace_of_one_peer_holds_nothing_of_another() {
 }
 
 #[test]
-fn networks_of_this_cluster_and_ips_of_its_nodes_are_those_of_liqos_namespace() {
+fn networks_of_the_cluster_and_ips_of_nodes_are_read_from_liqos_namespace() {
     let mut objects = planned(ROME);
     let network: Network = copied(&objects, "external-cidr");
     let mut ip: IP = copied(&objects, "node-rome-1");
@@ -149,7 +149,7 @@ fn networks_of_this_cluster_and_ips_of_its_nodes_are_those_of_liqos_namespace() 
 }
 
 #[test]
-fn what_lies_where_it_belongs_is_kept() {
+fn objects_in_the_right_namespaces_are_kept() {
     let mut objects = planned(ROME);
 
     let misplaced = tenancy().prune(&mut objects);

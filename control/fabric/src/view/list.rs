@@ -76,7 +76,7 @@ impl<T: Keyed> List<T> {
 
     /// Returns the elements that differ from those of `old`, in their order.
     ///
-    /// Takes a comparison of pointers for each element that both lists share.
+    /// The cost is a comparison of pointers for each element that both lists share.
     pub fn differences<'a>(&'a self, old: &'a Self) -> Vec<Difference<'a, T>>
     where
         T: Eq,

@@ -1,9 +1,9 @@
-//! Objects of a namespace that sorts before Liqo's and claim what others have.
+//! Objects of a namespace that sorts before Liqo's, which claim CIDRs, addresses or keys of others.
 
 use super::*;
 use k8s_openapi::ByteString;
 
-/// Puts an object of a developer in front of the others, as a list by namespace does.
+/// Returns the objects after an object of a developer, as in a list by namespace.
 fn with_first(object: impl Into<Object>, objects: &Objects) -> Objects {
     let mut all = Objects::default();
     all.push(object);
@@ -73,7 +73,7 @@ fn a_users_network_displaces_neither_the_clusters_networks_nor_a_peer() {
         (&[], "10.9.0.0/16", "10.70.0.0/16"),
         (&[], "10.0.0.0/8", "10.0.0.0/8"),
         (&[FIXED], "10.96.7.0/24", "10.96.7.0/24"),
-        // The pods of milan as seen here.
+        // The remapped pod CIDR of milan.
         (&[], "10.9.0.0/16", "10.1.0.0/16"),
         (&[FIXED], "10.1.128.0/17", "10.1.128.0/17"),
         (&[FIXED, SHARED], "10.1.0.0/16", "10.1.0.0/16"),
@@ -101,7 +101,7 @@ fn a_users_network_without_overlap_is_used() {
 }
 
 #[test]
-fn of_two_users_networks_the_older_one_keeps_its_cidr() {
+fn the_older_of_two_users_networks_keeps_its_cidr() {
     let cidr = "10.60.0.0/24";
     let both = ["network-not-remapped", "network-shared"];
     for (labels, expected) in [(&[][..], vec!["Network a-dev/a-young"]), (&both, vec![])] {
@@ -118,7 +118,7 @@ fn of_two_users_networks_the_older_one_keeps_its_cidr() {
 }
 
 #[test]
-fn an_ip_takes_the_address_of_no_other() {
+fn an_ip_cannot_take_the_address_of_another() {
     let objects = planned(ROME);
     let of_printer = status_ip(&objects, "printer");
     let of_node = status_ip(&objects, "node-rome-1");
@@ -132,7 +132,7 @@ fn an_ip_takes_the_address_of_no_other() {
         expect_refused_alone(objects, ROME, "IP a-dev/0");
     }
 
-    // A node keeps its address whatever the age of its object.
+    // A node keeps its address independent of the age of the objects.
     let mut objects = with_first(ip("192.0.2.66", &of_node, 0, None), &objects);
     for object in objects.iter_mut() {
         if let Object::IP(ip) = object
@@ -145,7 +145,7 @@ fn an_ip_takes_the_address_of_no_other() {
 }
 
 #[test]
-fn an_ip_with_a_wrong_address_takes_none() {
+fn an_ip_with_an_invalid_address_takes_none() {
     let objects = planned(ROME);
     let outside = ip(
         "192.0.2.66",
@@ -167,7 +167,7 @@ fn an_ip_with_a_wrong_address_takes_none() {
 }
 
 #[test]
-fn a_younger_ip_does_not_take_a_peers_pod() {
+fn a_newer_ip_cannot_take_the_address_of_a_peers_pod() {
     let text = format!(
         "{ROME}---\napiVersion: ipam.liqo.io/v1alpha1\nkind: IP\nmetadata:\n  name: web-of-naples\n  \
          namespace: demo\nspec:\n  ip: 10.3.1.10\n"
