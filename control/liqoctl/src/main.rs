@@ -4,7 +4,7 @@
 //! cli       the command line
 //! commands  one module per command, and kinds: one module per kind of `liqoctl VERB KIND`
 //! verbs     create, get and delete, for any kind
-//! steps     idempotent steps, of which commands that change clusters are made
+//! steps     idempotent steps, of which commands that change clusters consist
 //! pair      the two clusters of a peering; tenant, objects: a peer's namespace and objects
 //! cluster   requests to one API server; helm: runs the program helm
 //! progress  progress lines on the terminal
@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     let cli = match cli::Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => {
-            // `--help` ends with success, a wrong flag with the exit code of every other error.
+            // `--help` ends with success, an invalid flag with the exit code of every other error.
             let _ = error.print();
             return if error.use_stderr() {
                 ExitCode::FAILURE

@@ -3,14 +3,14 @@
 use anyhow::{Context as _, Result, bail};
 use std::io::{self, BufRead, Write};
 
-/// Prompts before an answer that is neither yes nor no is taken as no.
+/// Number of prompts before an answer that is neither yes nor no is treated as no.
 const TRIES: usize = 3;
 
-/// Asks the user whether to go on.
+/// Asks the user whether to continue.
 ///
 /// # Errors
 ///
-/// Returns an error if the answer is no. The end of standard input is taken as no.
+/// Returns an error if the answer is no. The end of standard input is treated as no.
 pub(crate) async fn confirm(question: &str) -> Result<()> {
     let question = question.to_owned();
     let yes = tokio::task::spawn_blocking(move || {

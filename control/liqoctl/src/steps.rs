@@ -1,4 +1,4 @@
-//! Idempotent steps, of which every command that changes clusters is made.
+//! Idempotent steps, of which every command that changes clusters consists.
 //!
 //! A step observes first and writes only what differs, so a command that failed or was
 //! interrupted is completed by running it again:
@@ -224,7 +224,7 @@ impl Runner {
 
     async fn remove(&self, step: &dyn Undo, name: &str, wait: bool) -> Result<()> {
         let deleting = begin(step.scope(), name);
-        let was_there = step.delete().await?;
+        let existed = step.delete().await?;
         if wait {
             self.deadline
                 .until(&format!("deleting the {}", step.noun()), async || {
@@ -233,7 +233,7 @@ impl Runner {
                 })
                 .await?;
         }
-        deleting.done(removed(step.noun(), was_there));
+        deleting.done(removed(step.noun(), existed));
         Ok(())
     }
 
@@ -319,8 +319,8 @@ fn end(activity: Option<Activity>, part: &Option<(String, String)>) {
 }
 
 /// Returns the line for the end of a removal.
-pub(crate) fn removed(noun: &str, was_there: bool) -> String {
-    let adverb = if was_there { "correctly" } else { "already" };
+pub(crate) fn removed(noun: &str, existed: bool) -> String {
+    let adverb = if existed { "correctly" } else { "already" };
     let mut letters = noun.chars();
     let first = letters.next().map(char::to_uppercase);
     let capitalized: String = first.into_iter().flatten().chain(letters).collect();

@@ -14,25 +14,25 @@ pub(crate) struct Installation {
     pub(crate) namespace: String,
 }
 
-/// Returns the installation, given the ConfigMaps that contain a cluster ID. `wanted` is the
+/// Returns the installation, given the ConfigMaps that contain a cluster ID. `requested` is the
 /// namespace that a flag names.
 ///
 /// # Errors
 ///
-/// Returns the correct namespace if `wanted` is another one, or the candidates if there are several.
+/// Returns the correct namespace if `requested` is another one, or the candidates if there are several.
 pub(crate) fn choose(
     found: &[ConfigMap],
-    wanted: Option<&str>,
+    requested: Option<&str>,
 ) -> Result<Option<Installation>, String> {
     let namespaces: Vec<&str> = found.iter().map(namespace).collect();
-    let chosen = match (found, wanted) {
+    let chosen = match (found, requested) {
         ([], _) => return Ok(None),
-        (_, Some(wanted)) => found
+        (_, Some(requested)) => found
             .iter()
-            .find(|map| namespace(map) == wanted)
+            .find(|map| namespace(map) == requested)
             .ok_or_else(|| {
                 let right = namespaces.join(" or ");
-                format!("Liqo is not in namespace {wanted} but in {right}: name that one with --liqo-namespace (--remote-liqo-namespace for the remote cluster)")
+                format!("Liqo is not in namespace {requested} but in {right}: name that one with --liqo-namespace (--remote-liqo-namespace for the remote cluster)")
             })?,
         ([only], None) => only,
         (_, None) => {

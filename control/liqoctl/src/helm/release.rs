@@ -1,4 +1,4 @@
-//! The release as helm stores it: one Secret per revision.
+//! The stored release of helm: one Secret per revision.
 
 use super::RELEASE;
 use crate::cluster::Cluster;

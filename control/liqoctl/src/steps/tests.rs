@@ -146,7 +146,7 @@ async fn a_complete_step_writes_nothing_and_shows_the_same_lines() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_names_the_step_and_what_was_completed() {
+async fn a_failure_names_the_failed_and_the_completed_steps() {
     let log = Log::default();
     let first = Simulated::new(&log, "server", &[State::Ready(7)]);
     let mut second = Simulated::new(&log, "client", &[State::Pending]);
@@ -208,7 +208,7 @@ async fn an_interrupted_command_repeats_no_completed_step() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_deadline_ends_a_step_with_what_is_missing() {
+async fn the_error_at_the_deadline_names_the_missing_part() {
     let log = Log::default();
     let step = Simulated::new(&log, "server", &[State::Pending, waiting()]);
 
@@ -222,7 +222,7 @@ async fn the_deadline_ends_a_step_with_what_is_missing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_blocked_step_is_applied_once_its_objects_are_gone() {
+async fn a_blocked_step_is_applied_once_its_objects_are_deleted() {
     let log = Log::default();
     let blocked = State::Blocked("still being deleted".to_owned());
     let states = [blocked.clone(), blocked, State::Pending, State::Ready(7)];

@@ -4,7 +4,7 @@ use crate::output::{self, Format};
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-/// A short name, and the path that it stands for.
+/// A short name, and its path.
 const SHORTCUT: (&str, &str) = ("clusterid", "local.clusterid");
 
 /// Returns whether the first name of a path is `name`.

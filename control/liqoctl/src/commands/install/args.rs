@@ -15,7 +15,7 @@ pub(crate) struct Options {
     #[arg(long, global = true, value_name = "ID", value_parser = parse::cluster_id)]
     pub(crate) cluster_id: Option<String>,
 
-    /// Labels of the cluster, which peers see: key=value,...
+    /// Labels of the cluster, which peers receive: key=value,...
     #[arg(long, global = true, value_delimiter = ',', value_parser = parse::pair, value_name = "KEY=VALUE")]
     pub(crate) cluster_labels: Vec<(String, String)>,
 

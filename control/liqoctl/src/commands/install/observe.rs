@@ -1,4 +1,4 @@
-//! Reads the objects for detection and checks. Objects that are forbidden to read are treated as
+//! Reads the objects for detection and checks. Objects that the user may not read are treated as
 //! absent, because flags can replace them.
 
 use super::args::{Options, Provider};

@@ -162,7 +162,7 @@ async fn connect(
     wait_for_pod(runner, client, &name).await?;
     if options.disable_sharing_keys {
         progress::info(
-            "Public keys are not exchanged (--disable-sharing-keys): the gateways cannot connect before they are",
+            "Public keys are not exchanged (--disable-sharing-keys): the gateways cannot connect without them",
         );
         return Ok(());
     }

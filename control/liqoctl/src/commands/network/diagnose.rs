@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_missing_connection_is_no_blocked_port() {
+    fn a_missing_connection_is_not_reported_as_a_blocked_port() {
         let text = explain(&State::Absent, &reported("Connecting"), "a", 1);
 
         assert!(text.contains("the local cluster has no Connection yet"));

@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_claim_cannot_write_to_the_terminal() {
+    fn control_characters_of_a_claim_are_not_printed() {
         let lines = grant(cidrs("\u{1b}[2J", "10.70.0.0/16"), Vec::new()).lines();
 
         assert!(!lines[0].contains('\u{1b}'), "{lines:?}");

@@ -14,7 +14,7 @@ pub(crate) struct Leftovers(BTreeMap<(&'static str, &'static str), BTreeSet<Stri
 
 const DISABLE_NETWORKING: (&str, &str) = (
     "disable networking for clusters",
-    "liqoctl network reset --remote-kubeconfig FILE (or --remote-cluster-id ID if it is gone)",
+    "liqoctl network reset --remote-kubeconfig FILE (or --remote-cluster-id ID if it is unreachable)",
 );
 const DISABLE_AUTHENTICATION: (&str, &str) = (
     "disable authentication for clusters",

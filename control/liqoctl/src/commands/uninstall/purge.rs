@@ -35,13 +35,13 @@ const GROUPS: [&str; 5] = [
 /// Label selector of the chart's objects.
 const SELECTOR: &str = "app.kubernetes.io/part-of=liqo";
 
-/// Time that the API server gets to delete the CRDs before finalizers of their objects are removed.
-/// The controllers that would remove them are gone.
+/// Time for the deletion of the CRDs before the finalizers of their objects are removed. The controllers
+/// that would remove these finalizers do not run any more.
 const FINALIZERS_KEPT: Duration = Duration::from_secs(5);
 
-/// Limit of the deletion of the CRDs, and again of the namespaces. With helm's limit, the sum is
-/// below a minute.
-const GONE_WITHIN: Duration = Duration::from_secs(19);
+/// Time-out of the deletion of the CRDs, and of the deletion of the namespaces. With helm's time-out,
+/// the sum is below a minute.
+const DELETION_TIMEOUT: Duration = Duration::from_secs(19);
 
 /// Removes the admission policies. Their bindings are first, because they put policies into force.
 ///
@@ -80,13 +80,13 @@ pub(crate) async fn run(cluster: &Cluster, namespace: &str, deadline: Deadline) 
     remove_labelled::<MutatingWebhookConfiguration>(cluster).await?;
     remove_labelled::<ValidatingWebhookConfiguration>(cluster).await?;
     let purging = begin("", "Purging Liqo CRDs");
-    remove_crds(cluster, deadline.within(GONE_WITHIN)).await?;
+    remove_crds(cluster, deadline.within(DELETION_TIMEOUT)).await?;
     purging.done("Liqo CRDs purged");
 
     let deleting = begin("", "Deleting Liqo namespaces");
     remove_labelled::<ClusterRoleBinding>(cluster).await?;
     remove_labelled::<ClusterRole>(cluster).await?;
-    namespaces::remove(cluster, namespace, deadline.within(GONE_WITHIN)).await?;
+    namespaces::remove(cluster, namespace, deadline.within(DELETION_TIMEOUT)).await?;
     deleting.done("Liqo namespaces deleted");
     Ok(())
 }
@@ -138,7 +138,7 @@ async fn release_objects(cluster: &Cluster, crd: &CustomResourceDefinition) -> R
             continue;
         }
         progress::warn(format_args!(
-            "{} {} still exists, and its controller is removed: removing its finalizers {}",
+            "{} {} still exists, and its controller does not run any more: removing its finalizers {}",
             names.kind,
             object.name_any(),
             object.finalizers().join(", ")

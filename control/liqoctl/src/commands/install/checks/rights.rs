@@ -1,4 +1,4 @@
-//! Checks that the user has the rights that an installation needs.
+//! Checks that the user has the rights that an installation requires.
 
 use crate::cluster::Cluster;
 use anyhow::Result;
@@ -9,7 +9,7 @@ use k8s_openapi::api::authorization::v1::{
 use kube::Api;
 use kube::api::PostParams;
 
-/// Verb, group and resource of each needed right, and whether it is limited to Liqo's namespace.
+/// Verb, group and resource of each required right, and whether it is limited to Liqo's namespace.
 const NEEDED: [(&str, &str, &str, bool); 12] = [
     ("create", "", "namespaces", false),
     (

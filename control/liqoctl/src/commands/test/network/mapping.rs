@@ -1,11 +1,11 @@
-//! The address under which a cluster reaches an address of its peer. PURE.
+//! Computes the remapped address of a peer's address. PURE.
 
 use control_api::Configuration;
 use control_api::networking::configuration::ClusterCidrs;
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
 
-/// Returns the address under which `address` of the peer is reached here.
+/// Returns the remapped address of `address` of the peer.
 ///
 /// # Errors
 ///

@@ -34,7 +34,7 @@ pub(crate) struct Call {
     pub(crate) address: String,
 }
 
-/// Creates the Services that the options need, and returns all requests of one direction.
+/// Creates the Services for the options, and returns all requests of one direction.
 ///
 /// # Errors
 ///
