@@ -12,7 +12,7 @@ use std::path::Path;
 
 /// Where this project's definitions differ from upstream's. An absent side is `null`.
 const DIFFERENCES: &[(&str, &str)] = &[
-    // The provider's decision must survive a consumer that applies its Tenant without the field.
+    // The decision of the provider must be kept if a consumer applies its Tenant without the field.
     ("Tenant.spec.tenantCondition", "default"),
     // A peer's key is bounded before it is decoded.
     ("PublicKey.spec.publicKey", "maxLength"),

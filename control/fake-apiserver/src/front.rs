@@ -29,7 +29,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns whether the request is for a page of a list that a watch begins with.
+    /// Returns whether the request is for a page of the initial list of a watch.
     pub fn is_list(&self) -> bool {
         let query = self.target.split_once('?').map(|(_, query)| query);
         let limit = query.and_then(|query| parameter(query, "limit"));
@@ -50,7 +50,7 @@ pub enum Reply {
     Forward,
     /// These bytes, and the end of the connection.
     Bytes(Vec<u8>),
-    /// A response that never ends: `head`, then `chunk` again and again, each after `pause`.
+    /// A response without end: `head`, followed by repeated `chunk`s, each after `pause`.
     Endless {
         /// First bytes.
         head: Vec<u8>,
@@ -195,7 +195,7 @@ fn serve(
                 accepted = listener.accept() => {
                     if let Ok((stream, _)) = accepted {
                         // An error means that the client has closed the connection.
-                        tokio::spawn(answer(stream, shared.clone()));
+                        tokio::spawn(handle(stream, shared.clone()));
                     }
                 }
             }
@@ -203,7 +203,7 @@ fn serve(
     });
 }
 
-async fn answer(mut client: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
+async fn handle(mut client: TcpStream, shared: Arc<Shared>) -> io::Result<()> {
     client.set_nodelay(true)?;
     let (head, rest) = read_head(&mut client).await?;
     let parsed = parse(&head);
@@ -250,7 +250,7 @@ async fn read_head(client: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     }
 }
 
-/// Sends the request to the API server, and copies until it has answered.
+/// Sends the request to the API server, and copies its response.
 async fn forward(
     client: &mut TcpStream,
     head: &str,

@@ -23,7 +23,7 @@ enum Refusal {
     Invalid,
 }
 
-pub(crate) async fn answer(objects: Shared, request: Request) -> Response {
+pub(crate) async fn handle(objects: Shared, request: Request) -> Response {
     let (head, body) = request.into_parts();
     let query = head.uri.query().unwrap_or_default().to_owned();
     if objects.is_unknown(head.uri.path()) {

@@ -18,8 +18,8 @@ use std::time::Duration;
 use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 
-mod answer;
 mod front;
+mod handler;
 mod objects;
 mod request;
 
@@ -262,8 +262,9 @@ fn serve(
         .enable_all()
         .build()
         .expect("there are threads and descriptors");
-    let router =
-        Router::new().fallback(any(move |request| answer::answer(objects.clone(), request)));
+    let router = Router::new().fallback(any(move |request| {
+        handler::handle(objects.clone(), request)
+    }));
     runtime.block_on(async {
         let listener = socket.listen(BACKLOG).expect("it is bound");
         listens.send(()).ok();
