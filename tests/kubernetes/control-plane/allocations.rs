@@ -1,5 +1,5 @@
-//! Tests of addresses and CIDRs that were given twice, as by two managers that both were the leader
-//! for a moment. They run the controller manager itself.
+//! Tests of addresses and CIDRs that were allocated twice, as by two managers that both were the
+//! leader for a moment. They run the controller manager itself.
 
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::manager::Manager;
@@ -13,10 +13,10 @@ use serde_json::json;
 use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
-    // Alone, because a manager writes the statuses of all IPs and Networks.
+    // Not concurrent with other tests, because a manager writes the statuses of all IPs and Networks.
     serial!(
         suite,
-        an_address_and_a_cidr_that_were_given_twice_are_decided_alike_by_every_leader,
+        every_leader_resolves_double_allocations_alike,
         a_late_write_of_an_earlier_leader_is_undone,
     );
 }
@@ -27,7 +27,7 @@ const DECIDED_MAX: Duration = Duration::from_secs(1);
 /// The time limit of a decision, which is measured afterwards.
 const DECISION: Duration = Duration::from_secs(20);
 
-/// The address and the CIDR that are given twice.
+/// The address and the CIDR that are allocated twice.
 const ADDRESS: &str = "10.70.0.9";
 const CIDR: &str = "10.200.0.0/16";
 
@@ -82,8 +82,8 @@ impl<'a> Installation<'a> {
         Api::namespaced(self.client.clone(), self.namespace)
     }
 
-    /// Gives an IP and a Network the address and the CIDR that are given twice.
-    async fn give(&self, name: &str) -> Result<()> {
+    /// Writes the address and the CIDR that are allocated twice into the statuses of an IP and a Network.
+    async fn allocate_twice(&self, name: &str) -> Result<()> {
         let params = PatchParams::default();
         let address = json!({"status": {"ip": ADDRESS, "cidr": "10.70.0.0/16"}});
         let cidr = json!({"status": {"cidr": CIDR}});
@@ -98,7 +98,7 @@ impl<'a> Installation<'a> {
     }
 
     /// Returns the statuses of both IPs and both Networks.
-    async fn given(&self) -> Result<Given> {
+    async fn allocations(&self) -> Result<Allocations> {
         let address = async |name| -> Result<Option<String>> {
             let status = self.ips().get(name).await?.status;
             Ok(status.and_then(|status| status.ip))
@@ -108,7 +108,7 @@ impl<'a> Installation<'a> {
             Ok(status.and_then(|status| status.cidr))
         };
 
-        Ok(Given {
+        Ok(Allocations {
             addresses: [address("older").await?, address("newer").await?],
             cidrs: [cidr("older").await?, cidr("newer").await?],
         })
@@ -123,9 +123,9 @@ impl<'a> Installation<'a> {
         Ok(())
     }
 
-    async fn until_decided(&self) -> Result<Given> {
+    async fn until_decided(&self) -> Result<Allocations> {
         until(Deadline::after(DECISION), "a decision", async || {
-            let given = self.given().await?;
+            let given = self.allocations().await?;
             given.check()?;
             Ok(given)
         })
@@ -144,13 +144,13 @@ impl<'a> Installation<'a> {
 
 /// The addresses and the CIDRs of the older and the newer object.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Given {
+struct Allocations {
     addresses: [Option<String>; 2],
     cidrs: [Option<String>; 2],
 }
 
-impl Given {
-    /// Checks that the older objects have kept theirs, and the newer ones have others.
+impl Allocations {
+    /// Checks that the older objects keep their CIDR and address, and that the newer ones get others.
     fn check(&self) -> Result<()> {
         for (pair, twice) in [(&self.addresses, ADDRESS), (&self.cidrs, CIDR)] {
             let [older, newer] = pair;
@@ -162,15 +162,13 @@ impl Given {
     }
 }
 
-async fn an_address_and_a_cidr_that_were_given_twice_are_decided_alike_by_every_leader(
-    fixture: &'static Fixture,
-) -> Result<()> {
+async fn every_leader_resolves_double_allocations_alike(fixture: &'static Fixture) -> Result<()> {
     let installation = Installation::create(fixture, "given-twice").await?;
     let mut decisions = Vec::new();
 
     for user in ["given-twice-a", "given-twice-b"] {
         for name in ["newer", "older"] {
-            installation.give(name).await?;
+            installation.allocate_twice(name).await?;
         }
         let mut manager = Manager::start(fixture, user, installation.namespace)?;
         let leads = installation.until_leads(&manager).await?;
@@ -187,14 +185,14 @@ async fn an_address_and_a_cidr_that_were_given_twice_are_decided_alike_by_every_
 
 async fn a_late_write_of_an_earlier_leader_is_undone(fixture: &'static Fixture) -> Result<()> {
     let installation = Installation::create(fixture, "late-write").await?;
-    installation.give("older").await?;
+    installation.allocate_twice("older").await?;
     let mut leader = Manager::start(fixture, "late-write-leader", installation.namespace)?;
     installation.until_leads(&leader).await?;
     let before = installation.until_decided().await?;
     let mut standby = Manager::start(fixture, "late-write-standby", installation.namespace)?;
     standby.until_watching(fixture).await?;
 
-    installation.give("newer").await?;
+    installation.allocate_twice("newer").await?;
     let late = Timestamp::now();
     let after = installation.until_decided().await?;
     let delay = leader.last_status(fixture)?.duration_since(late);

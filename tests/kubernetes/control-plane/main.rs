@@ -32,7 +32,7 @@ const SLOW: &[&str] = &[
 
 fn main() -> ExitCode {
     // A replica stays in the namespaces of the tests that started it.
-    let ready = runtime::replica::run_if_asked().and_then(|has_run| match has_run {
+    let ready = runtime::replica::run_if_started_as_replica().and_then(|has_run| match has_run {
         true => std::process::exit(0),
         false => control_plane::isolate(),
     });

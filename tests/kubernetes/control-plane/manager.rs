@@ -81,7 +81,7 @@ impl Manager {
         Ok(names.collect())
     }
 
-    /// Asks the manager to stop, which releases the Lease, and waits until it has.
+    /// Sends the manager the signal to stop, so that it releases the Lease, and waits until it has stopped.
     pub(crate) async fn stop(&mut self) -> Result<()> {
         let pid = self.child.id().context("the manager has ended")?;
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM)

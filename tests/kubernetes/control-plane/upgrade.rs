@@ -73,8 +73,8 @@ async fn objects_of_an_earlier_release_are_taken_over(fixture: &'static Fixture)
     .await
 }
 
-/// Creates the objects of a user, and what release ea9b234 has made of them. A user has changed a label of
-/// the template of `printer` since.
+/// Creates the objects of a user, and the objects that release ea9b234 created for them. A user has since
+/// changed a label of the template of `printer`.
 async fn create_as_earlier_release(objects: &Objects) -> Result<()> {
     let peer = json!({"liqo.io/remote-cluster-id": "upgrade", "liqo.io/tenant-namespace": "true"});
     objects
@@ -106,7 +106,7 @@ async fn create_as_earlier_release(objects: &Objects) -> Result<()> {
             }),
         )
         .await?;
-    // It is decided again, since its length is not that of the spec.
+    // The CIDR is allocated again, since its prefix length differs from that of the spec.
     let cidr = json!({"status": {"cidr": "10.69.0.0/17"}});
     objects
         .merge_status("Network", LIQO, "external-cidr", &cidr)

@@ -15,7 +15,7 @@ use std::time::Duration;
 use tokio::time::interval;
 
 pub(crate) fn add(suite: &mut Suite) {
-    // Alone, because it compares durations.
+    // Not concurrent with other tests, because it compares durations.
     serial!(suite, a_slow_webhook_delays_no_other_writes);
 }
 
@@ -33,7 +33,7 @@ const TENANTS: usize = 100;
 const PROBES: usize = 200;
 const PROBE_INTERVAL: Duration = Duration::from_millis(20);
 
-/// A 99th percentile up to this is no delay by the webhook: a busy machine has it as well.
+/// A 99th percentile up to this duration is not caused by the webhook: a busy machine has it as well.
 const NOISE: Duration = Duration::from_millis(200);
 
 async fn a_slow_webhook_delays_no_other_writes(fixture: &'static Fixture) -> Result<()> {
@@ -72,8 +72,8 @@ async fn a_slow_webhook_delays_no_other_writes(fixture: &'static Fixture) -> Res
     Ok(())
 }
 
-/// Has objects of both kinds written for tenants, and at the same time objects of the other kind for
-/// others. Returns the 99th percentile of the time from a change to its copy for the latter.
+/// Lets the replica write objects of both kinds for tenants, and at the same time objects of the other
+/// kind for others. Returns the 99th percentile of the time from a change to its copy for the latter.
 async fn probe(
     fixture: &Fixture,
     replica: &Replica,

@@ -58,7 +58,7 @@ impl Controller for Copies {
     }
 }
 
-/// Writes `value` to the copy, unless it has the value. Another writer makes the write conflict.
+/// Writes `value` to the copy, unless it has the value. The write conflicts with that of another writer.
 fn copy<K: Kept + kube::Resource<DynamicType = ()>>(
     plan: &mut Plan<String>,
     key: &Key,

@@ -1,5 +1,5 @@
 //! Tests of failures of the API server, of etcd, and of the network between them and a controller:
-//! it converges, and no write is lost or made twice.
+//! it converges, and no write is lost or repeated.
 
 use super::audit::{code, writes};
 use super::copies;
@@ -149,7 +149,7 @@ async fn a_renewal_after_the_deadline_loses_no_change(fixture: &'static Fixture)
     for round in 1..=LATE_RENEWALS {
         let value = round.to_string();
         copies::put(&client, namespace, &names, &["secret"], &value).await?;
-        // A renewal is sent before the deadline, and answered after it.
+        // A renewal is sent before the deadline, and its response arrives after it.
         fixture
             .control_plane
             .pause_component(Component::ApiServer)?;
@@ -163,5 +163,6 @@ async fn a_renewal_after_the_deadline_loses_no_change(fixture: &'static Fixture)
     replica.stop().await
 }
 
-/// Number of late renewals. Only one that is answered after the writes in flight could lose a change.
+/// Number of late renewals. Only a renewal whose response arrives after the writes in flight could lose a
+/// change.
 const LATE_RENEWALS: usize = 5;

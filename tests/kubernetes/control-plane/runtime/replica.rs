@@ -127,7 +127,7 @@ impl Replica {
         input.flush().await.context("failed to set a clock back")
     }
 
-    /// Asks the replica to stop, and waits until it has.
+    /// Requests the replica to stop, and waits until it has stopped.
     pub(super) async fn stop(&mut self) -> Result<()> {
         drop(self.child.stdin.take());
         let status = timeout(SOON, self.child.wait()).await;
@@ -139,7 +139,7 @@ impl Replica {
 }
 
 /// Runs a replica if this process was started as one. Returns whether it was.
-pub(crate) fn run_if_asked() -> Result<bool> {
+pub(crate) fn run_if_started_as_replica() -> Result<bool> {
     let (Ok(identity), Ok(namespace)) = (env::var(IDENTITY), env::var(NAMESPACE)) else {
         return Ok(false);
     };

@@ -1,4 +1,4 @@
-//! An HTTPS server that gives the same admission response to each request.
+//! An HTTPS server that sends the same admission response to each request.
 
 use anyhow::{Context as _, Result};
 use rcgen::CertifiedKey;
@@ -83,20 +83,20 @@ struct Review {
 }
 
 /// Serves the requests of a connection.
-async fn serve(stream: TcpStream, acceptor: TlsAcceptor, answer: Review) -> Result<()> {
+async fn serve(stream: TcpStream, acceptor: TlsAcceptor, config: Review) -> Result<()> {
     let mut stream = BufStream::new(acceptor.accept(stream).await?);
     while let Some(length) = content_length(&mut stream).await? {
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await?;
         let review: Value = serde_json::from_slice(&body).context("the request is no JSON")?;
-        answer.calls.fetch_add(1, Ordering::Relaxed);
-        tokio::time::sleep(answer.delay).await;
+        config.calls.fetch_add(1, Ordering::Relaxed);
+        tokio::time::sleep(config.delay).await;
         let response = json!({
             "apiVersion": "admission.k8s.io/v1",
             "kind": "AdmissionReview",
             "response": {
                 "uid": review["request"]["uid"],
-                "allowed": answer.allowed,
+                "allowed": config.allowed,
                 "status": {"code": 400, "message": "refused by a test"},
             },
         })
