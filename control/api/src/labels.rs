@@ -1,6 +1,6 @@
 //! Keys and values of labels.
 //!
-//! They are Liqo's, unless the comment says that they are an addition of this project.
+//! They are Liqo's, unless the comment states that they are an addition of this project.
 
 /// On an object of a peer. Value: the peer's cluster ID.
 pub const REMOTE_CLUSTER_ID: &str = "liqo.io/remote-cluster-id";

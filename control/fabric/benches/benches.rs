@@ -28,7 +28,7 @@ fn parse_and_check(criterion: &mut Criterion<CpuTime>, size: file::Size) {
     group.bench_function(BenchmarkId::new("parse a file", size), |bencher| {
         bencher.iter(|| parse(black_box(&text)));
     });
-    group.bench_function(BenchmarkId::new("plan addresses anew", size), |bencher| {
+    group.bench_function(BenchmarkId::new("plan all addresses", size), |bencher| {
         let new = parse(&text).expect("it is well-formed");
         bencher.iter_batched(
             || new.clone(),

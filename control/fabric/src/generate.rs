@@ -415,7 +415,7 @@ fn user_network() -> BoxedStrategy<Object> {
         .boxed()
 }
 
-/// Networks of the cluster itself, seldom invalid or in a wrong namespace.
+/// Networks of the cluster itself, rarely invalid or in a wrong namespace.
 fn of_cluster() -> BoxedStrategy<Object> {
     (0..4_usize, 0..10_u8)
         .prop_map(|(which, rare)| {

@@ -35,14 +35,31 @@ const FORBIDDEN: &[&str] = &[
 
 /// Further words and phrases that are forbidden in [`EVERYTHING`].
 const FURTHER: &[&str] = &[
+    "all is well",
     "all the same",
+    "as it says",
     "by itself",
+    "come to rest",
+    "comes to rest",
     "cure",
     "cures",
+    "eldest",
+    "end point",
+    "end points",
     "fares",
+    "looked after",
+    "looks after",
+    "makes it so",
+    "of its own accord",
+    "on its way out",
     "praise",
+    "put right",
+    "puts right",
     "so many",
+    "takes back",
+    "that counts",
     "the other way round",
+    "tried again",
     "wherever",
 ];
 

@@ -72,7 +72,7 @@ async fn a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired(
     Ok(())
 }
 
-/// Writes an object of the test again and again until `end` completes; returns the longest time of a write.
+/// Writes an object of the test repeatedly until `end` completes; returns the longest time of a write.
 async fn slowest_write(
     client: &Client,
     namespace: &str,

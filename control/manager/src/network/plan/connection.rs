@@ -44,11 +44,11 @@ pub(super) fn public_key(
         )
     };
     let others = keys_of(planner, &IndexKey::public_key(&own));
-    let elder = others.into_iter().find(|(other_key, other)| {
+    let older = others.into_iter().find(|(other_key, other)| {
         planner.local.peer_of(Kind::PublicKey, other_key) != peer
             && rank(other_key, other) < rank(key, public_key)
     });
-    match elder {
+    match older {
         Some((other, _)) => Err(Problem::SharedPublicKey {
             key: key.clone(),
             other: other.clone(),

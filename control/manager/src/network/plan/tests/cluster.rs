@@ -32,7 +32,7 @@ pub(super) struct Cluster {
     /// The work items planned since the last call.
     pub(super) planned: Vec<WorkItem>,
     /// Keys of all objects that the manager has created.
-    pub(super) made: BTreeSet<(Kind, Key)>,
+    pub(super) created: BTreeSet<(Kind, Key)>,
     /// All Events.
     pub(super) notices: Vec<Notice>,
     /// Node ports that the API server refuses as already allocated.
@@ -60,7 +60,7 @@ impl Clone for Cluster {
             objects: self.objects.clone(),
             writes: self.writes.clone(),
             planned: self.planned.clone(),
-            made: self.made.clone(),
+            created: self.created.clone(),
             notices: self.notices.clone(),
             taken_ports: self.taken_ports.clone(),
             queue: self.queue.clone(),
@@ -78,7 +78,7 @@ impl Cluster {
             objects: BTreeMap::new(),
             writes: Vec::new(),
             planned: Vec::new(),
-            made: BTreeSet::new(),
+            created: BTreeSet::new(),
             notices: Vec::new(),
             taken_ports: Vec::new(),
             queue: Queue::default(),
@@ -323,7 +323,7 @@ impl Cluster {
         }
         let present = self.objects.get(&name).cloned();
         if present.is_none() && matches!(write.action, Action::Create(_) | Action::Apply(_)) {
-            self.made.insert(name.clone());
+            self.created.insert(name.clone());
         }
         if self.is_refused(item, &write) {
             return false;

@@ -143,8 +143,8 @@ fn the_summary_names_a_broken_hop_until_the_path_is_healthy() {
         "node rome-1: its overlay is dead"
     );
 
-    for whole in ["True", "Unknown"] {
-        rome.edit(Kind::Connection, &key("gw-milan"), path(whole, "Any", ""));
+    for status in ["True", "Unknown"] {
+        rome.edit(Kind::Connection, &key("gw-milan"), path(status, "Any", ""));
         rome.settle();
         assert_eq!(
             lines(&rome)[3],

@@ -60,13 +60,14 @@ fn drop_empty(value: &mut Value) {
 
 /// Damages the objects that the manager has created, one at a time, and checks that each is repaired.
 fn expect_repaired(damage: impl Fn(&mut Cluster, Kind, &Key)) {
-    let whole = complete_cluster();
-    let kinds: std::collections::BTreeSet<_> = whole.made.iter().map(|(kind, _)| *kind).collect();
+    let complete = complete_cluster();
+    let kinds: std::collections::BTreeSet<_> =
+        complete.created.iter().map(|(kind, _)| *kind).collect();
     assert!(kinds.len() >= 8, "{kinds:?}");
-    let before = contents(&whole);
+    let before = contents(&complete);
 
-    for (kind, key) in &whole.made {
-        let mut rome = whole.clone();
+    for (kind, key) in &complete.created {
+        let mut rome = complete.clone();
         damage(&mut rome, *kind, key);
         rome.settle();
 
