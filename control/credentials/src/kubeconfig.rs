@@ -7,7 +7,7 @@ use serde::Serialize;
 /// Name of the only context.
 const CONTEXT: &str = "default-context";
 
-/// What a kubeconfig gives access to.
+/// A cluster, and the credentials for it.
 #[derive(Clone, Copy, Debug)]
 pub struct Access<'a> {
     /// Name of the cluster: the provider's cluster ID.

@@ -121,7 +121,7 @@ pub(crate) fn name(subject: &Subject) -> Result<Name, der::Error> {
     ] {
         let value = Any::encode_from(&PrintableStringRef::new(text)?)?;
         let attributes = SetOfVec::try_from(vec![AttributeTypeAndValue { oid, value }])?;
-        names.push(RelativeDistinguishedName::try_from(attributes)?);
+        names.push(RelativeDistinguishedName::from(attributes));
     }
 
     Ok(Name::hazmat_from_rdn_sequence(names))

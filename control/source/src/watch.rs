@@ -90,7 +90,7 @@ pub struct Watch {
     status: RuntimeStatus,
     /// Notified of changes; true once everything was listed.
     is_listed: watch::Receiver<bool>,
-    /// Tells the runtime to stop.
+    /// Stops the runtime.
     stop: watch::Sender<bool>,
     /// The runtime.
     runtime: JoinSet<()>,

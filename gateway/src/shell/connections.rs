@@ -23,7 +23,7 @@ use crate::path::Verdict;
 use control_api::{Connection, labels};
 use control_runtime::{
     self as runtime, Action, Cache, Change, Cluster, Controller, Env, Gate, Injector, Outcome,
-    Plan, Registration, RegistrationError, Replicas, Request, Runtime, Scope, Write,
+    Plan, Queue, Registration, RegistrationError, Replicas, Request, Runtime, Scope, Write,
 };
 use observed::Observed;
 use state::State;
@@ -104,6 +104,11 @@ impl Controller for Connections {
     type Item = String;
     const NAME: &'static str = "connections";
     const FIELD_MANAGER: &'static str = "liqo-gateway";
+
+    /// The Connections of different peers are written at the same time.
+    fn queue(peer: &String) -> Queue {
+        Queue(peer.clone())
+    }
 
     fn resources(&self) -> Vec<Registration> {
         let connections = Registration::of(Scope::All, |it: Connection| Observed::from(it))

@@ -2,7 +2,6 @@
 
 use super::budget::{LimitError, Meter};
 use super::kind::{DeadlineError, Kind};
-use super::pool::Permit;
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
 use hyper::body::Incoming;
@@ -32,7 +31,8 @@ pub struct ResponseBody {
     timer: Option<Pin<Box<Sleep>>>,
     replaced: Replaced,
     meter: Meter,
-    permit: Option<Permit>,
+    /// Ends the use of the stream when the body is dropped.
+    permit: Option<Box<dyn Send>>,
 }
 
 impl ResponseBody {
@@ -41,7 +41,7 @@ impl ResponseBody {
         meter: Meter,
         deadline: Instant,
         replaced: Replaced,
-        permit: Option<Permit>,
+        permit: Option<Box<dyn Send>>,
     ) -> Self {
         let kind = meter.kind();
         let end = match kind {

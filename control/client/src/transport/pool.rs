@@ -147,6 +147,7 @@ impl Pool {
 
         let meter = Meter::new(kind, self.shared.budget.clone());
         let replaced = self.shared.replaced();
+        let permit = permit.map(|permit| Box::new(permit) as Box<dyn Send>);
         Ok(response.map(|body| ResponseBody::new(body, meter, deadline, replaced, permit)))
     }
 

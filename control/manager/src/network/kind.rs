@@ -16,6 +16,9 @@ pub(crate) use control_runtime::Key;
 /// Name of the Secret that the gateway reads.
 pub(crate) const GATEWAY_KEYS: &str = "liqo-gateway-keys";
 
+/// Name of the manager's ServiceAccount, as in the chart.
+pub(crate) const SERVICE_ACCOUNT: &str = "liqo-controller-manager";
+
 /// Name of the ClusterRole for tenant namespaces, as in the chart, and of its RoleBindings.
 pub(crate) const TENANT_ROLE: &str = "liqo-controller-manager-tenant";
 

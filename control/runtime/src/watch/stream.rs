@@ -55,7 +55,7 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 /// Not found, and forbidden.
 const REFUSALS: [u16; 2] = [404, 403];
 
-/// What is watched, and how.
+/// A resource to watch, and its client.
 pub(crate) struct Target {
     pub(crate) client: Client,
     pub(crate) id: WatchId,

@@ -110,7 +110,7 @@ async fn a_connection_without_reply_to_a_ping_is_closed_and_the_watch_resumes() 
 }
 
 #[tokio::test]
-async fn http2_is_tried_again_some_time_after_the_server_chose_http1() {
+async fn http2_is_offered_again_some_minutes_after_the_server_chose_http1() {
     let server = Server::start(Protocols::Http1, 100).await;
     let transport = transport(&server);
     let version = async || {

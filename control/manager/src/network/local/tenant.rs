@@ -3,12 +3,12 @@
 use super::index::is_of_peer;
 use super::{IndexKey, Local, is_terminating};
 use crate::network::item::WorkItem;
-use crate::network::kind::{Key, Kind};
-use crate::network::plan::tenant;
+use crate::network::kind::{Key, Kind, SERVICE_ACCOUNT, TENANT_ROLE};
 use crate::network::service_request::ServiceRequest;
 use control_api::tenant_namespace::{Misplaced, Seniority, choose, peer_of, seniority};
 use control_runtime::Cluster as ClusterName;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::collections::BTreeSet;
 
 /// Returns whether users create objects of a kind for a peering.
@@ -97,12 +97,21 @@ impl<'a> Local<'a> {
         })
     }
 
+    /// Returns whether a RoleBinding binds the role of tenant namespaces to the manager only.
+    pub(crate) fn binds_manager(&self, binding: &RoleBinding) -> bool {
+        let subjects = binding.subjects.as_deref().unwrap_or_default();
+        let is_manager = matches!(subjects, [subject] if subject.kind == "ServiceAccount"
+            && subject.name == SERVICE_ACCOUNT
+            && subject.namespace.as_deref() == Some(self.namespace));
+
+        is_manager && binding.role_ref.kind == "ClusterRole" && binding.role_ref.name == TENANT_ROLE
+    }
+
     /// Returns the namespaces whose Secrets the manager has the right to read.
     pub(crate) fn bound_namespaces(&self) -> BTreeSet<String> {
         let bindings = self.role_bindings.iter();
-        let bound = bindings.filter(|(key, binding)| {
-            self.is_tenant(&key.namespace) && tenant::is_right(self.namespace, binding)
-        });
+        let bound = bindings
+            .filter(|(key, binding)| self.is_tenant(&key.namespace) && self.binds_manager(binding));
         bound.map(|(key, _)| key.namespace.clone()).collect()
     }
 

@@ -1,9 +1,9 @@
 //! The CIDR of a Network.
 
-use super::{Plan, Planner, age, label, underlay};
+use super::{Plan, Planner, age, is_owned_by, label, underlay};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
-use crate::network::local::{self, IndexKey};
+use crate::network::local::{self, IndexKey, Local};
 use crate::network::write::Write;
 use control_api::{Network, NetworkStatus, labels};
 use control_fabric::addresses::{Priority, Request};
@@ -23,7 +23,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
         planner.forget(Kind::Network, key);
         return plan;
     };
-    let (claim, old) = match requested(network) {
+    let (claim, old) = match requested(&planner.local, key, network) {
         Ok(requested) => requested,
         Err(refusal) => {
             plan.warn(
@@ -167,7 +167,7 @@ pub(super) fn adopt_all(planner: &mut Planner<'_>) {
         .networks
         .iter()
         .filter_map(|(key, network)| {
-            let (claim, old) = requested(network).ok()?;
+            let (claim, old) = requested(&planner.local, key, network).ok()?;
             let is_trusted = planner.local.is_trusted(key, network);
             let priority = match label(&network.metadata, labels::NETWORK_TYPE) {
                 _ if !is_trusted => Priority::User,
@@ -194,17 +194,45 @@ pub(super) fn adopt_all(planner: &mut Planner<'_>) {
 }
 
 /// Returns the claim of a Network, and the CIDR in its status if that is valid.
-fn requested(network: &Network) -> Result<(Claim, Option<Ipv4Net>), CidrError> {
+fn requested(
+    local: &Local<'_>,
+    key: &Key,
+    network: &Network,
+) -> Result<(Claim, Option<Ipv4Net>), CidrError> {
     let cidr = control_fabric::cidr(&network.spec.cidr)?;
     let claim = AllocationRules::of(network).claim(cidr);
     let status = network.status.as_ref();
     let old = status.and_then(|status| status.cidr.as_deref());
+    let old = old.or_else(|| remapped(local, key, network));
     let old = old.and_then(|text| control_fabric::cidr(text).ok());
 
     Ok((
         claim,
         old.filter(|old| old.prefix_len() == cidr.prefix_len()),
     ))
+}
+
+/// Returns the remapped CIDR in the status of the Configuration that owns a Network. A Network that was deleted and
+/// created again gets the same one, so that the traffic of the peer continues.
+fn remapped<'a>(local: &Local<'a>, key: &Key, network: &Network) -> Option<&'a str> {
+    let owners = network.metadata.owner_references.as_ref()?;
+    let owner = owners.iter().find(|owner| owner.kind == "Configuration")?;
+    let configuration = Key::new(key.namespace.clone(), owner.name.clone());
+    let configuration = local.configurations.get(&configuration)?;
+    if !local.is_trusted(key, network)
+        || !is_owned_by(&network.metadata, configuration.metadata.uid.as_deref())
+    {
+        return None;
+    }
+    let spec = &configuration.spec.remote.as_ref()?.cidr;
+    let status = &configuration.status.as_ref()?.remote.as_ref()?.cidr;
+    let (spec, status) = match label(&network.metadata, labels::CONFIGURATION_CIDR_TYPE)? {
+        "pod" => (&spec.pod, &status.pod),
+        _ => (&spec.external, &status.external),
+    };
+    let position = spec.iter().position(|cidr| *cidr == network.spec.cidr)?;
+
+    status.get(position).map(String::as_str)
 }
 
 /// Creates the address pool of a Network, and returns the IPs that may get an address now.
@@ -272,7 +300,9 @@ fn explain(network: &Network, old: Option<Ipv4Net>, error: &NetworkError) -> Str
 /// Returns why a Network has no CIDR, and the remedy.
 pub(super) fn refusal(planner: &Planner<'_>, key: &Key, network: &Network) -> Option<String> {
     let error = planner.allocation.refusal(key)?;
-    let old = requested(network).ok().and_then(|(_, old)| old);
+    let old = requested(&planner.local, key, network)
+        .ok()
+        .and_then(|(_, old)| old);
 
     Some(explain(network, old, error))
 }

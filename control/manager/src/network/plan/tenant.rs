@@ -6,15 +6,11 @@
 
 use super::metadata::repaired;
 use super::{Plan, Planner};
-use crate::network::kind::{Key, Kind, TENANT_ROLE};
+use crate::network::kind::{Key, Kind, SERVICE_ACCOUNT, TENANT_ROLE};
 use crate::network::local::is_terminating;
 use crate::network::write::{Action, Write};
 use control_api::labels;
-use k8s_openapi::api::rbac::v1::RoleBinding;
 use serde_json::{Value, json};
-
-/// Name of the manager's ServiceAccount, as in the chart.
-const SERVICE_ACCOUNT: &str = "liqo-controller-manager";
 
 /// Creates the RoleBinding in a tenant namespace, and deletes it in another namespace.
 pub(super) fn plan(planner: &Planner<'_>, namespace: &str) -> Plan {
@@ -38,22 +34,12 @@ fn action(planner: &Planner<'_>, key: &Key) -> Option<Action> {
     if is_terminating(&present.metadata) {
         return None;
     }
-    if is_tenant && is_right(local.namespace, present) {
+    if is_tenant && local.binds_manager(present) {
         return repaired(&present.metadata, &desired["metadata"]).map(Action::Merge);
     }
 
     // The role of a RoleBinding is immutable, so the RoleBinding is created again after its deletion.
     Some(Action::Delete(present.metadata.uid.clone()))
-}
-
-/// Returns whether a RoleBinding binds the role to the ServiceAccount in namespace `liqo` only.
-pub(crate) fn is_right(liqo: &str, binding: &RoleBinding) -> bool {
-    let subjects = binding.subjects.as_deref().unwrap_or_default();
-    let is_manager = matches!(subjects, [subject] if subject.kind == "ServiceAccount"
-        && subject.name == SERVICE_ACCOUNT
-        && subject.namespace.as_deref() == Some(liqo));
-
-    is_manager && binding.role_ref.kind == "ClusterRole" && binding.role_ref.name == TENANT_ROLE
 }
 
 fn binding(liqo: &str, key: &Key) -> Value {

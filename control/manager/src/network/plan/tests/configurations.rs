@@ -116,6 +116,35 @@ fn allocations_survive_restarts_and_new_peers() {
     assert!(naples["pod"][0] != before["pod"][0] && naples["external"][0] != before["external"][0]);
 }
 
+/// Both are deleted before one is created again, so either could get the CIDR of the other one.
+#[test]
+fn deleted_networks_of_a_peer_get_the_same_cidrs_again() {
+    let mut rome = rome();
+    with_milan(&mut rome);
+    rome.settle();
+    let key = Key::new("liqo-tenant-milan", "milan");
+    let networks: Vec<_> = rome.objects.keys().cloned().collect();
+    let networks = networks
+        .into_iter()
+        .filter(|(kind, network)| *kind == Kind::Network && network.namespace == key.namespace);
+    let networks: Vec<_> = networks.map(|(_, network)| network).collect();
+    let statuses = |rome: &Cluster| {
+        let status = |key| rome.get(Kind::Network, key)["status"].clone();
+        Vec::from_iter(networks.iter().map(status))
+    };
+    let before = (statuses(&rome), rome.get(Kind::Configuration, &key).clone());
+    assert!(networks.len() >= 2, "{networks:?}");
+
+    for network in networks.iter().rev() {
+        rome.delete(Kind::Network, network);
+    }
+    rome.settle();
+
+    assert_eq!(statuses(&rome), before.0);
+    let status = rome.get(Kind::Configuration, &key)["status"]["remote"].clone();
+    assert_eq!(status, before.1["status"]["remote"]);
+}
+
 #[test]
 fn a_deletion_releases_cidrs_and_addresses() {
     let mut rome = rome();
