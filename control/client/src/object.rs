@@ -1,5 +1,6 @@
 //! Names of clusters, resources and objects.
 
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ApiResource;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::borrow::Cow;
@@ -135,6 +136,14 @@ impl Key {
     /// Creates the key of a cluster-scoped object.
     pub fn cluster(name: impl Into<String>) -> Self {
         Self::new("", name)
+    }
+}
+
+/// Returns the key of an object from its metadata.
+pub fn key_of(meta: &ObjectMeta) -> Key {
+    Key {
+        namespace: meta.namespace.clone().unwrap_or_default(),
+        name: meta.name.clone().unwrap_or_default(),
     }
 }
 

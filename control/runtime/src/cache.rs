@@ -5,8 +5,8 @@
 
 use crate::entry::{Entry, Kept};
 use crate::registration::{self, Form, Registration, RegistrationError};
-use crate::watch::WatchId;
 use control_client::object::{Cluster, Key, Ref, Resource};
+use control_client::watch::WatchId;
 use std::any::Any;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -3,9 +3,9 @@
 use crate::cache::{Cache, Change};
 use crate::entry::Entry;
 use crate::registration::Registration;
-use crate::watch::WatchId;
 use control_client::kubeconfig::RemoteConfig;
 use control_client::object::{Cluster, Key, Ref, Resource};
+use control_client::watch::WatchId;
 use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::Value;

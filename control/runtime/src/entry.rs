@@ -1,6 +1,7 @@
 //! Objects as the cache keeps them.
 
-use control_client::object::{Key, Resource};
+use control_client::object::{Key, Resource, key_of};
+use control_client::watch::{self, Watched};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
@@ -123,6 +124,9 @@ pub struct DecodeError {
     pub reason: String,
 }
 
+/// An event of a watch.
+pub(crate) type Signal = watch::Signal<Result<Entry, DecodeError>>;
+
 /// An object of a response, decoded once. An object that does not match its type is no error of the
 /// response, so that one invalid object does not hide the others.
 #[derive(Clone, Debug)]
@@ -137,6 +141,12 @@ impl<'de, K: Source> Deserialize<'de> for Decoded<K> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         Self::parse(raw.get()).map_err(serde::de::Error::custom)
+    }
+}
+
+impl<K: Source> Watched for Decoded<K> {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
     }
 }
 
@@ -169,10 +179,6 @@ impl<K: Source> Decoded<K> {
         })
     }
 
-    pub(crate) fn key(&self) -> Key {
-        key_of(&self.metadata)
-    }
-
     /// Applies `keep` to the object.
     ///
     /// # Errors
@@ -184,7 +190,7 @@ impl<K: Source> Decoded<K> {
         keep: impl Fn(K) -> T,
         is_full: bool,
     ) -> Result<Entry, DecodeError> {
-        let key = self.key();
+        let key = key_of(&self.metadata);
         let object = self.object.map_err(|reason| DecodeError {
             resource: Box::new(resource.clone()),
             key: key.clone(),
@@ -203,14 +209,6 @@ impl<K: Source> Decoded<K> {
             full: is_full.then(|| Arc::new(object.clone()) as _),
             kept: Arc::new(keep(object)),
         })
-    }
-}
-
-/// Returns the key of an object from its metadata.
-pub fn key_of(meta: &ObjectMeta) -> Key {
-    Key {
-        namespace: meta.namespace.clone().unwrap_or_default(),
-        name: meta.name.clone().unwrap_or_default(),
     }
 }
 

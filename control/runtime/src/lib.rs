@@ -20,30 +20,27 @@ mod queue;
 mod registration;
 mod rights;
 mod runtime;
-mod selector;
 mod status;
 mod turns;
-mod watch;
 mod worker;
 
 pub use cache::{Cache, CacheLimits, CacheReader, Change, Changed, Objects};
 pub use carried::Carried;
 pub use control_client::election::{LeaseSettings, Timing};
 pub use control_client::kubeconfig::{KubeconfigError, RemoteConfig};
-pub use control_client::object::{Cluster, Key, Ref, Resource};
+pub use control_client::object::{Cluster, Key, Ref, Resource, key_of};
 pub use control_client::transport;
+pub use control_client::watch::{Selector, WatchId};
 pub use controller::{
     Action, Answer, ClusterChange, Controller, Env, Event, Gate, Outcome, Plan, Queue, Request,
     WatchChange, Write,
 };
 pub use digest::{Digest, Digested};
-pub use entry::{DecodeError, Entry, Kept, Source, key_of};
+pub use entry::{DecodeError, Entry, Kept, Source};
 pub use finalizer::{CLEANUP_TIMED_OUT, Finalizer, Protection};
 pub use injector::Injector;
 pub use metrics::Metrics;
 pub use registration::{Registration, RegistrationError, Scope};
 pub use rights::rules;
 pub use runtime::{Replicas, Runtime, Settings};
-pub use selector::Selector;
 pub use status::RuntimeStatus;
-pub use watch::WatchId;

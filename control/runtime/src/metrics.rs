@@ -1,8 +1,8 @@
 //! Metrics of a runtime.
 
 use crate::controller::{Outcome, Request};
-use crate::watch::WatchId;
 use control_client::object::Cluster;
+use control_client::watch::WatchId;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;

@@ -2,9 +2,9 @@
 //! them, their indexes, and the required permissions.
 
 use crate::entry::{DecodeError, Entry, Kept, Source};
-use crate::selector::Selector;
-use crate::watch::WatchId;
 use control_client::object::{Cluster, Resource};
+use control_client::watch::Selector;
+use control_client::watch::WatchId;
 use kube::api::DynamicObject;
 use std::any::{Any, TypeId};
 use std::sync::Arc;

@@ -6,15 +6,16 @@
 use crate::admission::Admission;
 use crate::cache::{Cache, CacheLimits, CacheReader, Changed};
 use crate::controller::{Controller, Env, Outcome, Request};
+use crate::entry::Signal;
 use crate::event::Events;
 use crate::injector::Injector;
 use crate::metrics::Metrics;
 use crate::registration::{self, RegistrationError};
 use crate::status::RuntimeStatus;
-use crate::watch::{Signal, WatchId};
 use crate::worker::{Effects, RequestId, TypedWorker};
 use control_client::clusters::Clusters;
 use control_client::object::Cluster;
+use control_client::watch::WatchId;
 use futures_util::StreamExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;

@@ -18,10 +18,10 @@
 
 use crate::controller::{Controller, Env, Gate, Outcome, Request};
 use crate::injector::Injector;
-use crate::watch::WatchId;
 use crate::worker::{TypedWorker, Worker};
 use control_client::object::{Cluster, Ref};
 use control_client::transport::Kind;
+use control_client::watch::WatchId;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;

@@ -1,6 +1,6 @@
 //! Status of a runtime: readiness, health, and failing watches.
 
-use crate::watch::WatchId;
+use control_client::watch::WatchId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};

@@ -10,9 +10,9 @@ use crate::controller::{
 use crate::injector::Injector;
 use crate::queue::WorkQueue;
 use crate::registration::Registration;
-use crate::watch::WatchId;
 use control_client::backoff;
 use control_client::object::Resource;
+use control_client::watch::WatchId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 

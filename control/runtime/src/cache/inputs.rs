@@ -1,7 +1,8 @@
 //! Takes the signals of watches into the cache.
 
 use super::{Cache, CacheLimits, Changed};
-use crate::watch::{Signal, WatchId};
+use crate::entry::Signal;
+use control_client::watch::WatchId;
 
 impl Cache {
     /// Takes a signal of a watch; returns the changes.
@@ -19,10 +20,16 @@ impl Cache {
                 self.begin_list(id);
                 None
             }
-            Signal::Object { entry, is_listed } => self.put_watched(id, entry, is_listed)?,
+            Signal::Object {
+                object: Ok(entry),
+                is_listed,
+            } => self.put_watched(id, entry, is_listed)?,
             Signal::Deleted { key, uid, version } => self.delete_watched(id, &key, &uid, version),
             Signal::ListEnds => return Ok(self.end_list(id)),
-            Signal::Invalid { error, is_listed } => {
+            Signal::Object {
+                object: Err(error),
+                is_listed,
+            } => {
                 if is_listed {
                     self.keep_listed(id, &error.key);
                 }

@@ -1,6 +1,6 @@
 //! How much of a cluster the cache keeps.
 
-use crate::watch::WatchId;
+use control_client::watch::WatchId;
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 

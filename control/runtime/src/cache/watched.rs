@@ -8,8 +8,8 @@ mod fixture;
 use super::store::{Store, WatchNumber};
 use super::{Cache, CacheLimits, Changed};
 use crate::entry::Entry;
-use crate::watch::WatchId;
 use control_client::object::{Cluster, Key, Ref, Resource};
+use control_client::watch::WatchId;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State of one watch.

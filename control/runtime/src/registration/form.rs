@@ -1,8 +1,9 @@
 //! The types of a registration, erased, and the one form of all registrations of a resource.
 
+use crate::entry::Signal;
 use crate::entry::{DecodeError, Decoded, Entry, Source};
-use crate::watch::{self, Signal, Target};
 use control_client::object::{Key, Resource};
+use control_client::watch::{self, Target};
 use futures_util::stream::BoxStream;
 use std::any::{Any, TypeId};
 use std::marker::PhantomData;

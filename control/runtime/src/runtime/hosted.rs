@@ -1,10 +1,10 @@
 //! A controller in a runtime.
 
 use crate::cache::Cache;
-use crate::watch::WatchId;
 use crate::worker::Worker;
 use control_client::election::LeaseSettings;
 use control_client::object::Resource;
+use control_client::watch::WatchId;
 use std::collections::BTreeSet;
 use std::time::Instant;
 

@@ -2,9 +2,10 @@
 
 use super::{Report, Response, Runtime, write};
 use crate::controller::{Gate, Outcome, Request};
+use crate::entry::Signal;
 use crate::execute::enter;
-use crate::watch::{Signal, WatchId};
 use control_client::object::Cluster;
+use control_client::watch::WatchId;
 use std::time::Instant;
 
 impl Runtime {
@@ -52,11 +53,13 @@ impl Runtime {
                 }
                 return;
             }
-            Signal::Invalid { error, .. } => {
+            Signal::Object {
+                object: Err(error), ..
+            } => {
                 self.metrics.invalid(id);
                 tracing::warn!(watch = %id, "ignored an object: {error}");
             }
-            Signal::Object { .. }
+            Signal::Object { object: Ok(_), .. }
             | Signal::Deleted { .. }
             | Signal::Bookmark
             | Signal::ListEnds

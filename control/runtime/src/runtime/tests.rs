@@ -1,8 +1,8 @@
 use super::*;
 use crate::cache::{Cache, Change};
 use crate::controller::{Action, ClusterChange, Gate, Plan, Write};
+use crate::entry::Signal;
 use crate::registration::{Registration, Scope};
-use crate::watch::Signal;
 use control_client::election::{Leadership, LeaseSettings, Timing, Turn};
 use control_client::object::{Key, Ref};
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -167,8 +167,8 @@ async fn late_signals_of_a_restarted_watch_are_ignored() {
     let signal = |name: &str, is_listed| {
         let object = json!({"metadata": {"namespace": "a", "name": name, "uid": name,
             "resourceVersion": "1"}});
-        let entry = registration.decode(&object.to_string()).unwrap();
-        Signal::Object { entry, is_listed }
+        let object = registration.decode(&object.to_string());
+        Signal::Object { object, is_listed }
     };
     let known = |runtime: &Runtime| {
         let cache = runtime.cache.read();
@@ -248,7 +248,7 @@ fn watch_of(cluster: &Cluster, label: &str) -> WatchId {
     let id = Registration::whole::<ConfigMap>(Scope::All).watch_id();
     WatchId {
         cluster: cluster.clone(),
-        selector: crate::selector::Selector {
+        selector: control_client::watch::Selector {
             labels: label.to_owned(),
             name: None,
         },

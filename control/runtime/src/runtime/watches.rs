@@ -2,8 +2,8 @@
 
 use super::relists::Relists;
 use super::{Runtime, write};
-use crate::watch::{Target, WatchId, spread};
 use control_client::object::Cluster;
+use control_client::watch::{Target, WatchId, spread};
 use futures_util::StreamExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;

@@ -4,10 +4,11 @@ use super::server::Server;
 use crate::admission::Admission;
 use crate::cache::{Cache, CacheLimits, Changed};
 use crate::controller::{ClusterChange, Env, Outcome, Request, WatchChange};
+use crate::entry::Signal;
 use crate::execute::enter;
-use crate::watch::{Signal, WatchId};
 use crate::worker::{Effects, RequestId, Worker};
 use control_client::object::{Cluster, Resource};
+use control_client::watch::WatchId;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::{Duration, Instant};
 

@@ -2,10 +2,11 @@
 
 use super::fields::{Owners, merge};
 use crate::controller::{Action, Answer, Outcome, Request, Write, named};
+use crate::entry::Signal;
 use crate::execute::{content, missing, refusal};
 use crate::registration::Form;
-use crate::watch::{Signal, WatchId};
 use control_client::object::{Cluster, Key, Ref, Resource};
+use control_client::watch::WatchId;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::core::Status;
 use serde_json::{Value, json};
@@ -293,18 +294,10 @@ impl Server {
                 && id.covers(key)
                 && is_selected(id, &stored.object["metadata"]["labels"])
         });
-        let listed = selected.map(
-            |(_, stored)| match form.decode(&stored.object.to_string()) {
-                Ok(entry) => Signal::Object {
-                    entry,
-                    is_listed: true,
-                },
-                Err(error) => Signal::Invalid {
-                    error,
-                    is_listed: true,
-                },
-            },
-        );
+        let listed = selected.map(|(_, stored)| Signal::Object {
+            object: form.decode(&stored.object.to_string()),
+            is_listed: true,
+        });
         let signals = [Signal::ListBegins].into_iter().chain(listed);
         (
             signals.chain([Signal::ListEnds]).collect(),
@@ -334,15 +327,9 @@ impl Server {
                     uid: text(&change.object, "uid").to_owned(),
                     version: text(&change.object, "resourceVersion").parse().ok(),
                 },
-                (_, true) => match form.decode(&change.object.to_string()) {
-                    Ok(entry) => Signal::Object {
-                        entry,
-                        is_listed: false,
-                    },
-                    Err(error) => Signal::Invalid {
-                        error,
-                        is_listed: false,
-                    },
+                (_, true) => Signal::Object {
+                    object: form.decode(&change.object.to_string()),
+                    is_listed: false,
                 },
             };
             Some((signal, position + 1))

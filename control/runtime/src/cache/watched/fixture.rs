@@ -3,8 +3,8 @@
 use crate::cache::{Cache, CacheLimits, Changed};
 use crate::entry::Entry;
 use crate::registration::{Registration, RegistrationError};
-use crate::watch::WatchId;
 use control_client::object::{Cluster, Ref};
+use control_client::watch::WatchId;
 
 impl Cache {
     /// Creates a cache of the local cluster that keeps objects of these registrations.

@@ -1,15 +1,23 @@
-//! Watches, as streams of signals that never end.
+//! Lists of the objects of a resource, and their changes, as streams that never end.
 
-use crate::entry::{DecodeError, Entry};
-use crate::selector::Selector;
-use control_client::object::{Cluster, Key, Resource};
+use crate::object::{Cluster, Key, Resource};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::de::DeserializeOwned;
 use std::fmt;
 
+pub use failure::{shortened, spread};
+pub use selector::Selector;
+pub use stream::{Target, stream};
+
 mod failure;
+mod selector;
 mod stream;
 
-pub(crate) use failure::{shortened, spread};
-pub(crate) use stream::{Target, stream};
+/// An object of a list or an event, decoded once.
+pub trait Watched: DeserializeOwned + Clone + Send + 'static {
+    /// Returns its metadata.
+    fn metadata(&self) -> &ObjectMeta;
+}
 
 /// Identity of a watch: two plans that name the same watch share it.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,23 +58,29 @@ impl fmt::Display for WatchId {
     }
 }
 
-/// An event of a watch.
+/// An event of a watch, with objects of type `O`.
 #[derive(Debug)]
-pub(crate) enum Signal {
+pub enum Signal<O> {
     /// A list begins. Objects that it does not contain were deleted.
     ListBegins,
     /// The list is complete.
     ListEnds,
     /// An object is in a list, or was created or changed.
-    Object { entry: Entry, is_listed: bool },
+    Object {
+        /// The object, as the watch converts it.
+        object: O,
+        /// Whether the object was in a list.
+        is_listed: bool,
+    },
     /// The object with this UID was deleted, at this version.
     Deleted {
+        /// Name of the object.
         key: Key,
+        /// UID of the object.
         uid: String,
+        /// Version of the deletion; `None` if it is not a number.
         version: Option<u64>,
     },
-    /// An object cannot be decoded. `is_listed`: whether the object was in a list.
-    Invalid { error: DecodeError, is_listed: bool },
     /// There is no change before a version, of which the server informs about every minute.
     Bookmark,
     /// The server's history went back: all watches of the cluster must list again.

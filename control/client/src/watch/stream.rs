@@ -13,11 +13,10 @@
 //! resumes, and every repetition has a delay.
 
 use super::failure::{Delay, refusal};
-use super::{Signal, WatchId};
-use crate::entry::{DecodeError, Decoded, Entry, Source};
-use control_client::cause::cause;
-use control_client::object::{Key, Ref};
-use control_client::transport::{LimitError, ReplacedError};
+use super::{Signal, WatchId, Watched};
+use crate::cause::cause;
+use crate::object::{Key, Ref, key_of};
+use crate::transport::{LimitError, ReplacedError};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use http::header::ACCEPT;
 use kube::Client;
@@ -56,20 +55,22 @@ const METADATA: &str = "application/json;as=PartialObjectMetadataList;g=meta.k8s
 const REFUSALS: [u16; 2] = [404, 403];
 
 /// A resource to watch, and its client.
-pub(crate) struct Target {
-    pub(crate) client: Client,
-    pub(crate) id: WatchId,
+pub struct Target {
+    /// Client of the cluster.
+    pub client: Client,
+    /// Which objects are watched.
+    pub id: WatchId,
     /// A watch that is optional and refused is repeated rarely.
-    pub(crate) is_optional: bool,
+    pub is_optional: bool,
     /// All watches of a cluster share it, and so know their number.
-    pub(crate) siblings: Arc<()>,
+    pub siblings: Arc<()>,
 }
 
-/// Starts a watch whose objects are converted by `entry`.
-pub(crate) fn stream<K: Source>(
+/// Starts a watch whose objects are converted by `convert`.
+pub fn stream<W: Watched, O: Send + 'static>(
     target: Target,
-    entry: impl Fn(Decoded<K>) -> Result<Entry, DecodeError> + Clone + Send + 'static,
-) -> BoxStream<'static, Signal> {
+    convert: impl Fn(W) -> O + Send + 'static,
+) -> BoxStream<'static, Signal<O>> {
     let state = State {
         target,
         step: Step::Begin,
@@ -77,7 +78,7 @@ pub(crate) fn stream<K: Source>(
         version: String::new(),
         was_cut: false,
         delay: Delay::default(),
-        entry,
+        convert,
     };
     stream::unfold(state, |mut state| async move {
         loop {
@@ -90,41 +91,41 @@ pub(crate) fn stream<K: Source>(
     .boxed()
 }
 
-struct State<K: Source, F> {
+struct State<W, F> {
     target: Target,
-    step: Step<K>,
+    step: Step<W>,
     page_size: u32,
     /// Where the watch resumes: version of the list, of the last event, or of the last bookmark.
     version: String,
     /// Whether the watch was interrupted, so that etcd may have been restored meanwhile.
     was_cut: bool,
     delay: Delay,
-    entry: F,
+    convert: F,
 }
 
 #[derive(Default)]
-enum Step<K> {
+enum Step<W> {
     #[default]
     Begin,
-    List(List<K>),
+    List(List<W>),
     Resume,
     /// A watch, and since when it runs.
-    Watch(Events<K>, Instant),
+    Watch(Events<W>, Instant),
 }
 
-struct List<K> {
+struct List<W> {
     /// Objects of the present page that were not reported yet.
-    page: std::vec::IntoIter<Decoded<K>>,
+    page: std::vec::IntoIter<W>,
     /// Token of the next page, empty for the first one; `None` after the last one.
     next: Option<String>,
     ends_by: Instant,
 }
 
-type Events<K> = BoxStream<'static, kube::Result<WatchEvent<Decoded<K>>>>;
+type Events<W> = BoxStream<'static, kube::Result<WatchEvent<W>>>;
 
-impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
+impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
     /// Does the next step. Returns no signal if there is nothing to report.
-    async fn advance(&mut self) -> Option<Signal> {
+    async fn advance(&mut self) -> Option<Signal<O>> {
         match mem::take(&mut self.step) {
             Step::Begin => {
                 self.step = Step::List(List {
@@ -140,10 +141,10 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         }
     }
 
-    async fn list(&mut self, mut list: List<K>) -> Option<Signal> {
+    async fn list(&mut self, mut list: List<W>) -> Option<Signal<O>> {
         if let Some(object) = list.page.next() {
             self.step = Step::List(list);
-            return Some(self.decode(object, true));
+            return Some(self.object(object, true));
         }
         let Some(token) = list.next else {
             self.was_cut = false;
@@ -169,7 +170,7 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         None
     }
 
-    async fn resume(&mut self) -> Option<Signal> {
+    async fn resume(&mut self) -> Option<Signal<O>> {
         // A restored etcd is older, and a watch of a version that it does not have yet reports no changes
         // until then.
         if self.was_cut {
@@ -199,7 +200,7 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         None
     }
 
-    async fn watch(&mut self, mut events: Events<K>, began_at: Instant) -> Option<Signal> {
+    async fn watch(&mut self, mut events: Events<W>, began_at: Instant) -> Option<Signal<O>> {
         let next = timeout(IDLE_MAX, events.next()).await;
         let lived = began_at.elapsed();
         if lived >= STABLE_MIN {
@@ -211,15 +212,15 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         };
         let (version, signal) = match event {
             Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
-                let version = object.metadata.resource_version.clone();
-                (version, self.decode(object, false))
+                let version = object.metadata().resource_version.clone();
+                (version, self.object(object, false))
             }
             Ok(WatchEvent::Deleted(object)) => {
-                let (key, metadata) = (object.key(), object.metadata);
-                let version = metadata.resource_version;
+                let metadata = object.metadata();
+                let version = metadata.resource_version.clone();
                 let deleted = Signal::Deleted {
-                    key,
-                    uid: metadata.uid.unwrap_or_default(),
+                    key: key_of(metadata),
+                    uid: metadata.uid.clone().unwrap_or_default(),
                     version: version.as_ref().and_then(|it| it.parse().ok()),
                 };
                 (version, deleted)
@@ -250,15 +251,13 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         version.zip(own).is_some_and(|(version, own)| version < own)
     }
 
-    fn decode(&self, object: Decoded<K>, is_listed: bool) -> Signal {
-        match (self.entry)(object) {
-            Ok(entry) => Signal::Object { entry, is_listed },
-            Err(error) => Signal::Invalid { error, is_listed },
-        }
+    fn object(&self, object: W, is_listed: bool) -> Signal<O> {
+        let object = (self.convert)(object);
+        Signal::Object { object, is_listed }
     }
 
     /// Notes that the server has ended a watch, which every server does from time to time.
-    fn ended(&mut self, lived: Duration) -> Option<Signal> {
+    fn ended(&mut self, lived: Duration) -> Option<Signal<O>> {
         self.was_cut = lived < Duration::from_secs(WATCH_SECONDS.into());
         self.step = Step::Resume;
         (lived < STABLE_MIN).then(|| {
@@ -267,12 +266,12 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
         })
     }
 
-    fn restart(&mut self, reason: String) -> Option<Signal> {
+    fn restart(&mut self, reason: String) -> Option<Signal<O>> {
         self.relist(Signal::Failed(reason))
     }
 
     /// Begins with a list after a delay.
-    fn relist(&mut self, signal: Signal) -> Option<Signal> {
+    fn relist(&mut self, signal: Signal<O>) -> Option<Signal<O>> {
         self.step = Step::Begin;
         self.delay.failed(Arc::strong_count(&self.target.siblings));
         Some(signal)
@@ -280,7 +279,7 @@ impl<K: Source, F: Fn(Decoded<K>) -> Result<Entry, DecodeError>> State<K, F> {
 
     /// Notes an error, after which `next` follows unless a list is needed. Returns no signal if only the
     /// credentials were replaced: then the request is repeated without delay.
-    fn failed(&mut self, error: &kube::Error, next: Step<K>) -> Option<Signal> {
+    fn failed(&mut self, error: &kube::Error, next: Step<W>) -> Option<Signal<O>> {
         self.was_cut = true;
         if cause::<ReplacedError>(error).is_some() {
             self.step = next;

@@ -1,7 +1,7 @@
 //! Failures of watches: messages, and delays before the next request.
 
-use control_client::backoff::{self, Backoff};
-use control_client::cause::chain;
+use crate::backoff::{self, Backoff};
+use crate::cause::chain;
 use std::time::Duration;
 
 /// Longest message of a server that is kept and logged, in bytes.
@@ -33,13 +33,13 @@ pub(super) fn refusal(error: &kube::Error) -> (Option<u16>, String) {
 }
 
 /// Returns the beginning of a message, which a hostile server may make as long as a response.
-pub(crate) fn shortened(mut message: String) -> String {
+pub fn shortened(mut message: String) -> String {
     message.truncate(message.floor_char_boundary(MESSAGE_MAX));
     message
 }
 
 /// Returns a random delay before the list of one of several watches that list again at once.
-pub(crate) fn spread(watches: usize) -> Duration {
+pub fn spread(watches: usize) -> Duration {
     let watches = u32::try_from(watches).unwrap_or(u32::MAX);
     LIST_INTERVAL
         .saturating_mul(watches)

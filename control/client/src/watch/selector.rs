@@ -15,7 +15,7 @@ pub struct Selector {
 impl Selector {
     /// Returns whether the label selector matches these labels. Supports the forms `key=value`,
     /// `key==value`, `key` and `!key`; other forms match no object.
-    pub(crate) fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
+    pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {
         let mut terms = self.labels.split(',').filter(|term| !term.is_empty());
         terms.all(
             |term| match (term.strip_prefix('!'), term.split_once('=')) {

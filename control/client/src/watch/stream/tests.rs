@@ -1,10 +1,20 @@
 use super::*;
-use crate::registration::{Registration, Scope};
-use control_client::backoff::Backoff;
+use crate::backoff::Backoff;
+use crate::object::{Cluster, Resource};
+use crate::watch::Selector;
 use futures_util::future::join_all;
 use http_body_util::channel::Channel;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::sync::Mutex;
+
+type Signal = super::Signal<Secret>;
+
+impl Watched for Secret {
+    fn metadata(&self) -> &ObjectMeta {
+        &self.metadata
+    }
+}
 
 /// Chunks of a response, each with the delay before it.
 type Chunks = Vec<(Duration, String)>;
@@ -32,14 +42,19 @@ fn client(reply: impl Fn(&str) -> Chunks + Send + Sync + 'static) -> Client {
 
 /// Returns a watch of Secrets.
 fn watch(client: Client, siblings: &Arc<()>) -> BoxStream<'static, Signal> {
-    let registration = Registration::whole::<Secret>(Scope::All);
-    let id = registration.watch_id().expect("a watch");
-    registration.form.watch(Target {
+    let id = WatchId {
+        cluster: Cluster::Local,
+        resource: Resource::of::<Secret>(),
+        namespace: None,
+        selector: Selector::default(),
+    };
+    let target = Target {
         client,
         id,
         is_optional: false,
         siblings: Arc::clone(siblings),
-    })
+    };
+    stream(target, |secret| secret)
 }
 
 fn page(version: &str) -> Chunks {
