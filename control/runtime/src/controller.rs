@@ -155,8 +155,6 @@ pub struct Write {
     pub gate: Gate,
     /// Whether it waits for all writes of the plan before it.
     pub is_last: bool,
-    /// Why it takes fields from other field managers; `None` if it does not.
-    pub force: Option<&'static str>,
     /// Time after which the server gives up the write, in whole seconds. A write that claims from a
     /// shared pool sets it, so that it does not take effect after another replica may have become the
     /// leader.
@@ -174,7 +172,6 @@ impl Write {
             resource_version: None,
             gate: Gate::Leader,
             is_last: false,
-            force: None,
             server_timeout: None,
         }
     }

@@ -26,6 +26,8 @@ pub(crate) struct Context {
     /// Decodes the object that is returned; `None` if nothing registers the resource.
     pub(crate) form: Option<Arc<dyn Form>>,
     pub(crate) field_manager: &'static str,
+    /// Whether an Apply takes fields from other field managers.
+    pub(crate) force: bool,
     /// Fields that the controller declares to apply; any if there are none.
     pub(crate) fields: Vec<&'static str>,
     /// Earlier field managers whose fields are adopted before this Apply; usually empty.
@@ -68,7 +70,7 @@ impl Context {
         {
             return outcome;
         }
-        let request = request(write, self.field_manager);
+        let request = request(write, self.field_manager, self.force);
         match self.send(write.gate, request).await {
             Ok(text) if matches!(write.action, Action::Post(_)) => {
                 parse(&text).map_or_else(Outcome::Failed, |value| Outcome::Answer(Answer(value)))
@@ -201,8 +203,8 @@ pub(crate) fn enter(cache: &mut Cache, request: &Request, outcome: &Outcome) -> 
     }
 }
 
-fn request(write: &Write, field_manager: &str) -> NewRequest {
-    let force = write.force.is_some().to_string();
+fn request(write: &Write, field_manager: &str, force: bool) -> NewRequest {
+    let force = force.to_string();
     let finalizers = format!("{field_manager}-finalizers");
     let mut query = vec![("fieldManager", field_manager)];
     let body = content(write);

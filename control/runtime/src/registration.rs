@@ -6,6 +6,7 @@ use control_client::object::{Cluster, Resource};
 use control_client::watch::Selector;
 use control_client::watch::WatchId;
 use kube::api::DynamicObject;
+use serde_json::Value;
 use std::any::{Any, TypeId};
 use std::sync::Arc;
 
@@ -46,6 +47,9 @@ pub struct Registration {
     /// Names of field managers of earlier releases. Before the first Apply to an object that one of
     /// them has changed by the operation `Update`, their fields are assigned to the new manager.
     pub adopted: Vec<&'static str>,
+    /// Subresources whose Applies take fields from other field managers, and why; an empty name stands for the
+    /// object itself.
+    pub force: Vec<(&'static str, &'static str)>,
     /// Fields that the controller applies; if there are any, it applies no others.
     pub fields: Vec<&'static str>,
     /// Whether the controller plans before the objects are listed, for example because the cluster
@@ -95,6 +99,7 @@ impl Registration {
             subresource_verbs: Vec::new(),
             write_scope: None,
             adopted: Vec::new(),
+            force: Vec::new(),
             fields: Vec::new(),
             is_optional: false,
             form: Arc::new(form),
@@ -167,6 +172,14 @@ impl Registration {
         self
     }
 
+    /// Lets Applies of a subresource, or of the object itself for an empty name, take fields from other field
+    /// managers. `reason` is why those must not have them.
+    #[must_use]
+    pub fn force(mut self, subresource: &'static str, reason: &'static str) -> Self {
+        self.force.push((subresource, reason));
+        self
+    }
+
     /// Declares the fields that the controller applies, for example `spec.ports`, `status`, or
     /// `metadata.labels[liqo.io/managed]`. Field managers that declare fields of one resource must
     /// declare different ones, and an Apply of other fields fails.
@@ -190,6 +203,17 @@ impl Registration {
     pub fn optional(mut self) -> Self {
         self.is_optional = true;
         self
+    }
+
+    /// Returns whether Applies of a subresource take fields from other field managers.
+    pub(crate) fn is_forced(&self, subresource: &str) -> bool {
+        self.force.iter().any(|(forced, _)| *forced == subresource)
+    }
+
+    /// Returns the first field of an Apply that is not declared, for tests of controllers; `None` if there is
+    /// none, or if nothing is declared.
+    pub fn undeclared(&self, apply: &Value) -> Option<String> {
+        undeclared(apply, &self.fields)
     }
 
     /// Decodes an object as the cache keeps it, for tests of controllers.

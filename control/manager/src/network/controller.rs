@@ -23,12 +23,6 @@ pub(crate) use registrations::registrations;
 /// Field manager of all writes. Earlier releases used it for the operation `Update`, too.
 pub(crate) const FIELD_MANAGER: &str = "liqo-controller-manager";
 
-/// Why an Apply takes fields from other field managers.
-const FORCE: &str = "only the manager creates these objects, so another field manager is a mistake";
-
-/// Why an Apply takes fields of a status from other field managers.
-const FORCE_STATUS: &str = "only the manager writes these statuses; a user may have edited one";
-
 /// Time after which kube-apiserver aborts a write that claims a CIDR or an address. A leader sends its
 /// last such write at most 10 s after it renewed the Lease, and a standby its first one at least 15 s
 /// after that renewal.
@@ -391,23 +385,18 @@ fn convert_write(write: Write) -> runtime::Write {
         }
         Action::Delete(uid) => (runtime::Action::Delete, uid),
     };
-    let is_apply = matches!(action, runtime::Action::Apply(_));
     let mut converted = runtime::Write::new(object, action);
     converted.uid = uid;
-    converted.force = is_apply.then_some(FORCE);
 
     converted
 }
 
 fn convert_status(kind: Kind, object: Ref, action: runtime::Action) -> runtime::Write {
-    let is_apply = matches!(action, runtime::Action::Apply(_));
     let mut write = runtime::Write::new(object, action).subresource("status");
     // Such a status claims a CIDR or an address.
     if matches!(kind, Kind::Network | Kind::Ip) {
         write.server_timeout = Some(CLAIM_TIMEOUT);
     }
-    // The gateways write the state of a Connection. The manager sets the initial state only.
-    write.force = (is_apply && kind != Kind::Connection).then_some(FORCE_STATUS);
 
     write
 }

@@ -196,6 +196,41 @@ impl Kind {
         }
     }
 
+    /// Returns the fields that are applied to its objects. Other changes are creations and merge patches.
+    pub(crate) fn applied_fields(self) -> &'static [&'static str] {
+        match self {
+            Self::Network
+            | Self::Ip
+            | Self::Configuration
+            | Self::GatewayServer
+            | Self::GatewayClient
+            | Self::Connection
+            | Self::ForeignCluster => &["status"],
+            Self::Service | Self::Deployment => &[
+                "metadata.annotations",
+                "metadata.labels",
+                "metadata.ownerReferences",
+                "spec",
+            ],
+            Self::EndpointSlice => &[
+                "addressType",
+                "endpoints",
+                "metadata.annotations",
+                "metadata.labels",
+                "metadata.ownerReferences",
+                "ports",
+            ],
+            Self::PublicKey
+            | Self::Node
+            | Self::Pod
+            | Self::Namespace
+            | Self::ConfigMap
+            | Self::Secret
+            | Self::RoleBinding
+            | Self::GatewayKeys => &[],
+        }
+    }
+
     /// Returns the subresources that the manager writes, with the verbs.
     ///
     /// Only admission plugins of OpenShift require rights to `finalizers` and `restricted`: the former for

@@ -7,7 +7,7 @@ fn object(namespace: &str, name: &str) -> Ref {
 }
 
 fn sent(write: &Write) -> (String, String, Value) {
-    let request = request(write, "manager").unwrap();
+    let request = request(write, "manager", false).unwrap();
     let line = format!("{} {}", request.method(), request.uri());
     let content_type = request.headers()[header::CONTENT_TYPE].to_str().unwrap();
     let body = serde_json::from_slice(request.body()).unwrap();
@@ -31,6 +31,16 @@ fn an_apply_names_object_field_manager_and_preconditions() {
     let expected =
         json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata, "data": {"k": "v"}});
     assert_eq!(body, expected);
+}
+
+#[test]
+fn an_apply_by_force_says_so() {
+    let write = Write::new(object("a", "b"), Action::Apply(json!({})));
+
+    let request = request(&write, "manager", true).unwrap();
+
+    let query = request.uri().query().unwrap();
+    assert_eq!(query, "fieldManager=manager&force=true");
 }
 
 #[test]
@@ -110,6 +120,7 @@ async fn an_apply_of_a_field_that_is_not_declared_is_not_sent() {
         Err::<http::Response<kube::client::Body>, _>(std::io::Error::other("sent"))
     });
     let context = Context {
+        force: false,
         client: Client::new(service, "a"),
         leadership: Leadership::permanent(),
         form: None,
@@ -176,6 +187,7 @@ async fn only_a_write_of_a_leader_needs_the_leadership() {
     let address = listener.local_addr().unwrap();
     drop(listener);
     let context = Context {
+        force: false,
         client: client(address),
         leadership: Leadership::default(),
         form: None,

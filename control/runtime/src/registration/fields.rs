@@ -6,6 +6,9 @@
 use super::{Registration, RegistrationError};
 use serde_json::Value;
 
+/// Fields of every Apply, which name the object.
+const IDENTITY: [&str; 4] = ["apiVersion", "kind", "metadata.name", "metadata.namespace"];
+
 /// Checks that no two field managers declare one field of a resource.
 ///
 /// # Errors
@@ -49,7 +52,8 @@ pub(crate) fn undeclared(value: &Value, declared: &[&str]) -> Option<String> {
     if declared.is_empty() {
         return None;
     }
-    let paths: Vec<Vec<&str>> = declared.iter().map(|it| segments(it).collect()).collect();
+    let declared = declared.iter().chain(&IDENTITY);
+    let paths: Vec<Vec<&str>> = declared.map(|it| segments(it).collect()).collect();
     let paths: Vec<&[&str]> = paths.iter().map(Vec::as_slice).collect();
     walk(value, &paths)
 }

@@ -142,6 +142,7 @@ impl Runtime {
             leadership: self.elections.leadership(hosted.election),
             form: cache.form(&object.resource).cloned(),
             field_manager: hosted.worker.field_manager(),
+            force: of_resource.clone().any(|it| it.is_forced(subresource)),
             fields: of_resource
                 .flat_map(|it| it.fields.iter().copied())
                 .collect(),

@@ -41,6 +41,14 @@ struct Change {
     is_deletion: bool,
 }
 
+/// Field manager of a request.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manager {
+    pub(super) name: &'static str,
+    /// Whether an Apply takes fields from other field managers.
+    pub(super) force: bool,
+}
+
 impl Server {
     pub(super) fn new(cluster: Cluster) -> Self {
         Self {
@@ -118,7 +126,7 @@ impl Server {
     pub(super) fn answer(
         &mut self,
         request: &Request,
-        manager: &'static str,
+        manager: Manager,
         form: Option<&dyn Form>,
     ) -> Outcome {
         let object = request.object();
@@ -158,7 +166,7 @@ impl Server {
     }
 
     /// Returns the object after a write; `Null` if it is gone.
-    fn write(&mut self, write: &Write, id: Id, manager: &'static str) -> Result<Value, Refusal> {
+    fn write(&mut self, write: &Write, id: Id, manager: Manager) -> Result<Value, Refusal> {
         let mut body = content(write);
         let namespace = (Resource::of::<Namespace>(), Key::cluster(&id.1.namespace));
         if !id.1.namespace.is_empty() && !self.objects.contains_key(&namespace) {
@@ -183,11 +191,10 @@ impl Server {
         }
         scope(&mut body, &before, write);
         if let Action::Apply(_) = write.action {
-            let manager = (manager.to_owned(), write.subresource);
-            let force = write.force.is_some();
+            let owner = (manager.name.to_owned(), write.subresource);
             let applied = stored
                 .owners
-                .apply(&mut stored.object, manager, &body, force);
+                .apply(&mut stored.object, owner, &body, manager.force);
             applied.map_err(|_| (409, "Conflict"))?;
         } else {
             match write.action {

@@ -1,4 +1,4 @@
-use super::server::Server;
+use super::server::{Manager, Server};
 use crate::controller::{Action, Outcome, Request, Write};
 use crate::registration::{Registration, Scope};
 use control_client::object::{Cluster, Key, Ref};
@@ -22,7 +22,15 @@ fn apply(data: Value) -> Write {
     write(Action::Apply(json!({"data": data})))
 }
 
-fn send(server: &mut Server, manager: &'static str, write: Write) -> Outcome {
+fn send(server: &mut Server, name: &'static str, write: Write) -> Outcome {
+    send_as(server, Manager { name, force: false }, write)
+}
+
+fn send_by_force(server: &mut Server, name: &'static str, write: Write) -> Outcome {
+    send_as(server, Manager { name, force: true }, write)
+}
+
+fn send_as(server: &mut Server, manager: Manager, write: Write) -> Outcome {
     let registration = Registration::whole::<ConfigMap>(Scope::All);
     server.answer(&Request::Write(write), manager, Some(&*registration.form))
 }
@@ -47,12 +55,11 @@ fn an_apply_removes_the_fields_that_it_no_longer_names_and_leaves_others() {
 fn an_apply_takes_fields_of_another_manager_by_force_only() {
     let mut server = server();
     send(&mut server, "one", apply(json!({"x": "1"})));
-    let mut other = apply(json!({"x": "2"}));
+    let other = apply(json!({"x": "2"}));
 
     let refused = send(&mut server, "two", other.clone());
     assert!(matches!(refused, Outcome::Conflict(_)), "{refused:?}");
-    other.force = Some("a test");
-    assert!(send(&mut server, "two", other).is_success());
+    assert!(send_by_force(&mut server, "two", other).is_success());
 
     // The first manager lost the field, so it does not remove it.
     send(&mut server, "one", apply(json!({})));
@@ -142,9 +149,8 @@ fn the_status_is_written_by_its_subresource_only() {
                 Value::Null
             }
         };
-        let mut write = write(action).subresource("status");
-        write.force = Some("a test");
-        assert!(send(&mut server, "two", write).is_success());
+        let write = write(action).subresource("status");
+        assert!(send_by_force(&mut server, "two", write).is_success());
         assert_eq!(stored(&server)["status"], expected);
         assert_eq!(stored(&server)["data"], json!({"y": "1"}));
     }

@@ -33,8 +33,8 @@ async fn a_missing_right_and_an_object_that_cannot_be_decoded_are_reported() {
 
     for line in [
         "x_watches_failing 1",
-        r#"x_watch_errors_total{cluster="local",resource="nodes"} "#,
-        r#"x_invalid_objects_total{cluster="local",resource="networks.ipam.liqo.io"} 1"#,
+        r#"x_watch_errors_total{cluster="_local",resource="nodes"} "#,
+        r#"x_invalid_objects_total{cluster="_local",resource="networks.ipam.liqo.io"} 1"#,
     ] {
         reports(&registry, line).await;
     }

@@ -13,6 +13,12 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, Servic
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 
+/// Why an Apply takes fields from other field managers.
+const FORCE: &str = "only the manager creates these objects, so another field manager is a mistake";
+
+/// Why an Apply takes fields of a status from other field managers.
+const FORCE_STATUS: &str = "only the manager writes these statuses; a user may have edited one";
+
 /// Returns the resources that the controller follows with these settings.
 pub(crate) fn registrations(settings: &Settings) -> Vec<Registration> {
     let has_deployments = settings.deployment_image.is_some();
@@ -49,6 +55,14 @@ pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
     if kind.verbs().contains(&"patch") {
         registration = registration.adopt(FIELD_MANAGER);
     }
+    if kind.verbs().contains(&"create") {
+        registration = registration.force("", FORCE);
+    }
+    // The gateways write the state of a Connection. The manager sets the initial state only.
+    if kind != Kind::Connection {
+        registration = registration.force("status", FORCE_STATUS);
+    }
+    registration = registration.fields(kind.applied_fields());
     for (subresource, verb) in kind.subresources() {
         registration = registration.subresource(subresource, verb);
     }

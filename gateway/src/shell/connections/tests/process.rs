@@ -32,7 +32,7 @@ async fn the_state_of_a_peer_is_written_in_its_tenant_namespace() {
     shows(&server, "Error", "NoAnswer").await;
 
     let metrics = encoded(&registry);
-    let requests = r#"requests_total{cluster="local",resource="connections.networking.liqo.io",verb="patch",outcome="stored"}"#;
+    let requests = r#"requests_total{cluster="_local",resource="connections.networking.liqo.io",verb="patch",outcome="stored"}"#;
     assert!(metrics.contains(requests), "{metrics}");
     let peers = metrics.lines().filter(|line| line.contains("milan"));
     assert_eq!(peers.count(), 0, "no label names a peer: {metrics}");

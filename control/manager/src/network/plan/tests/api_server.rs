@@ -1,5 +1,7 @@
 //! Behaviour of an API server: selectors of watches, server-side apply, defaults of Services.
 
+use super::cluster::settings;
+use crate::network::controller::registration;
 use crate::network::kind::{Key, Kind};
 use crate::network::write::{Action, Write};
 use fake_apiserver::merged;
@@ -20,6 +22,10 @@ pub(super) fn assert_right(write: &Write) {
         Action::Delete(_) => write.kind.verbs().contains(&"delete"),
     };
     assert!(is_declared, "no registration declares {write:?}");
+    if let Action::Apply(object) | Action::Status(object) = &write.action {
+        let registration = registration(write.kind, &settings());
+        assert_eq!(registration.undeclared(object), None, "{write:?}");
+    }
 }
 
 /// Returns an object after a server-side apply by the only field manager.
