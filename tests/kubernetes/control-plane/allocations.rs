@@ -3,14 +3,18 @@
 
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::manager::Manager;
+use crate::webhooks::server::Server;
+use crate::webhooks::{self, Reviewed};
 use anyhow::{Context as _, Result, ensure};
 use control_api::{IP, Network};
 use k8s_openapi::jiff::Timestamp;
 use kube::api::{DeleteParams, ListParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client};
 use kubernetes_lab::manifest;
+use kubernetes_lab::pki::Subject;
 use serde_json::json;
 use std::time::Duration;
+use tokio::time::timeout;
 
 pub(crate) fn add(suite: &mut Suite) {
     // Not concurrent with other tests, because a manager writes the statuses of all IPs and Networks.
@@ -18,6 +22,7 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         every_leader_resolves_double_allocations_alike,
         a_late_write_of_an_earlier_leader_is_undone,
+        a_write_that_another_leader_overtakes_ends_in_a_conflict,
     );
 }
 
@@ -223,6 +228,92 @@ async fn a_late_write_of_an_earlier_leader_is_undone(fixture: &'static Fixture) 
     let statuses = standby.statuses(fixture)?;
     ensure!(statuses == ["marker"], "{statuses:?}");
     installation.delete().await
+}
+
+/// Time for which a webhook holds back the writes of a manager, in which another leader writes.
+const HELD: Duration = Duration::from_secs(3);
+
+/// The CIDR that the other leader allocates.
+const OVERTAKING: &str = "10.201.0.0/16";
+
+async fn a_write_that_another_leader_overtakes_ends_in_a_conflict(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let (user, namespace) = ("overtaken", "overtaken-write");
+    let installation = Installation::create(fixture, namespace).await?;
+    let webhook = Server::start(true, HELD).await?;
+    let reviewed = Reviewed {
+        user,
+        api: ("ipam.liqo.io", "v1alpha1"),
+        resource: "networks/status",
+        operation: "UPDATE",
+    };
+    webhooks::register(fixture, namespace, &webhook, &reviewed).await?;
+    until_reviewed(fixture, &installation, &webhook, user).await?;
+    let calls = webhook.calls();
+
+    let mut manager = Manager::start(fixture, user, namespace)?;
+    until(Deadline::after(SOON), "a write", async || {
+        ensure!(webhook.calls() > calls, "no call of the webhook");
+        Ok(())
+    })
+    .await?;
+    let cidr = json!({"status": {"cidr": OVERTAKING}});
+    for name in ["older", "newer", "external-cidr"] {
+        let labels = json!({"metadata": {"labels": {"overtaken": "true"}}});
+        let (params, patch) = (PatchParams::default(), Patch::Merge(labels));
+        installation.networks().patch(name, &params, &patch).await?;
+    }
+    let (params, patch) = (PatchParams::default(), Patch::Merge(cidr));
+    installation
+        .networks()
+        .patch_status("older", &params, &patch)
+        .await?;
+
+    until(Deadline::after(SOON), "a conflict", async || {
+        let codes = manager.codes(fixture, "older")?;
+        ensure!(codes.contains(&409), "{codes:?}");
+        Ok(())
+    })
+    .await?;
+    until(Deadline::after(SOON), "the other CIDRs", async || {
+        let codes = manager.codes(fixture, "newer")?;
+        ensure!(codes.contains(&200), "{codes:?}");
+        Ok(())
+    })
+    .await?;
+    let [older, _] = installation.allocations().await?.cidrs;
+    ensure!(older.as_deref() == Some(OVERTAKING), "{older:?}");
+    manager.stop().await?;
+    installation.delete().await
+}
+
+/// Waits until the API server calls the webhook for the statuses of Networks.
+async fn until_reviewed(
+    fixture: &Fixture,
+    installation: &Installation<'_>,
+    webhook: &Server,
+    user: &str,
+) -> Result<()> {
+    let subject = Subject {
+        user: &format!("{user}-probe"),
+        group: Some("system:masters"),
+    };
+    let client = fixture.control_plane.client_as(subject).await?;
+    let networks: Api<Network> = Api::namespaced(client, installation.namespace);
+    let params = PatchParams {
+        dry_run: true,
+        ..PatchParams::default()
+    };
+    let patch = Patch::Merge(json!({"status": {"cidr": CIDR}}));
+    until(Deadline::after(SOON), "a call of the webhook", async || {
+        // A reviewed request takes longer.
+        let patched = networks.patch_status("older", &params, &patch);
+        drop(timeout(Duration::from_millis(200), patched).await);
+        ensure!(webhook.calls() > 0, "no call");
+        Ok(())
+    })
+    .await
 }
 
 async fn until_next_second() {

@@ -73,6 +73,18 @@ impl Manager {
         Ok(last.context("no status was written")?.stage_timestamp.0)
     }
 
+    /// Returns the codes of the responses to the writes of the status of a Network.
+    pub(crate) fn codes(&self, fixture: &Fixture, network: &str) -> Result<Vec<i32>> {
+        let events = self.events(fixture)?;
+        let of_network = events.iter().filter(|it| {
+            let object = it.object_ref.as_ref();
+            let is_network = object.is_some_and(|it| it.name == network && it.subresource == "status");
+            is_network && is_of(it, "networks") && it.stage == "ResponseComplete"
+        });
+        let codes = of_network.filter_map(|it| Some(it.response_status.as_ref()?.code.into()));
+        Ok(codes.collect())
+    }
+
     /// Returns the names of the IPs and Networks whose status the manager has written.
     pub(crate) fn statuses(&self, fixture: &Fixture) -> Result<Vec<String>> {
         let events = self.events(fixture)?;

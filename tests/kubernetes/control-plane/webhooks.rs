@@ -66,14 +66,20 @@ async fn try_create(api: &Api<ConfigMap>, name: &str) -> Result<kube::Result<Con
 pub(crate) struct Reviewed {
     /// Start of the names of the users that send them.
     pub(crate) user: &'static str,
-    /// Resource of the core group.
+    /// API group and version.
+    pub(crate) api: (&'static str, &'static str),
+    /// Resource, also a subresource such as `networks/status`.
     pub(crate) resource: &'static str,
     pub(crate) operation: &'static str,
 }
 
+/// The core group of the Kubernetes API.
+pub(crate) const CORE: (&str, &str) = ("", "v1");
+
 /// The controller manager creates `kube-root-ca.crt` in each namespace, which is not reviewed.
 const CONFIG_MAPS: Reviewed = Reviewed {
     user: "admin",
+    api: CORE,
     resource: "configmaps",
     operation: "CREATE",
 };
@@ -97,7 +103,8 @@ pub(crate) async fn register(
             "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": namespace}},
             "matchConditions": [{"name": "user", "expression": user}],
             "rules": [{
-                "apiGroups": [""], "apiVersions": ["v1"], "resources": [reviewed.resource],
+                "apiGroups": [reviewed.api.0], "apiVersions": [reviewed.api.1],
+                "resources": [reviewed.resource],
                 "operations": [reviewed.operation],
             }],
             "admissionReviewVersions": ["v1"],

@@ -48,6 +48,7 @@ async fn a_slow_webhook_delays_no_other_writes(fixture: &'static Fixture) -> Res
     let webhook = Server::start(true, DELAY).await?;
     let reviewed = Reviewed {
         user: USER,
+        api: webhooks::CORE,
         resource: "secrets",
         operation: "CREATE",
     };

@@ -114,6 +114,7 @@ async fn a_leader_that_was_paused_sends_nothing_after_its_deadline(
     let webhook = Server::start(true, Duration::from_secs(8)).await?;
     let reviewed = Reviewed {
         user: "paused-leader",
+        api: webhooks::CORE,
         resource: "secrets",
         operation: "UPDATE",
     };
