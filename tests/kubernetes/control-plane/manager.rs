@@ -78,7 +78,8 @@ impl Manager {
         let events = self.events(fixture)?;
         let of_network = events.iter().filter(|it| {
             let object = it.object_ref.as_ref();
-            let is_network = object.is_some_and(|it| it.name == network && it.subresource == "status");
+            let is_network =
+                object.is_some_and(|it| it.name == network && it.subresource == "status");
             is_network && is_of(it, "networks") && it.stage == "ResponseComplete"
         });
         let codes = of_network.filter_map(|it| Some(it.response_status.as_ref()?.code.into()));
