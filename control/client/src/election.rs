@@ -19,7 +19,7 @@ use std::time::Duration;
 
 mod holder;
 
-pub use holder::{Candidate, Turn};
+pub use holder::{Candidate, ElectionEvent};
 
 /// A time of `CLOCK_BOOTTIME`, which continues while the machine is suspended.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]

@@ -4,7 +4,6 @@
 #[cfg(feature = "simulation")]
 pub mod simulation;
 
-mod admission;
 mod cache;
 mod carried;
 mod controller;
@@ -13,15 +12,16 @@ mod entry;
 mod event;
 mod execute;
 mod finalizer;
+mod in_flight;
 mod injector;
 mod managed_fields;
 mod metrics;
 mod queue;
 mod registration;
 mod rights;
+mod round_robin;
 mod runtime;
 mod status;
-mod turns;
 mod worker;
 
 pub use cache::{Cache, CacheLimits, CacheReader, Change, Changed, Objects};

@@ -1,7 +1,7 @@
-//! Work items that are to be planned: each once, queues in turns, failed ones after a delay.
+//! Work items that are to be planned: each once, queues round-robin, failed ones after a delay.
 
 use crate::controller::Queue;
-use crate::turns::Turns;
+use crate::round_robin::RoundRobin;
 use control_client::backoff::Backoff;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ const BACKOFF: Backoff = Backoff {
 #[derive(Debug)]
 pub(crate) struct WorkQueue<I> {
     /// Items that are due, with the time since when they are.
-    due: Turns<(I, Instant)>,
+    due: RoundRobin<(I, Instant)>,
     /// The items in `due`.
     members: BTreeSet<I>,
     delayed: BTreeSet<(Instant, I)>,
@@ -29,7 +29,7 @@ pub(crate) struct WorkQueue<I> {
 impl<I> Default for WorkQueue<I> {
     fn default() -> Self {
         Self {
-            due: Turns::default(),
+            due: RoundRobin::default(),
             members: BTreeSet::new(),
             delayed: BTreeSet::new(),
             delays: BTreeMap::new(),

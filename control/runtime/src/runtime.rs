@@ -3,11 +3,11 @@
 //! One task changes the cache and calls the controllers. Watches and requests run beside it, and
 //! their results come to it as inputs, so a slow request delays nothing but its own item.
 
-use crate::admission::Admission;
 use crate::cache::{Cache, CacheLimits, CacheReader, Changed};
 use crate::controller::{Controller, Env, Outcome, Request};
 use crate::entry::Signal;
 use crate::event::Events;
+use crate::in_flight::InFlight;
 use crate::injector::Injector;
 use crate::metrics::Metrics;
 use crate::registration::{self, RegistrationError};
@@ -68,7 +68,7 @@ pub struct Runtime {
     workers: Vec<Hosted>,
     /// Notified of items of [`Injector`]s.
     wake: Arc<Notify>,
-    admission: Admission<(usize, RequestId)>,
+    in_flight: InFlight<(usize, RequestId)>,
     requests: FuturesUnordered<BoxFuture<'static, Response>>,
     signals: mpsc::Receiver<Report>,
     sender: mpsc::Sender<Report>,
@@ -106,7 +106,7 @@ impl Runtime {
             cache,
             workers: Vec::new(),
             wake: Arc::default(),
-            admission: Admission::default(),
+            in_flight: InFlight::default(),
             requests: FuturesUnordered::new(),
             signals,
             sender,
@@ -174,7 +174,7 @@ impl Runtime {
     /// releases the Leases.
     pub async fn run(mut self, stop: impl Future<Output = ()>) {
         let (end_leases, ended) = watch::channel(false);
-        let (sender, mut turns) = mpsc::channel(4);
+        let (sender, mut election_events) = mpsc::channel(4);
         // Aborted when this future is dropped, so that a Lease is not renewed without a leader.
         let mut candidates = self.elect(&sender, &ended);
         for id in self.watches.of_cluster(&Cluster::Local) {
@@ -188,7 +188,7 @@ impl Runtime {
             tokio::select! {
                 biased;
                 () = &mut stop => break,
-                Some((election, turn)) = turns.recv() => self.take_turn(election, turn),
+                Some((election, event)) = election_events.recv() => self.take_election_event(election, event),
                 Some(response) = self.requests.next() => self.take_response(response),
                 Some(cluster) = self.clusters.replaced() => {
                     tracing::warn!(%cluster, "it is another cluster now: lists all objects again");

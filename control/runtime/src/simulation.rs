@@ -5,7 +5,7 @@
 //! and events of watches happen, so a failure can be repeated:
 //!
 //! ```text
-//! Server --signals--> Cache --observe--> WorkQueue --plan--> Admission --requests--> Server
+//! Server --signals--> Cache --observe--> WorkQueue --plan--> InFlight --requests--> Server
 //!   one step, chosen by the seed, is one signal, plan, request or response
 //! ```
 //!
@@ -394,11 +394,11 @@ impl Simulation {
         self.replicas.iter().filter_map(of_replica).min()
     }
 
-    /// Sends the requests that the limits of a replica admit.
+    /// Sends the requests that the limits of a replica permit.
     fn send(&mut self, number: usize) {
         let is_leader = number == self.leader;
         let replica = &mut self.replicas[number];
-        for ((worker, id), request) in replica.admit() {
+        for ((worker, id), request) in replica.start() {
             let is_gated = matches!(&request, Request::Write(it) if it.gate == Gate::Leader);
             let cluster = &request.object().cluster;
             let outcome = if is_gated && !is_leader {

@@ -23,7 +23,7 @@ pub(crate) struct RequestId {
     request: usize,
 }
 
-/// A request that may be sent, as soon as the limits admit it.
+/// A request that may be sent, as soon as the limits permit it.
 #[derive(Debug)]
 pub(crate) struct Ready {
     pub(crate) id: RequestId,

@@ -17,7 +17,7 @@ const RELEASED_SECONDS: i32 = 1;
 
 /// A change of leadership that an election reports.
 #[derive(Debug)]
-pub enum Turn {
+pub enum ElectionEvent {
     /// This replica leads from now on.
     Leads(Leadership),
     /// This replica is a standby from now on.
@@ -33,12 +33,12 @@ pub enum Turn {
 pub struct Candidate {
     /// The Lease.
     pub lease: LeaseSettings,
-    /// Number of the election, which the turns carry.
+    /// Number of the election, which its events carry.
     pub election: usize,
     /// Identity of this replica.
     pub identity: String,
-    /// Takes what the election reports.
-    pub turns: mpsc::Sender<(usize, Turn)>,
+    /// Receives the events of the election.
+    pub events: mpsc::Sender<(usize, ElectionEvent)>,
 }
 
 impl Candidate {
@@ -80,8 +80,8 @@ impl Candidate {
         }
     }
 
-    async fn turn(&self, turn: Turn) {
-        self.turns.send((self.election, turn)).await.ok();
+    async fn report(&self, event: ElectionEvent) {
+        self.events.send((self.election, event)).await.ok();
     }
 }
 
@@ -103,7 +103,7 @@ impl Holder {
     async fn note(&mut self, access: Result<(), String>) {
         if access != self.access {
             self.access.clone_from(&access);
-            self.candidate.turn(Turn::Access(access)).await;
+            self.candidate.report(ElectionEvent::Access(access)).await;
         }
     }
 
@@ -150,7 +150,7 @@ impl Holder {
             Ok(lease) => {
                 if version(lease.as_ref()) < version(self.lease.as_ref()) {
                     tracing::warn!("the Lease is older than before: lists all objects again");
-                    self.candidate.turn(Turn::WentBack).await;
+                    self.candidate.report(ElectionEvent::WentBack).await;
                 }
                 self.election
                     .observe(lease.as_ref().map(record), BootTime::now());
@@ -181,7 +181,9 @@ impl Holder {
                     self.leadership = Leadership::default();
                     self.leadership.set(deadline);
                     let leadership = self.leadership.clone();
-                    self.candidate.turn(Turn::Leads(leadership)).await;
+                    self.candidate
+                        .report(ElectionEvent::Leads(leadership))
+                        .await;
                 }
             }
             Err(kube::Error::Api(status)) if status.code == 409 || status.code == 404 => {
@@ -215,7 +217,7 @@ impl Holder {
     async fn lose(&mut self) {
         self.leadership.set(None);
         self.election.step_down();
-        self.candidate.turn(Turn::StandsBy).await;
+        self.candidate.report(ElectionEvent::StandsBy).await;
     }
 
     /// Gives up the Lease, so that a standby need not wait until it expires.
@@ -333,7 +335,7 @@ mod tests {
                 Ok::<_, Error>(http::Response::new(body))
             }
         });
-        let (turns, mut taken) = mpsc::channel(8);
+        let (events, mut taken) = mpsc::channel(8);
         let candidate = Candidate {
             lease: LeaseSettings {
                 namespace: "a".into(),
@@ -342,19 +344,22 @@ mod tests {
             },
             election: 0,
             identity: "rome".into(),
-            turns,
+            events,
         };
         let (_stop, stopped) = watch::channel(false);
         let run = tokio::spawn(candidate.run(Client::new(service, "a"), stopped));
         let mut next = async || {
-            let turn = tokio::time::timeout(TIMEOUT * 5, taken.recv()).await;
-            turn.expect("a turn in time").expect("a running election").1
+            let event = tokio::time::timeout(TIMEOUT * 5, taken.recv()).await;
+            event
+                .expect("an event in time")
+                .expect("a running election")
+                .1
         };
 
-        assert!(matches!(next().await, Turn::Leads(_)));
-        assert!(matches!(next().await, Turn::Access(Err(_))));
-        let turn = next().await;
-        assert!(matches!(turn, Turn::Access(Ok(()))), "{turn:?}");
+        assert!(matches!(next().await, ElectionEvent::Leads(_)));
+        assert!(matches!(next().await, ElectionEvent::Access(Err(_))));
+        let event = next().await;
+        assert!(matches!(event, ElectionEvent::Access(Ok(()))), "{event:?}");
         run.abort();
     }
 }

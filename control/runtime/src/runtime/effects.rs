@@ -38,7 +38,7 @@ impl Runtime {
                 self.publish(worker, event);
             }
             for ready in effects.requests {
-                next.extend(self.admit(worker, ready));
+                next.extend(self.enqueue(worker, ready));
             }
         }
     }
@@ -52,7 +52,7 @@ impl Runtime {
 
     /// Lets a request wait until it is sent. One that only the leader sends ends at once on a standby,
     /// so that it is not sent after a take-over, when it is outdated.
-    fn admit(&mut self, worker: usize, ready: Ready) -> Option<Effects> {
+    fn enqueue(&mut self, worker: usize, ready: Ready) -> Option<Effects> {
         let hosted = &mut self.workers[worker];
         let leadership = self.elections.leadership(hosted.election);
         if is_of_leader(&ready.request) && !leadership.may_write() {
@@ -60,7 +60,7 @@ impl Runtime {
             return Some((hosted.worker).complete(ready.id, &outcome, &cache, Instant::now()));
         }
         let id = (worker, ready.id);
-        self.admission.push(id, ready.queue, ready.request);
+        self.in_flight.push(id, ready.queue, ready.request);
         None
     }
 
@@ -97,9 +97,9 @@ impl Runtime {
         self.metrics.forget(cluster);
     }
 
-    /// Sends the requests that the limits admit.
+    /// Sends the requests that the limits permit.
     pub(super) fn send(&mut self) {
-        for ((worker, id), request) in self.admission.admit() {
+        for ((worker, id), request) in self.in_flight.start() {
             let context = self.context(worker, &request);
             self.requests.push(Box::pin(async move {
                 let began_at = Instant::now();
@@ -116,7 +116,7 @@ impl Runtime {
                 }
             }));
         }
-        self.metrics.waiting(self.admission.waiting());
+        self.metrics.waiting(self.in_flight.waiting());
     }
 
     /// Returns what a request needs; `None` if its cluster was removed.

@@ -2,7 +2,7 @@
 
 use super::Runtime;
 use crate::controller::{Gate, Outcome, Request};
-use control_client::election::{Candidate, Leadership, LeaseSettings, Turn};
+use control_client::election::{Candidate, ElectionEvent, Leadership, LeaseSettings};
 use control_client::object::Cluster;
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -50,7 +50,7 @@ impl Runtime {
     /// Starts to take part in the elections.
     pub(super) fn elect(
         &self,
-        turns: &mpsc::Sender<(usize, Turn)>,
+        election_events: &mpsc::Sender<(usize, ElectionEvent)>,
         stop: &watch::Receiver<bool>,
     ) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
@@ -59,7 +59,7 @@ impl Runtime {
                 lease: election.lease.clone(),
                 election: number,
                 identity: self.settings.identity.clone(),
-                turns: turns.clone(),
+                events: election_events.clone(),
             };
             if let Some(client) = self.clusters.client(&Cluster::Local) {
                 tasks.spawn(candidate.run(client.clone(), stop.clone()));
@@ -69,15 +69,19 @@ impl Runtime {
         tasks
     }
 
-    pub(super) fn take_turn(&mut self, election: usize, turn: Turn) {
+    pub(super) fn take_election_event(&mut self, election: usize, event: ElectionEvent) {
         let Some(changed) = self.elections.0.get_mut(election) else {
             return;
         };
-        let (is_held, leadership) = match turn {
-            Turn::Leads(leadership) => (true, leadership),
-            Turn::StandsBy => (false, Leadership::default()),
-            Turn::WentBack => return self.watches.went_back(&Cluster::Local, Instant::now()),
-            Turn::Access(access) => return self.status.lease(&changed.lease.name, access.err()),
+        let (is_held, leadership) = match event {
+            ElectionEvent::Leads(leadership) => (true, leadership),
+            ElectionEvent::StandsBy => (false, Leadership::default()),
+            ElectionEvent::WentBack => {
+                return self.watches.went_back(&Cluster::Local, Instant::now());
+            }
+            ElectionEvent::Access(access) => {
+                return self.status.lease(&changed.lease.name, access.err());
+            }
         };
         let lease = changed.lease.name.as_str();
         if is_held {
@@ -99,7 +103,7 @@ impl Runtime {
     /// Ends the requests that wait and that only the leader sends.
     fn drop_waiting(&mut self, election: usize) {
         let workers = &self.workers;
-        let dropped = self.admission.remove(|(worker, _), request| {
+        let dropped = self.in_flight.remove(|(worker, _), request| {
             workers[*worker].election == Some(election) && is_of_leader(request)
         });
         for (worker, id) in dropped {

@@ -93,7 +93,7 @@ impl Runtime {
 
     pub(super) fn take_response(&mut self, response: Response) {
         let (request, outcome) = (&response.request, &response.outcome);
-        self.admission.ended(&(response.worker, response.id));
+        self.in_flight.ended(&(response.worker, response.id));
         self.metrics.requested(request, outcome, response.duration);
         log(request, outcome);
         let changes = enter(&mut write(&self.cache), request, outcome);

@@ -3,7 +3,7 @@ use crate::cache::{Cache, Change};
 use crate::controller::{Action, ClusterChange, Gate, Plan, Write};
 use crate::entry::Signal;
 use crate::registration::{Registration, Scope};
-use control_client::election::{Leadership, LeaseSettings, Timing, Turn};
+use control_client::election::{ElectionEvent, Leadership, LeaseSettings, Timing};
 use control_client::object::{Key, Ref};
 use k8s_openapi::api::core::v1::ConfigMap;
 use kube::client::Body;
@@ -90,7 +90,7 @@ async fn a_standby_queues_no_write_of_the_leader() {
     settle(&mut runtime);
 
     assert_eq!(
-        (runtime.requests.len(), runtime.admission.waiting()),
+        (runtime.requests.len(), runtime.in_flight.waiting()),
         (1, 0)
     );
 }
@@ -99,21 +99,21 @@ async fn a_standby_queues_no_write_of_the_leader() {
 async fn writes_that_wait_are_dropped_at_the_loss_of_the_lease_and_planned_again_at_take_over() {
     let mut runtime = runtime();
     settle(&mut runtime);
-    runtime.take_turn(0, Turn::Leads(Leadership::permanent()));
+    runtime.take_election_event(0, ElectionEvent::Leads(Leadership::permanent()));
     settle(&mut runtime);
     let in_flight = runtime.requests.len();
-    let waiting = runtime.admission.waiting();
+    let waiting = runtime.in_flight.waiting();
     assert!(in_flight < WRITES && waiting > 0);
 
-    runtime.take_turn(0, Turn::StandsBy);
-    assert_eq!(runtime.admission.waiting(), 0);
+    runtime.take_election_event(0, ElectionEvent::StandsBy);
+    assert_eq!(runtime.in_flight.waiting(), 0);
     settle(&mut runtime);
     assert_eq!(runtime.requests.len(), in_flight);
 
     // The runtime plans the items of the requests in flight again when these have ended.
-    runtime.take_turn(0, Turn::Leads(Leadership::permanent()));
+    runtime.take_election_event(0, ElectionEvent::Leads(Leadership::permanent()));
     settle(&mut runtime);
-    assert_eq!(runtime.admission.waiting(), waiting);
+    assert_eq!(runtime.in_flight.waiting(), waiting);
 }
 
 #[test]

@@ -1,11 +1,11 @@
 //! One replica of a process: what the runtime keeps in memory, without its tasks.
 
 use super::server::Server;
-use crate::admission::Admission;
 use crate::cache::{Cache, CacheLimits, Changed};
 use crate::controller::{ClusterChange, Env, Outcome, Request, WatchChange};
 use crate::entry::Signal;
 use crate::execute::enter;
+use crate::in_flight::InFlight;
 use crate::worker::{Effects, RequestId, Worker};
 use control_client::object::{Cluster, Resource};
 use control_client::watch::WatchId;
@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub(super) struct Replica {
     pub(super) cache: Cache,
     pub(super) workers: Vec<Hosted>,
-    admission: Admission<(usize, RequestId)>,
+    in_flight: InFlight<(usize, RequestId)>,
     pub(super) watches: BTreeMap<WatchId, Progress>,
     pub(super) clusters: BTreeSet<Cluster>,
     pub(super) requests: Vec<Flight>,
@@ -56,7 +56,7 @@ impl Replica {
         let mut replica = Self {
             cache,
             workers: Vec::new(),
-            admission: Admission::default(),
+            in_flight: InFlight::default(),
             watches: BTreeMap::new(),
             clusters: BTreeSet::from([Cluster::Local]),
             requests: Vec::new(),
@@ -158,7 +158,7 @@ impl Replica {
 
     /// Takes the outcome of a request.
     pub(super) fn take_outcome(&mut self, flight: &Flight, outcome: &Outcome, now: Instant) {
-        self.admission.ended(&(flight.worker, flight.id));
+        self.in_flight.ended(&(flight.worker, flight.id));
         let changes = enter(&mut self.cache, &flight.request, outcome);
         self.observe(changes.as_slice(), now);
         let worker = &mut self.workers[flight.worker].worker;
@@ -166,9 +166,9 @@ impl Replica {
         self.carry_out(flight.worker, effects, now);
     }
 
-    /// Returns the requests that the limits admit.
-    pub(super) fn admit(&mut self) -> Vec<((usize, RequestId), Request)> {
-        self.admission.admit()
+    /// Returns the requests that the limits permit.
+    pub(super) fn start(&mut self) -> Vec<((usize, RequestId), Request)> {
+        self.in_flight.start()
     }
 
     /// Lists all objects of a cluster again.
@@ -210,7 +210,7 @@ impl Replica {
         }
         for ready in effects.requests {
             let id = (worker, ready.id);
-            self.admission.push(id, ready.queue, ready.request);
+            self.in_flight.push(id, ready.queue, ready.request);
         }
     }
 

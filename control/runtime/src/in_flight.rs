@@ -1,11 +1,11 @@
-//! Limits of the requests in flight, with turns between peers.
+//! Limits of the requests in flight, round-robin between peers.
 //!
 //! A cluster has at most [`CLUSTER_MAX`] requests in flight, one of its resources at most a quarter of them, and one
 //! queue of a resource a quarter of these. A webhook that makes the writes of one resource slow so delays no other
 //! resource, one that makes those of one peer slow no other peer, and a peer with many requests no other peer.
 
 use crate::controller::{Queue, Request};
-use crate::turns::Turns;
+use crate::round_robin::RoundRobin;
 use control_client::object::{Cluster, Resource};
 use std::collections::BTreeMap;
 
@@ -21,7 +21,7 @@ const QUEUE_MAX: usize = RESOURCE_MAX / 4;
 
 /// Requests that wait, and the number in flight.
 #[derive(Debug)]
-pub(crate) struct Admission<Id> {
+pub(crate) struct InFlight<Id> {
     lanes: BTreeMap<LaneKey, Lane<Id>>,
     /// Lane and queue of the requests in flight.
     running: BTreeMap<Id, (LaneKey, Queue)>,
@@ -36,11 +36,11 @@ type LaneKey = (Cluster, Resource);
 /// The requests of one resource in one cluster.
 #[derive(Debug)]
 struct Lane<Id> {
-    waiting: Turns<(Id, Request)>,
+    waiting: RoundRobin<(Id, Request)>,
     in_flight: BTreeMap<Queue, usize>,
 }
 
-impl<Id> Default for Admission<Id> {
+impl<Id> Default for InFlight<Id> {
     fn default() -> Self {
         Self {
             lanes: BTreeMap::new(),
@@ -53,7 +53,7 @@ impl<Id> Default for Admission<Id> {
 }
 
 impl<Id> Lane<Id> {
-    /// Takes the next request that the limits of resource and queues admit.
+    /// Takes the next request that the limits of resource and queues permit.
     fn pop(&mut self) -> Option<(Queue, (Id, Request))> {
         if self.in_flight.values().sum::<usize>() >= RESOURCE_MAX {
             return None;
@@ -70,24 +70,24 @@ impl<Id> Lane<Id> {
     }
 }
 
-impl<Id: Ord + Clone> Admission<Id> {
+impl<Id: Ord + Clone> InFlight<Id> {
     /// Adds a request that may be sent.
     pub(crate) fn push(&mut self, id: Id, queue: Queue, request: Request) {
         let object = request.object();
         let key = (object.cluster.clone(), object.resource.clone());
         let lane = self.lanes.entry(key).or_insert_with(|| Lane {
-            waiting: Turns::default(),
+            waiting: RoundRobin::default(),
             in_flight: BTreeMap::new(),
         });
         lane.waiting.push(queue, (id, request));
         self.waiting += 1;
     }
 
-    /// Takes the requests that the limits admit now.
-    pub(crate) fn admit(&mut self) -> Vec<(Id, Request)> {
-        let mut admitted = Vec::new();
+    /// Takes the requests that the limits permit now.
+    pub(crate) fn start(&mut self) -> Vec<(Id, Request)> {
+        let mut started = Vec::new();
         if self.waiting == 0 {
-            return admitted;
+            return started;
         }
         // Starts after the lane that was served last, so that busy lanes do not take all places.
         let split = self.last.clone();
@@ -102,11 +102,11 @@ impl<Id: Ord + Clone> Admission<Id> {
                 self.waiting -= 1;
                 self.last = Some(key.clone());
                 self.running.insert(id.clone(), (key.clone(), queue));
-                admitted.push((id, request));
+                started.push((id, request));
             }
         }
 
-        admitted
+        started
     }
 
     /// Removes requests that wait, and returns their numbers.
@@ -123,7 +123,7 @@ impl<Id: Ord + Clone> Admission<Id> {
         removed
     }
 
-    /// Notes that an admitted request has ended.
+    /// Notes that a started request has ended.
     pub(crate) fn ended(&mut self, id: &Id) {
         let Some((key, queue)) = self.running.remove(id) else {
             return;
@@ -167,59 +167,59 @@ mod tests {
         Queue(format!("peer-{number}"))
     }
 
-    fn ids(admitted: &[(usize, Request)]) -> Vec<usize> {
-        admitted.iter().map(|(id, _)| *id).collect()
+    fn ids(started: &[(usize, Request)]) -> Vec<usize> {
+        started.iter().map(|(id, _)| *id).collect()
     }
 
     #[test]
     fn a_slow_resource_leaves_room_for_the_others() {
-        let mut admission = Admission::default();
+        let mut requests = InFlight::default();
         for number in 0..1_000 {
-            admission.push(number, peer(number), read::<Secret>("slow"));
+            requests.push(number, peer(number), read::<Secret>("slow"));
         }
-        let slow = admission.admit();
-        admission.push(1_000, Queue::default(), read::<ConfigMap>("fast"));
-        let fast = admission.admit();
+        let slow = requests.start();
+        requests.push(1_000, Queue::default(), read::<ConfigMap>("fast"));
+        let fast = requests.start();
 
         assert_eq!(slow.len(), RESOURCE_MAX);
         assert_eq!(ids(&fast), [1_000]);
-        admission.ended(&slow[0].0);
-        assert_eq!(admission.admit().len(), 1);
-        assert_eq!(admission.waiting(), 1_000 - RESOURCE_MAX - 1);
+        requests.ended(&slow[0].0);
+        assert_eq!(requests.start().len(), 1);
+        assert_eq!(requests.waiting(), 1_000 - RESOURCE_MAX - 1);
     }
 
     /// A webhook that reviews the objects of a few peers only.
     #[test]
     fn a_slow_peer_leaves_room_for_the_others_of_the_same_resource() {
-        let mut admission = Admission::default();
+        let mut requests = InFlight::default();
         for number in 0..300 {
-            admission.push(number, peer(number % 3), read::<Secret>("slow"));
+            requests.push(number, peer(number % 3), read::<Secret>("slow"));
         }
-        assert_eq!(admission.admit().len(), 3 * QUEUE_MAX);
+        assert_eq!(requests.start().len(), 3 * QUEUE_MAX);
 
-        admission.push(300, peer(3), read::<Secret>("fast"));
+        requests.push(300, peer(3), read::<Secret>("fast"));
 
-        assert_eq!(ids(&admission.admit()), [300]);
-        admission.ended(&300);
-        assert!(admission.admit().is_empty());
+        assert_eq!(ids(&requests.start()), [300]);
+        requests.ended(&300);
+        assert!(requests.start().is_empty());
     }
 
     #[test]
     fn peers_take_turns() {
-        let mut admission = Admission::default();
+        let mut requests = InFlight::default();
         for number in 0..RESOURCE_MAX {
-            admission.push(number, peer(number), read::<Secret>("x"));
+            requests.push(number, peer(number), read::<Secret>("x"));
         }
-        admission.admit();
+        requests.start();
         for number in 100..200 {
-            admission.push(number, peer(100), read::<Secret>("x"));
+            requests.push(number, peer(100), read::<Secret>("x"));
         }
-        admission.push(200, peer(200), read::<Secret>("x"));
+        requests.push(200, peer(200), read::<Secret>("x"));
 
-        admission.ended(&0);
-        admission.ended(&1);
+        requests.ended(&0);
+        requests.ended(&1);
 
-        assert_eq!(ids(&admission.admit()), [100, 200]);
+        assert_eq!(ids(&requests.start()), [100, 200]);
     }
 
     #[test]
@@ -231,53 +231,53 @@ mod tests {
             }
             request
         };
-        let mut admission = Admission::default();
+        let mut requests = InFlight::default();
         for number in 0..CLUSTER_MAX * 4 {
-            admission.push(number, peer(number), resource(number % 4));
+            requests.push(number, peer(number), resource(number % 4));
         }
-        let mut running = ids(&admission.admit());
+        let mut running = ids(&requests.start());
         assert_eq!(running.len(), CLUSTER_MAX);
-        admission.push(9_999, Queue::default(), read::<Secret>("other"));
+        requests.push(9_999, Queue::default(), read::<Secret>("other"));
 
         for _ in 0..5 {
-            admission.ended(&running.remove(0));
-            running.extend(ids(&admission.admit()));
+            requests.ended(&running.remove(0));
+            running.extend(ids(&requests.start()));
         }
 
         assert!(running.contains(&9_999));
     }
 
     #[test]
-    fn removed_requests_are_not_admitted_and_others_are() {
-        let mut admission = Admission::default();
+    fn removed_requests_are_not_started_and_others_are() {
+        let mut requests = InFlight::default();
         for number in 0..RESOURCE_MAX {
-            admission.push(number, peer(number), read::<Secret>("x"));
+            requests.push(number, peer(number), read::<Secret>("x"));
         }
-        let running = ids(&admission.admit());
+        let running = ids(&requests.start());
         for number in 100..110 {
             let queue = Queue((number % 2).to_string());
-            admission.push(number, queue, read::<Secret>("x"));
+            requests.push(number, queue, read::<Secret>("x"));
         }
-        admission.push(110, Queue::default(), read::<ConfigMap>("y"));
+        requests.push(110, Queue::default(), read::<ConfigMap>("y"));
 
-        let removed = admission.remove(|number, _| number % 2 == 0);
+        let removed = requests.remove(|number, _| number % 2 == 0);
 
         assert_eq!(removed, [110, 100, 102, 104, 106, 108]);
-        assert_eq!(admission.waiting(), 5);
-        running.iter().for_each(|ended| admission.ended(ended));
-        assert_eq!(ids(&admission.admit()), [101, 103, 105, 107]);
-        admission.ended(&101);
-        assert_eq!(ids(&admission.admit()), [109]);
+        assert_eq!(requests.waiting(), 5);
+        running.iter().for_each(|ended| requests.ended(ended));
+        assert_eq!(ids(&requests.start()), [101, 103, 105, 107]);
+        requests.ended(&101);
+        assert_eq!(ids(&requests.start()), [109]);
     }
 
     #[test]
     fn what_has_ended_is_forgotten() {
-        let mut admission = Admission::default();
-        admission.push(0, Queue::default(), read::<Secret>("x"));
-        admission.admit();
-        admission.ended(&0);
+        let mut requests = InFlight::default();
+        requests.push(0, Queue::default(), read::<Secret>("x"));
+        requests.start();
+        requests.ended(&0);
 
-        assert!(admission.lanes.is_empty() && admission.in_flight.is_empty());
-        assert!(admission.running.is_empty());
+        assert!(requests.lanes.is_empty() && requests.in_flight.is_empty());
+        assert!(requests.running.is_empty());
     }
 }

@@ -1,24 +1,24 @@
-//! Queues that take turns, so that one with many values does not delay the others.
+//! Queues that are served round-robin, so that one with many values does not delay the others.
 
 use crate::controller::Queue;
 use std::collections::{BTreeMap, VecDeque};
 
 /// Values by queue. Each queue that has values is in `order` once.
 #[derive(Debug)]
-pub(crate) struct Turns<T> {
+pub(crate) struct RoundRobin<T> {
     queues: BTreeMap<Queue, VecDeque<T>>,
     /// The first one is served next.
     order: VecDeque<Queue>,
 }
 
-impl<T> Default for Turns<T> {
+impl<T> Default for RoundRobin<T> {
     fn default() -> Self {
         let (queues, order) = (BTreeMap::new(), VecDeque::new());
         Self { queues, order }
     }
 }
 
-impl<T> Turns<T> {
+impl<T> RoundRobin<T> {
     pub(crate) fn push(&mut self, queue: Queue, value: T) {
         let values = self.queues.entry(queue.clone()).or_default();
         if values.is_empty() {
