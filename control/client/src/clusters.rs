@@ -19,6 +19,9 @@ pub struct Clusters {
     identifications: JoinSet<(Cluster, Option<String>)>,
 }
 
+/// Identity of a cluster whose address was replaced before it was identified.
+const UNKNOWN: &str = "";
+
 struct Remote {
     transport: Transport,
     client: Client,
@@ -67,6 +70,11 @@ impl Clusters {
             remote.identification.abort();
             let identification = self.identify(cluster, remote.client.clone());
             if let Some(remote) = self.remotes.get_mut(cluster) {
+                let is_moved = remote.config.as_ref().cluster_url != config.as_ref().cluster_url;
+                if is_moved && remote.identity.is_none() {
+                    // Objects of the former server may be listed already, and its cluster is not known.
+                    remote.identity = Some(UNKNOWN.to_owned());
+                }
                 remote.identification = identification;
                 remote.config = config.clone();
             }
@@ -182,18 +190,48 @@ mod tests {
         assert_eq!(requests.load(Ordering::Relaxed), 1);
     }
 
+    fn config(port: u16, token: &str) -> RemoteConfig {
+        let text = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:PORT"}}],
+            "users": [{"name": "u", "user": {"token": "TOKEN"}}]}"#;
+        let text = text.replace("PORT", &port.to_string());
+        RemoteConfig::parse(&text.replace("TOKEN", token)).unwrap()
+    }
+
+    #[tokio::test]
+    async fn a_cluster_whose_address_is_replaced_before_it_is_identified_may_be_another_one() {
+        let (local, _) = client(&[]);
+        let mut clusters = Clusters::new(local);
+        let milan = Cluster::remote("milan");
+        clusters.set(&milan, &config(1, "a")).unwrap();
+
+        clusters.set(&milan, &config(1, "b")).unwrap();
+        clusters.set(&milan, &config(2, "b")).unwrap();
+
+        assert!(clusters.take_identity(&milan, Some("uid".into())));
+        clusters.set(&milan, &config(1, "b")).unwrap();
+        assert!(!clusters.take_identity(&milan, Some("uid".into())));
+    }
+
+    #[tokio::test]
+    async fn a_cluster_whose_credentials_are_replaced_before_it_is_identified_is_the_same() {
+        let (local, _) = client(&[]);
+        let mut clusters = Clusters::new(local);
+        let milan = Cluster::remote("milan");
+        for token in ["a", "b"] {
+            clusters.set(&milan, &config(1, token)).unwrap();
+        }
+
+        assert!(!clusters.take_identity(&milan, Some("uid".into())));
+    }
+
     #[tokio::test]
     async fn another_cluster_at_the_same_address_is_recognized() {
         let (local, _) = client(&[]);
         let mut clusters = Clusters::new(local);
-        let config = RemoteConfig::parse(
-            r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
-            "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
-            "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
-            "users": [{"name": "u", "user": {"token": "t"}}]}"#,
-        );
         let milan = Cluster::remote("milan");
-        let config = config.unwrap();
+        let config = config(1, "t");
         assert!(clusters.set(&milan, &config).unwrap());
         assert!(!clusters.set(&milan, &config).unwrap());
 
