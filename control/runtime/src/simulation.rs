@@ -32,7 +32,6 @@ mod fields;
 mod replica;
 mod server;
 
-use server::Manager;
 pub use server::Server;
 
 use replica::{Flight, Replica};
@@ -431,17 +430,7 @@ impl Simulation {
         let Some(server) = self.servers.get_mut(&object.cluster) else {
             return;
         };
-        let worker = &replica.workers[sent.worker].worker;
-        let registrations = worker.registrations().iter();
-        let mut of_resource = registrations.filter(|it| it.resource == object.resource);
-        let subresource = match &sent.request {
-            Request::Write(write) => write.subresource.unwrap_or_default(),
-            Request::Read(_) => "",
-        };
-        let manager = Manager {
-            name: worker.field_manager(),
-            force: of_resource.any(|it| it.is_forced(subresource)),
-        };
+        let manager = replica.workers[sent.worker].manager(&sent.request);
         let form = replica.cache.form(&object.resource).map(|form| &**form);
         let before = server.version(&object);
         let outcome = server.answer(&sent.request, manager, form);

@@ -1,6 +1,6 @@
 //! One replica of a process: what the runtime keeps in memory, without its tasks.
 
-use super::server::Server;
+use super::server::{Manager, Server};
 use crate::cache::{Cache, CacheLimits, Changed};
 use crate::controller::{ClusterChange, Env, Outcome, Request, WatchChange};
 use crate::entry::Signal;
@@ -47,6 +47,24 @@ pub(super) struct Flight {
     pub(super) is_late: bool,
     /// Time since the start of the simulation after which the replica no longer waits.
     pub(super) deadline: Duration,
+}
+
+impl Hosted {
+    /// Returns the field manager of a request.
+    pub(super) fn manager(&self, request: &Request) -> Manager {
+        let resource = &request.object().resource;
+        let registrations = self.worker.registrations().iter();
+        let mut of_resource = registrations.filter(|it| it.resource == *resource);
+        let subresource = match request {
+            Request::Write(write) => write.subresource.unwrap_or_default(),
+            Request::Read(_) => "",
+        };
+
+        Manager {
+            name: self.worker.field_manager(),
+            force: of_resource.any(|it| it.is_forced(subresource)),
+        }
+    }
 }
 
 impl Replica {
