@@ -28,6 +28,7 @@ const SLOW: &[&str] = &[
     "runtime::admission::a_slow_webhook_delays_no_other_writes",
     "runtime::credentials::replaced_credentials_cause_no_list_and_lose_no_change",
     "runtime::leader::a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired",
+    "runtime::failures::a_restored_snapshot_is_listed_again_by_quiet_watches_without_a_lease",
 ];
 
 fn main() -> ExitCode {
