@@ -46,6 +46,14 @@ async fn a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired(
     let standby = Replica::start(fixture, "killed-standby", namespace, server)?;
     standby.until_watching(fixture).await?;
     let lists = standby.lists(fixture)?;
+    // A standby counts from when it has seen a renewal, so one before its start would be counted too late.
+    let watching = Timestamp::now();
+    until(Deadline::after(SOON), "a renewal", async || {
+        let renewed = last_renewal(&leader, fixture)?;
+        ensure!(renewed > watching, "the last one was at {renewed}");
+        Ok(())
+    })
+    .await?;
 
     leader.kill().await?;
     copies::put(&client, namespace, &names, &["secret"], "2").await?;
