@@ -282,8 +282,6 @@ async fn a_write_that_another_leader_overtakes_ends_in_a_conflict(
         Ok(())
     })
     .await?;
-    let [older, _] = installation.allocations().await?.cidrs;
-    ensure!(older.as_deref() == Some(OVERTAKING), "{older:?}");
     manager.stop().await?;
     installation.delete().await
 }
