@@ -21,7 +21,7 @@ pub enum Role {
 /// Rights in a role of a process.
 #[derive(Clone, Copy, Debug)]
 pub struct Rights {
-    /// The role.
+    /// Where they are granted.
     pub role: Role,
     /// API group.
     pub group: &'static str,

@@ -140,15 +140,8 @@ impl Generation {
             .map_err(BoxError::from)
             .service_fn(move |request: Request<Body>| {
                 let kind = Kind::of(request.method(), request.uri(), request.headers());
-                let mut pool = &of_others;
-                if kind == Kind::Lease {
-                    // A take-over does not wait for a new connection; renewals have their own one.
-                    if of_leases.connections() == 0 && of_others.connections() > 0 {
-                        of_leases.connect();
-                    } else {
-                        pool = &of_leases;
-                    }
-                }
+                let is_lease = kind == Kind::Lease;
+                let pool = if is_lease { &of_leases } else { &of_others };
                 pool.clone().send(kind, request)
             });
 

@@ -15,7 +15,7 @@ const LABEL: &str = "CERTIFICATE";
 /// The shortest time between two renewals, or between issue and renewal.
 pub const RENEWAL_MIN: Duration = Duration::from_secs(10);
 
-/// A client certificate.
+/// Validity of a client certificate, which decides about its renewal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Certificate {
     /// Start of its validity. Kubernetes' signer sets it five minutes before the issue.

@@ -121,16 +121,6 @@ impl Pool {
         self.shared.state().slots.len()
     }
 
-    /// Opens a connection for later requests.
-    pub(super) fn connect(&self) {
-        let pool = self.clone();
-        tokio::spawn(async move {
-            if let Err(error) = pool.lease(Kind::Lease).await {
-                tracing::debug!(error = &*error, "failed to open a connection for Leases");
-            }
-        });
-    }
-
     /// Sends a request; the response ends at the limits of its kind, and when the pool is closed.
     ///
     /// # Errors

@@ -26,7 +26,7 @@ pub enum RemoteCidrError {
     /// A list is too long.
     #[error("{field}: no more than {CIDRS_MAX} CIDRs are served: join some")]
     TooMany {
-        /// The list.
+        /// Path of the list in the Configuration.
         field: String,
     },
     /// A text is refused.
@@ -44,7 +44,7 @@ pub enum RemoteCidrError {
         field: String,
         /// Its CIDR.
         cidr: Ipv4Net,
-        /// The other element.
+        /// The element that comes first.
         other_field: String,
         /// The other CIDR.
         other: Ipv4Net,

@@ -48,21 +48,6 @@ async fn requests_use_another_connection_after_one_without_response() {
     assert_eq!((relay.accepted(), transport.connections()), (4, 2));
 }
 
-/// A standby takes over at once.
-#[tokio::test]
-async fn the_first_lease_request_uses_an_open_connection() {
-    let server = Server::start(Protocols::Http2, 100).await;
-    let (relay, transport) = relayed(&server).await;
-    get(&transport, POD).await.expect("a response");
-    relay.hold(1..2);
-
-    let response = timeout(PROMPT, get(&transport, LEASE)).await;
-    response.expect("a response in time").expect("a response");
-
-    let accepted = timeout(PROMPT, relay.accepts(2)).await;
-    accepted.expect("a connection for later Leases");
-}
-
 #[tokio::test]
 async fn a_lease_request_does_not_wait_for_the_connection_of_another_request() {
     for protocols in [Protocols::Http2, Protocols::Http1] {
