@@ -158,14 +158,16 @@ impl Nodes {
     }
 }
 
-/// Returns whether every ready node exchanges probes with this replica. A route agent of an earlier
-/// version does not report whether replies arrive. Its probes alone are then sufficient.
+/// Returns whether every ready node exchanges probes with this replica. If no node is ready, all nodes have to: an
+/// unavailable control plane makes every node unready while its pods keep running. A route agent of an earlier version
+/// does not report whether replies arrive. Its probes alone are then sufficient.
 pub(crate) fn is_known_to_all(
     nodes: &List<Node>,
     last_requests: &BTreeMap<Ipv4Addr, (Duration, LastRequest)>,
 ) -> bool {
-    let mut ready = nodes.iter().filter(|node| node.ready);
-    ready.all(|node| {
+    let are_all_unready = !nodes.iter().any(|node| node.ready);
+    let mut expected = nodes.iter().filter(|node| node.ready || are_all_unready);
+    expected.all(|node| {
         let seen = last_requests.get(&node.internal_ip);
         // `last_requests` may still hold probes that this replica received before its process
         // restarted.

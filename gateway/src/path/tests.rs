@@ -98,6 +98,20 @@ fn a_replica_is_known_when_its_replies_reach_every_ready_node() {
     assert!(!known(&lab), "its last probe is old");
 }
 
+/// An API server that was away for a minute makes every node unready.
+#[test]
+fn a_replica_is_known_to_unready_nodes_if_no_node_is_ready() {
+    let mut lab = Lab::new(&["milan"]);
+    for node in &mut lab.nodes {
+        node.node.ready = false;
+    }
+    let known = |lab: &Lab| is_known_to_all(&lab.nodes(), &lab.last_requests());
+    assert!(!known(&lab), "no probe has arrived");
+
+    lab.run(1);
+    assert!(known(&lab));
+}
+
 #[test]
 fn a_stopped_route_agent_is_a_fault_after_a_minute() {
     let mut lab = Lab::settled(&["milan"]);
