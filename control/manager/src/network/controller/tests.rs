@@ -33,7 +33,7 @@ fn a_manager_survives_an_outage_of_the_api_server_and_catches_up() {
         let (state, manager) = start(&server, "a");
         wait_for("the first IP", || exists(&server, "rome-1")).await;
 
-        server.go();
+        server.close();
         wait_for("it to be a standby", || {
             !state.is_leader() && state.ready().is_err()
         })
@@ -43,7 +43,7 @@ fn a_manager_survives_an_outage_of_the_api_server_and_catches_up() {
         assert_eq!(state.healthy(), Ok(()));
         assert!(!manager.is_finished());
         let before = lease_version(&server);
-        server.come();
+        server.listen();
 
         let caught_up = || exists(&server, "rome-1") && exists(&server, "rome-2");
         wait_for("both IPs", caught_up).await;
@@ -56,13 +56,13 @@ fn a_manager_survives_an_outage_of_the_api_server_and_catches_up() {
 #[test]
 fn a_manager_that_starts_before_the_api_server_waits_for_it() {
     run(async {
-        let mut server = ApiServer::away();
+        let mut server = ApiServer::closed();
         put_node(&server, "rome-1", "172.18.1.2");
         let (state, manager) = start(&server, "a");
         wait_for("it to be unready", || state.ready().is_err()).await;
         assert_eq!(state.healthy(), Ok(()));
 
-        server.come();
+        server.listen();
 
         wait_for("the IP", || exists(&server, "rome-1")).await;
         manager.abort();

@@ -118,11 +118,20 @@ fn allocations_survive_restarts_and_new_peers() {
 
 /// Both are deleted before one is created again, so either could get the CIDR of the other one.
 #[test]
-fn deleted_networks_of_a_peer_get_the_same_cidrs_again() {
+fn deleted_networks_of_a_peer_get_the_same_cidrs_again_from_the_next_leader() {
     let mut rome = rome();
+    let naples = configuration("naples", &["10.244.0.0/16"], &["10.70.0.0/16"]);
+    rome.put(Kind::Configuration, naples);
+    rome.settle();
     with_milan(&mut rome);
     rome.settle();
-    let key = Key::new("liqo-tenant-milan", "milan");
+    // The CIDRs of naples are free now, and an allocation would prefer them.
+    rome.delete(
+        Kind::Configuration,
+        &Key::new("liqo-tenant-naples", "naples"),
+    );
+    rome.settle();
+    let key = key("milan");
     let networks: Vec<_> = rome.objects.keys().cloned().collect();
     let networks = networks
         .into_iter()
@@ -138,6 +147,7 @@ fn deleted_networks_of_a_peer_get_the_same_cidrs_again() {
     for network in networks.iter().rev() {
         rome.delete(Kind::Network, network);
     }
+    rome.restart();
     rome.settle();
 
     assert_eq!(statuses(&rome), before.0);
