@@ -29,6 +29,8 @@ struct Remote {
     /// UID of the namespace `kube-system`, which identifies the cluster.
     identity: Option<String>,
     identification: AbortHandle,
+    /// Whether the identification has ended.
+    is_identified: bool,
 }
 
 impl std::fmt::Debug for Clusters {
@@ -71,11 +73,12 @@ impl Clusters {
             let identification = self.identify(cluster, remote.client.clone());
             if let Some(remote) = self.remotes.get_mut(cluster) {
                 let is_moved = remote.config.as_ref().cluster_url != config.as_ref().cluster_url;
-                if is_moved && remote.identity.is_none() {
+                if is_moved && !(remote.is_identified && remote.identity.is_some()) {
                     // Objects of the former server may be listed already, and its cluster is not known.
                     remote.identity = Some(UNKNOWN.to_owned());
                 }
                 remote.identification = identification;
+                remote.is_identified = false;
                 remote.config = config.clone();
             }
             return Ok(false);
@@ -89,6 +92,7 @@ impl Clusters {
             transport,
             config: config.clone(),
             identity: None,
+            is_identified: false,
         };
         self.remotes.insert(cluster.clone(), remote);
 
@@ -124,7 +128,11 @@ impl Clusters {
     /// Notes the identity of a cluster. Returns whether it is another cluster than before, whose
     /// objects and versions mean nothing for this one.
     fn take_identity(&mut self, cluster: &Cluster, identity: Option<String>) -> bool {
-        let (Some(remote), Some(identity)) = (self.remotes.get_mut(cluster), identity) else {
+        let Some(remote) = self.remotes.get_mut(cluster) else {
+            return false;
+        };
+        remote.is_identified = true;
+        let Some(identity) = identity else {
             return false;
         };
         let before = remote.identity.replace(identity);
@@ -212,6 +220,20 @@ mod tests {
         assert!(clusters.take_identity(&milan, Some("uid".into())));
         clusters.set(&milan, &config(1, "b")).unwrap();
         assert!(!clusters.take_identity(&milan, Some("uid".into())));
+    }
+
+    #[tokio::test]
+    async fn a_cluster_whose_address_was_replaced_for_a_moment_may_have_objects_of_another_one() {
+        let (local, _) = client(&[]);
+        let mut clusters = Clusters::new(local);
+        let milan = Cluster::remote("milan");
+        clusters.set(&milan, &config(1, "t")).unwrap();
+        assert!(!clusters.take_identity(&milan, Some("uid".into())));
+
+        clusters.set(&milan, &config(2, "t")).unwrap();
+        clusters.set(&milan, &config(1, "t")).unwrap();
+
+        assert!(clusters.take_identity(&milan, Some("uid".into())));
     }
 
     #[tokio::test]

@@ -119,7 +119,7 @@ impl ApiServer {
     /// # Panics
     ///
     /// Panics if there is no free port.
-    pub fn away() -> Self {
+    pub fn closed() -> Self {
         let any = SocketAddr::from(([127, 0, 0, 1], 0));
         let socket = bound(any);
         let address = socket.local_addr().expect("it is bound");
@@ -170,8 +170,8 @@ impl ApiServer {
     ///
     /// Panics if there is no free port.
     pub fn start() -> Self {
-        let mut server = Self::away();
-        server.come();
+        let mut server = Self::closed();
+        server.listen();
         server
     }
 
@@ -181,9 +181,9 @@ impl ApiServer {
     ///
     /// Panics if there is no free port.
     pub fn start_tls() -> Self {
-        let mut server = Self::away();
+        let mut server = Self::closed();
         server.tls = Some(Tls::new());
-        server.come();
+        server.listen();
         server
     }
 
@@ -198,7 +198,7 @@ impl ApiServer {
     }
 
     /// Starts serving.
-    pub fn come(&mut self) {
+    pub fn listen(&mut self) {
         self.state = match std::mem::replace(&mut self.state, State::Transition) {
             State::Stopped(socket) => {
                 let objects = self.objects.clone();
@@ -221,7 +221,7 @@ impl ApiServer {
     /// # Panics
     ///
     /// Panics if another process binds the port at this moment.
-    pub fn go(&mut self) {
+    pub fn close(&mut self) {
         self.state = match std::mem::replace(&mut self.state, State::Transition) {
             State::Serving { stop, thread } => {
                 drop(stop);

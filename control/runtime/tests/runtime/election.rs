@@ -104,12 +104,12 @@ async fn every_replica_is_ready_again_after_the_api_server_was_away() {
     let mut server = ApiServer::start();
     let (leader, standby) = pair(&server).await;
 
-    server.go();
+    server.close();
     wait_for("failing replicas", || {
         leader.status.ready().is_err() && standby.status.ready().is_err()
     })
     .await;
-    server.come();
+    server.listen();
 
     wait_for("ready replicas", || {
         leader.status.ready().is_ok() && standby.status.ready().is_ok()

@@ -35,9 +35,9 @@ async fn a_controller_follows_objects_and_repairs_what_it_wrote() {
     server.remove("/api/v1/nodes/rome-2");
     wait_for("the map to be deleted", || is("rome-2", None)).await;
 
-    server.go();
+    server.close();
     put_node(&server, "rome-3", "192.0.2.3");
-    server.come();
+    server.listen();
     wait_for("what changed meanwhile", || {
         addresses(&server, "rome-3").is_some()
     })
@@ -70,7 +70,7 @@ async fn an_object_that_cannot_be_decoded_hides_no_other() {
 
 #[tokio::test]
 async fn an_api_server_that_is_away_is_named_and_the_process_stays_healthy() {
-    let mut server = ApiServer::away();
+    let mut server = ApiServer::closed();
     let process = Process::start(&server, "a", None);
     let error = process.status.ready().unwrap_err();
     assert!(
@@ -80,7 +80,7 @@ async fn an_api_server_that_is_away_is_named_and_the_process_stays_healthy() {
     wait_for("the failure", || process.status.failing().len() == 2).await;
     assert_eq!(process.status.healthy(), Ok(()));
 
-    server.come();
+    server.listen();
     wait_for("it to be ready", || process.status.ready().is_ok()).await;
     process.stop().await;
 }

@@ -13,13 +13,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(10);
 
 #[tokio::test]
 async fn a_watch_that_starts_before_the_api_server_waits_for_it() {
-    let mut server = ApiServer::away();
+    let mut server = ApiServer::closed();
     put_node(&server, "rome-1");
     let mut watch = watch(&server);
     let early = tokio::time::timeout(Duration::from_secs(1), watch.wait_until_complete()).await;
     assert!(early.is_err() && is_failing(&watch));
 
-    server.come();
+    server.listen();
 
     within(watch.wait_until_complete()).await;
     assert_eq!(nodes(&mut watch), ["rome-1"]);
@@ -33,7 +33,7 @@ async fn the_last_objects_stay_in_force_while_the_api_server_is_unreachable() {
     let mut watch = watch(&server);
     within(watch.wait_until_complete()).await;
 
-    server.go();
+    server.close();
     server.remove("/api/v1/nodes/rome-1");
     put_node(&server, "rome-3");
     within(async {
@@ -43,7 +43,7 @@ async fn the_last_objects_stay_in_force_while_the_api_server_is_unreachable() {
     })
     .await;
     assert_eq!(nodes(&mut watch), ["rome-1", "rome-2"]);
-    server.come();
+    server.listen();
 
     within(async {
         while nodes(&mut watch) != ["rome-2", "rome-3"] {
