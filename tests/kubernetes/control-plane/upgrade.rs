@@ -43,13 +43,19 @@ async fn objects_of_an_earlier_release_are_taken_over(fixture: &'static Fixture)
         })
         .await?;
     }
-    let service = objects.of("Service", LIQO).get("printer").await?;
-    ensure!(service.labels().get("app").map(String::as_str) == Some("printer"));
-    ensure!(
-        service.annotations().is_empty(),
-        "the earlier release has set an annotation: {:?}",
-        service.annotations()
-    );
+    // The Apply follows the take-over of the fields.
+    until(Deadline::after(LIMIT), "the Apply", async || {
+        let service = objects.of("Service", LIQO).get("printer").await?;
+        let label = service.labels().get("app").map(String::as_str);
+        ensure!(label == Some("printer"), "{label:?}");
+        let annotations = service.annotations();
+        ensure!(
+            annotations.is_empty(),
+            "the earlier release has set an annotation: {annotations:?}"
+        );
+        Ok(())
+    })
+    .await?;
 
     // The manager has no right to patch GatewayServers, so it owns these conditions twice.
     ensure!(
