@@ -12,8 +12,7 @@ use std::time::Duration;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower::BoxError;
 
-/// The longest time without data in a watch. Servers send a bookmark every minute, and end a watch
-/// after the `timeoutSeconds` of the request, which kube limits to 295.
+/// The longest time without data in a watch. Servers send a bookmark every minute.
 pub(super) const WATCH_IDLE_MAX: Duration = Duration::from_secs(310);
 
 /// Address or credentials of the cluster were replaced while the request was in progress.

@@ -14,6 +14,7 @@
 
 use super::failure::{Delay, refusal};
 use super::{Signal, WatchId, Watched};
+use crate::backoff;
 use crate::cause::cause;
 use crate::object::{Key, Ref, key_of};
 use crate::transport::{LimitError, ReplacedError};
@@ -38,11 +39,12 @@ const PAGE_SIZE_MIN: u32 = 8;
 /// etcd has compacted the version of its first page. Ends lists of a hostile server without last page.
 const LIST_MAX: Duration = Duration::from_secs(600);
 
-/// Time after which the server ends a watch, in seconds. kube-apiserver itself chooses 30 to 60 minutes.
-const WATCH_SECONDS: u32 = 290;
+/// Shortest time after which the server ends a watch. It is up to twice as long at random, so that watches that began
+/// together do not end together.
+const WATCH_MIN: Duration = Duration::from_secs(290);
 
-/// Longest time without event, after which a watch is taken for dead.
-const IDLE_MAX: Duration = Duration::from_secs(WATCH_SECONDS as u64 + 5);
+/// Longest time without event, after which a watch is taken for dead. Servers send a bookmark every minute.
+const IDLE_MAX: Duration = Duration::from_secs(295);
 
 /// Duration of a watch after which delays begin with the shortest again. Longer than the longest delay, so a
 /// server whose watches fail at once gets few requests.
@@ -77,6 +79,7 @@ pub fn stream<W: Watched, O: Send + 'static>(
         page_size: PAGE_SIZE,
         version: String::new(),
         was_cut: false,
+        requested: Duration::ZERO,
         delay: Delay::default(),
         convert,
     };
@@ -99,6 +102,8 @@ struct State<W, F> {
     version: String,
     /// Whether the watch was interrupted, so that etcd may have been restored meanwhile.
     was_cut: bool,
+    /// Time after which the server was requested to end the watch.
+    requested: Duration,
     delay: Delay,
     convert: F,
 }
@@ -183,10 +188,12 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
                 Err(error) => return self.failed(&error, Step::Resume),
             }
         }
+        let seconds = WATCH_MIN.mul_f64(1.0 + backoff::random()).as_secs();
+        self.requested = Duration::from_secs(seconds);
         let request = self.get(&[
             ("watch", "true"),
             ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", &WATCH_SECONDS.to_string()),
+            ("timeoutSeconds", &seconds.to_string()),
             ("resourceVersion", &self.version),
         ]);
         let events = async {
@@ -258,7 +265,7 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
 
     /// Notes that the server has ended a watch, which every server does from time to time.
     fn ended(&mut self, lived: Duration) -> Option<Signal<O>> {
-        self.was_cut = lived < Duration::from_secs(WATCH_SECONDS.into());
+        self.was_cut = lived < self.requested;
         self.step = Step::Resume;
         (lived < STABLE_MIN).then(|| {
             self.delay.failed(0);

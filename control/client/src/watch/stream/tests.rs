@@ -263,3 +263,32 @@ async fn lists_after_a_common_failure_are_spread_over_a_time_that_grows_with_the
         "{mean_interval:?}"
     );
 }
+
+/// Watches that began together would end together, and all processes would send requests at once.
+#[tokio::test(start_paused = true)]
+async fn watches_that_begin_together_end_at_different_times() {
+    let lifetimes = Arc::new(Mutex::new(Vec::new()));
+    let seen = Arc::clone(&lifetimes);
+    let client = client(move |url| {
+        let Some((_, lifetime)) = url.split_once("timeoutSeconds=") else {
+            return page("100");
+        };
+        let digits = lifetime.split('&').next().unwrap();
+        seen.lock().unwrap().push(digits.parse().unwrap());
+        vec![(seconds(3600), String::new())]
+    });
+    let siblings = Arc::default();
+    let watches = (0..50).map(|_| watch(client.clone(), &siblings));
+    let watches = watches.map(|it| it.take_until(Box::pin(tokio::time::sleep(seconds(100)))));
+
+    join_all(watches.map(|it| it.collect::<Vec<_>>())).await;
+
+    let lifetimes: Vec<u64> = lifetimes.lock().unwrap().clone();
+    assert_eq!(lifetimes.len(), 50, "{lifetimes:?}");
+    assert!(
+        lifetimes.iter().all(|it| (290..=580).contains(it)),
+        "{lifetimes:?}"
+    );
+    let minutes: std::collections::BTreeSet<_> = lifetimes.iter().map(|it| it / 60).collect();
+    assert!(minutes.len() >= 3, "{lifetimes:?}");
+}
