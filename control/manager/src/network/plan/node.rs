@@ -2,6 +2,7 @@
 
 use super::metadata::{is_ours, network_labels, repaired};
 use super::{Plan, Planner, label, underlay};
+use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind, NODE_IP_PREFIX};
 use crate::network::local::{is_real, is_terminating};
 use crate::network::write::{Action, Write};
@@ -11,6 +12,15 @@ use std::net::Ipv4Addr;
 
 /// Longest name of an object.
 const NAME_LEN_MAX: usize = 253;
+
+/// Returns whether an IP is that of a node.
+pub(super) fn has_ip(planner: &Planner<'_>, ip: &Key) -> bool {
+    let name = ip.name.strip_prefix(NODE_IP_PREFIX);
+    let name = name.filter(|_| ip.namespace == planner.settings.namespace);
+    let node = name.and_then(|name| planner.local.nodes.get(&Key::cluster(name)));
+
+    node.is_some_and(is_real)
+}
 
 /// Creates the IP of a node, recreates it when the node's address changes, and deletes it with the node.
 pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
@@ -53,6 +63,11 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
     });
     let is_right = ip
         .is_some_and(|ip| Some(ip.spec.ip.as_str()) == address.map(|it| it.to_string()).as_deref());
+    if ip.is_none() && !is_real {
+        // The IP may have been deleted before its node.
+        let waiting = planner.allocation.release_address(&key);
+        plan.again = waiting.into_iter().map(WorkItem::Ip).collect();
+    }
     match (ip, address) {
         (None, Some(address)) => plan.writes.push(create(planner, &key, address)),
         (Some(_), Some(_)) if !is_right && !is_ours => {

@@ -1,6 +1,7 @@
 //! Networks, nodes and IPs.
 
 use super::*;
+use crate::network::item::WorkItem;
 use crate::network::write::Action;
 
 fn remapped_cidrs(rome: &Cluster, peer: &str) -> Value {
@@ -79,6 +80,41 @@ fn a_deleted_ip_of_a_node_is_created_again() {
 
     let ip = rome.get(Kind::Ip, &Key::new("liqo", "node-rome-1"));
     assert_eq!(ip["status"]["ip"], "10.70.0.1");
+}
+
+#[test]
+fn deleted_ips_of_nodes_get_the_same_addresses_again() {
+    let mut rome = rome();
+    let keys = ["node-rome-1", "node-rome-2"].map(|name| Key::new("liqo", name));
+    let before = keys
+        .each_ref()
+        .map(|key| rome.get(Kind::Ip, key)["status"].clone());
+
+    for key in keys.iter() {
+        rome.delete(Kind::Ip, key);
+    }
+    let ip = json!({"metadata": {"name": "a", "namespace": "liqo"}, "spec": {"ip": "192.0.2.9"}});
+    let other = rome.put(Kind::Ip, ip);
+    // The requests of the nodes' items are in progress when these items are planned.
+    for key in keys.iter().chain([&other]) {
+        rome.work(&WorkItem::Ip(key.clone()));
+    }
+    rome.settle();
+
+    for (key, before) in keys.iter().zip(before) {
+        assert_eq!(rome.get(Kind::Ip, key)["status"], before, "{key}");
+    }
+    rome.delete(Kind::Ip, &keys[0]);
+    rome.delete(Kind::Node, &Key::cluster("rome-1"));
+    rome.settle();
+    let ip = json!({"metadata": {"name": "b", "namespace": "liqo"}, "spec": {"ip": "192.0.2.8"}});
+    let key = rome.put(Kind::Ip, ip);
+    rome.settle();
+    assert_eq!(
+        rome.get(Kind::Ip, &key)["status"]["ip"],
+        "10.70.0.1",
+        "the node is gone"
+    );
 }
 
 #[test]

@@ -264,7 +264,7 @@ impl Cluster {
         names.map(|(_, key)| key.to_string()).collect()
     }
 
-    fn work(&mut self, item: &WorkItem) -> bool {
+    pub(super) fn work(&mut self, item: &WorkItem) -> bool {
         self.planned.push(item.clone());
         let plan = loop {
             let mut counter = self.counter;
