@@ -218,7 +218,8 @@ impl Observed for State {
 
     fn ready(&self) -> Result<(), String> {
         let report = self.lanes.report().map_err(|hung| hung.to_string())?;
-        // A replica without connections is also ready: an update replaces the next replica only if this one is.
+        // A replica without connections is also ready. A Service forwards packets only to ready
+        // replicas, so a peer can connect only after the replica is ready.
         if report.engine.leaving {
             return Err("leaving".into());
         }

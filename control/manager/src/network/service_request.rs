@@ -125,9 +125,6 @@ impl ServiceRequest {
         let mut spec = json!({
             "type": self.type_,
             "ports": [port],
-            // Kubernetes marks all pods as not ready when the API server was away for 50 s. Without endpoints, kube-proxy
-            // would interrupt all tunnels. Clients open another session if a replica does not respond.
-            "publishNotReadyAddresses": true,
             "selector": {
                 labels::COMPONENT: labels::COMPONENT_GATEWAY,
                 labels::ACTIVE: "true",

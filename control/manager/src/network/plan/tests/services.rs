@@ -54,7 +54,6 @@ fn a_server_with_another_request_gets_another_service() {
     let service = rome.get(Kind::Service, &service_key);
     assert_eq!(service["spec"]["loadBalancerIP"], "203.0.113.9");
     assert_eq!(service["spec"]["externalTrafficPolicy"], "Cluster");
-    assert_eq!(service["spec"]["publishNotReadyAddresses"], true);
     assert_eq!(service["spec"]["ports"][0]["nodePort"], 30007);
     assert_eq!(service["spec"]["ports"][0]["targetPort"], 51840);
     assert_eq!(service["metadata"]["annotations"]["lb"], "fast");
