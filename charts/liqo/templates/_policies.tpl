@@ -39,3 +39,10 @@ or is in the list networking.tenantNamespaces.
 (has(namespaceObject.metadata.labels) && 'liqo.io/tenant-namespace' in namespaceObject.metadata.labels && namespaceObject.metadata.labels['liqo.io/tenant-namespace'] == 'true')
 {{- with .Values.networking.tenantNamespaces }} || namespaceObject.metadata.name in [{{ range $index, $name := . }}{{ if $index }}, {{ end }}'{{ $name }}'{{ end }}]{{ end }}
 {{- end }}
+
+{{/*
+Returns a CEL list of the ClusterRoles that are bound to consumers.
+*/}}
+{{- define "liqo.consumerRoles" -}}
+['liqo-remote-controlplane', 'liqo-virtual-kubelet-remote-clusterwide']
+{{- end }}

@@ -18,6 +18,9 @@ pub const NODE_TYPE: &str = "liqo.io/type";
 /// Value of [`NODE_TYPE`]: the node represents resources of a peer.
 pub const NODE_TYPE_VIRTUAL: &str = "virtual-node";
 
+/// Kubernetes' label on a Node that runs an API server. The value is empty.
+pub const CONTROL_PLANE_NODE: &str = "node-role.kubernetes.io/control-plane";
+
 /// Kubernetes' recommended label on an object of the chart. Value: the name of the component.
 pub const APP_NAME: &str = "app.kubernetes.io/name";
 /// Value of [`APP_NAME`] on the ConfigMap with the cluster ID.
@@ -74,3 +77,26 @@ pub const APP_PART_OF: &str = "app.kubernetes.io/part-of";
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Kubernetes' label on an EndpointSlice. Value: the controller that writes it.
 pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+
+/// On a Secret with a nonce, in the provider's tenant namespace. Value: `true`.
+pub const NONCE: &str = "liqo.io/nonce";
+/// On a Secret with a signed nonce, in the consumer's tenant namespace. Value: `true`.
+pub const SIGNED_NONCE: &str = "liqo.io/signed-nonce";
+/// On a kubeconfig Secret. Value: the type of the Identity, `ControlPlane` or `ResourceSlice`.
+pub const IDENTITY_TYPE: &str = "liqo.io/identity-type";
+/// On the Identity of a ResourceSlice and its VirtualNode. Value: name of the ResourceSlice.
+pub const RESOURCE_SLICE_NAME: &str = "liqo.io/resourceslice-name";
+/// On a CertificateSigningRequest for a consumer. Value: `true`.
+pub const REMOTE_TENANT_CSR: &str = "liqo.io/remote-tenant-csr";
+
+/// On an object of a consumer that is to be replicated to the provider. Value: `true`; `false` on the replica.
+pub const REPLICATION: &str = "liqo.io/replication";
+/// On a replica. Value: `true`.
+pub const REPLICATED: &str = "liqo.io/replicated";
+/// On an object that is to be replicated. Value: cluster ID of the provider.
+pub const REMOTE_ID: &str = "liqo.io/remoteID";
+/// On a replica. Value: cluster ID of the consumer.
+pub const ORIGIN_ID: &str = "liqo.io/originID";
+
+/// Kubernetes' recommended label. Value: the tool that manages the object.
+pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";

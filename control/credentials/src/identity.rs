@@ -1,7 +1,7 @@
 //! Subjects of client certificates: Kubernetes takes the organization as group and the common name as user.
 
+use crate::digest::hex;
 use sha2::{Digest as _, Sha256};
-use std::fmt::Write as _;
 
 /// Organization of the certificates for the control plane.
 pub const CONTROL_PLANE_GROUP: &str = "liqo.io";
@@ -30,27 +30,18 @@ impl Subject {
     /// different consumers with one name are different users.
     pub fn resource_slice(cluster_id: &str, slice: &str) -> Self {
         let digest = Sha256::digest(cluster_id.as_bytes());
-        let mut common_name = format!("{slice}-");
-        for byte in digest.iter().take(6) {
-            let _ = write!(common_name, "{byte:02x}");
-        }
 
         Self {
             organization: cluster_id.to_owned(),
-            common_name,
+            common_name: format!("{slice}-{}", hex(&digest[..6])),
         }
     }
 
     /// Returns the subject of a user who may peer with this cluster on behalf of a consumer.
     pub fn peering_user(cluster_id: &str, random: [u8; 16]) -> Self {
-        let mut common_name = format!("liqo-peer-user-{cluster_id}-");
-        for byte in random {
-            let _ = write!(common_name, "{byte:02x}");
-        }
-
         Self {
             organization: CONTROL_PLANE_GROUP.to_owned(),
-            common_name,
+            common_name: format!("liqo-peer-user-{cluster_id}-{}", hex(&random)),
         }
     }
 }

@@ -7,6 +7,7 @@
 //! request       certificate signing requests (PKCS #10), byte for byte as upstream writes them
 //! certificate   the validity of issued certificates, and when to renew them
 //! kubeconfig    kubeconfigs with a certificate and the cluster's key
+//! digest        SHA-256 as text
 //! identity      names that Kubernetes derives a user and a group from
 //! ```
 //!
@@ -16,6 +17,7 @@
 #![forbid(unsafe_code)]
 
 pub use certificate::{Certificate, CertificateError, RENEWAL_MIN};
+pub use digest::digest;
 pub use identity::{CONTROL_PLANE_GROUP, Subject};
 pub use key::{ClusterKey, KeyError, KeyType};
 pub use kubeconfig::{Access, kubeconfig};
@@ -24,6 +26,7 @@ pub use public_key::{PublicKey, PublicKeyError};
 pub use request::RequestError;
 
 mod certificate;
+mod digest;
 mod identity;
 mod key;
 mod kubeconfig;

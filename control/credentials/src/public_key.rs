@@ -1,5 +1,6 @@
 //! Public keys of peers.
 
+use crate::digest::digest;
 use crate::pem;
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519,
@@ -107,6 +108,11 @@ impl PublicKey {
     /// Returns the key as PEM text.
     pub fn to_pem(&self) -> String {
         pem::encode(LABEL, &self.der)
+    }
+
+    /// Returns a digest that identifies the key, in hexadecimal digits.
+    pub fn fingerprint(&self) -> String {
+        digest(&[&self.der])
     }
 
     /// Verifies the signature of a nonce: pure Ed25519, RSA PKCS #1 v1.5 with SHA-256, or ECDSA with SHA-256

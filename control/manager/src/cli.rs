@@ -1,22 +1,26 @@
 //! The flags, and the process that they describe.
 
+use crate::authentication::{self, ApiServerSettings, AuthenticationController};
 use crate::installation;
 use crate::metrics::Metrics;
 use crate::network::{NetworkController, Settings, State};
 use crate::state;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
+use control_credentials::KeyType;
 use control_runtime::{self as runtime, LeaseSettings, Replicas, Runtime, Timing, transport};
 use control_source::Installation;
 use ipam::DEFAULT_POOLS;
 use ipnet::Ipv4Net;
+use k8s_openapi::ByteString;
 use kube::Config;
+use kube::core::Duration;
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use x25519_dalek::StaticSecret;
 
-/// Reconciles the networking objects of a cluster: addresses, Services, keys and statuses.
+/// Reconciles the objects of a cluster's peerings: addresses, Services, keys, credentials and statuses.
 ///
 /// Runs in the cluster that it manages, or outside of it with a kubeconfig.
 #[derive(Debug, Parser)]
@@ -37,9 +41,29 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',', value_parser = cluster_label)]
     cluster_labels: Vec<(String, String)>,
 
-    /// Where peers reach this API server, if not at its own address [kept here for `liqoctl` to read].
+    /// Where peers reach this API server, if not at the address of a control plane node.
     #[arg(long, value_name = "ADDRESS", default_value = "")]
     api_server_address_override: String,
+
+    /// Certificates that peers trust for this API server, PEM in base64, if not those of the cluster.
+    #[arg(long, value_name = "BASE64", value_parser = certificates)]
+    ca_override: Option<ByteString>,
+
+    /// Let peers trust this API server by their own root certificates.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    trusted_ca: bool,
+
+    /// Authenticate consumers, and keep the credentials at providers.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    authentication_enabled: bool,
+
+    /// Create an RSA key for this cluster instead of Ed25519, which some API servers do not accept.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    tls_compatibility_mode: bool,
+
+    /// Time after which a nonce is deleted that no consumer has used.
+    #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = duration)]
+    nonce_ttl: std::time::Duration,
 
     /// The UDP port on which gateway pods listen.
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
@@ -69,6 +93,7 @@ const EXAMPLES: &str = "\
 Examples:
   controller-manager --namespace=liqo --pools=10.0.0.0/8,192.168.0.0/16
   controller-manager --namespace=liqo --leader-elect=false --http=127.0.0.1:8080
+  controller-manager --authentication-enabled --api-server-address-override=https://203.0.113.7:6443
   controller-manager --gateway-deployments --gateway-deployment-image=registry.k8s.io/pause:3.10";
 
 impl Cli {
@@ -90,12 +115,19 @@ impl Cli {
         let state = Arc::new(state::State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
+        let authentication = self.authentication();
+        let reviews = client.clone();
         let managed = async move {
             let namespace = network.settings.namespace.clone();
             let installation = installation::owner(&client, &namespace).await;
             network.settings.installation = installation;
             let mut runtime = Runtime::new(client, runtime_settings, runtime_metrics);
             runtime.add(NetworkController::new(network, metrics), &replicas)?;
+            if let Some(settings) = authentication {
+                let user = installation::user(&reviews).await?;
+                let controller = AuthenticationController::new(settings, user);
+                runtime.add(controller, &replicas)?;
+            }
             state.set(runtime.status());
             runtime.run(stop()).await;
             anyhow::Ok(())
@@ -146,6 +178,27 @@ impl Cli {
         })
     }
 
+    /// Returns the settings of authentication, if it is enabled.
+    fn authentication(&self) -> Option<authentication::Settings> {
+        let is_rsa = self.tls_compatibility_mode;
+        self.authentication_enabled
+            .then(|| authentication::Settings {
+                namespace: self.installation.namespace.clone(),
+                tenant_namespaces: self.installation.tenant_namespaces.clone(),
+                key_type: if is_rsa {
+                    KeyType::Rsa
+                } else {
+                    KeyType::Ed25519
+                },
+                nonce_ttl: self.nonce_ttl,
+                api_server: ApiServerSettings {
+                    address: self.api_server_address_override.clone(),
+                    ca: self.ca_override.as_ref().map(|ca| ca.0.clone()),
+                    is_trusted: self.trusted_ca,
+                },
+            })
+    }
+
     fn identity(&self) -> String {
         let named = self.pod_name.clone().filter(|name| !name.is_empty());
         let named = named.or_else(|| std::env::var("HOSTNAME").ok());
@@ -172,6 +225,24 @@ fn pool(text: &str) -> Result<Ipv4Net, String> {
     }
 
     Ok(pool)
+}
+
+fn certificates(text: &str) -> Result<ByteString, String> {
+    let quoted = serde_json::Value::from(text.trim());
+    serde_json::from_value(quoted)
+        .map_err(|error| format!("{error}: use PEM in base64, on one line"))
+}
+
+fn duration(text: &str) -> Result<std::time::Duration, String> {
+    let duration: Duration = text
+        .trim()
+        .parse()
+        .map_err(|_| format!("`{text}` is not a duration: use one like 168h"))?;
+    if duration.is_negative() {
+        return Err(format!("`{text}` is negative: use a duration like 168h"));
+    }
+
+    Ok(duration.into())
 }
 
 fn cluster_label(text: &str) -> Result<(String, String), String> {

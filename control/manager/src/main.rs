@@ -1,6 +1,7 @@
 //! Reconciles the networking objects of a cluster: addresses, Services, keys and statuses.
 //!
 //! ```text
+//! authentication  identities of consumers: keys, nonces, Tenants, certificates, Identities (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
 //! cli         arguments; starts the runtime with the controllers
 //! ```
@@ -11,10 +12,13 @@
 
 #![forbid(unsafe_code)]
 
+mod authentication;
 mod cli;
 mod installation;
 mod metrics;
 mod network;
+#[cfg(test)]
+mod rights;
 mod state;
 
 use clap::Parser as _;

@@ -12,8 +12,15 @@
 //! ```
 
 pub(crate) use controller::NetworkController;
+#[cfg(test)]
+pub(crate) use controller::registrations;
+pub(crate) use kind::TENANT_ROLE;
+pub(crate) use local::{CLUSTER_ID, bound_namespaces, keep};
 pub(crate) use plan::State;
+#[cfg(test)]
+pub(crate) use plan::tests::settings;
 pub(crate) use settings::Settings;
+pub(crate) use write::covers;
 
 mod condition;
 mod controller;

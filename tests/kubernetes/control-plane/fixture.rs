@@ -33,8 +33,7 @@ impl Shared for Fixture {
     const NAMES: &'static [&'static str] = &[];
 
     fn make() -> Result<Self> {
-        let chart = env::var_os(CHART).map(PathBuf::from);
-        let chart = chart.with_context(|| format!("{CHART} is not set"))?;
+        let chart = chart()?;
         let options = Options::new(suite::artifacts()?);
         block_on(async {
             let start = Instant::now();
@@ -71,6 +70,12 @@ impl Shared for Fixture {
     fn limit() -> Duration {
         Duration::from_secs(600)
     }
+}
+
+/// Returns the folder of the chart.
+pub(crate) fn chart() -> Result<PathBuf> {
+    let chart = env::var_os(CHART).map(PathBuf::from);
+    chart.with_context(|| format!("{CHART} is not set"))
 }
 
 impl Fixture {

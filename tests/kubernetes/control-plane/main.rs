@@ -8,6 +8,7 @@ mod fixture;
 mod manager;
 
 mod allocations;
+mod authentication;
 mod history;
 mod identities;
 mod lifecycle;
@@ -24,6 +25,7 @@ use std::process::ExitCode;
 /// The tests that `cargo xtask test --kubernetes --quick` leaves out: they take long, or compare
 /// durations.
 const SLOW: &[&str] = &[
+    "authentication::certificates_are_renewed_before_they_expire",
     "runtime::failures::a_cut_network_loses_no_change",
     "runtime::admission::a_slow_webhook_delays_no_other_writes",
     "runtime::credentials::replaced_credentials_cause_no_list_and_lose_no_change",
@@ -50,6 +52,7 @@ fn main() -> ExitCode {
     rights::add(&mut suite);
     runtime::add(&mut suite);
     allocations::add(&mut suite);
+    authentication::add(&mut suite);
     history::add(&mut suite);
     upgrade::add(&mut suite);
 

@@ -3,7 +3,7 @@
 use crate::fixture::{Deadline, Fixture, SOON, until};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::jiff::Timestamp;
-use kubernetes_lab::control_plane::AuditEvent;
+use kubernetes_lab::control_plane::{AuditEvent, ControlPlane};
 use kubernetes_lab::pki::Subject;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -24,15 +24,25 @@ impl Manager {
     /// Starts a manager of the installation in `namespace`.
     pub(crate) fn start(fixture: &Fixture, user: &'static str, namespace: &str) -> Result<Self> {
         let group = Some("system:masters");
-        let server = fixture.control_plane.server();
-        let kubeconfig = fixture
-            .control_plane
-            .kubeconfig_as(Subject { user, group }, server)?;
+        let subject = Subject { user, group };
+        Self::start_on(&fixture.control_plane, subject, namespace, &[])
+    }
+
+    /// Starts a manager of the installation in `namespace` of any control plane, with further arguments.
+    pub(crate) fn start_on(
+        control_plane: &ControlPlane,
+        subject: Subject<'static>,
+        namespace: &str,
+        arguments: &[String],
+    ) -> Result<Self> {
+        let user = subject.user;
+        let kubeconfig = control_plane.kubeconfig_as(subject, control_plane.server())?;
         let program = env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
         let child = Command::new(program)
             .arg(format!("--namespace={namespace}"))
             .arg(format!("--pod-name={user}"))
             .arg("--http=127.0.0.1:0")
+            .args(arguments)
             .env("KUBECONFIG", kubeconfig)
             .env("RUST_LOG", "error")
             .kill_on_drop(true)

@@ -1,7 +1,8 @@
 //! Tests of the limits for the owner of a single namespace, and for the controller manager's token.
 //! The chart's RBAC rules and admission policies set these limits.
 
-mod attack;
+pub(crate) mod attack;
+mod consumers;
 
 use crate::fixture::{Fixture, LIQO, Suite, parallel};
 use anyhow::Result;
@@ -19,6 +20,7 @@ pub(crate) fn add(suite: &mut Suite) {
         the_managers_token_binds_its_role_in_tenant_namespaces_only,
         the_managers_token_changes_no_service_of_a_user,
     );
+    consumers::add(suite);
 }
 
 /// The names of the ValidatingAdmissionPolicies.
@@ -328,7 +330,7 @@ async fn the_managers_token_changes_no_service_of_a_user(fixture: &'static Fixtu
         };
         let delete = Request::Delete {
             kind,
-            namespace,
+            namespace: Some(namespace),
             name,
         };
         for request in [change, delete] {

@@ -71,6 +71,9 @@ pub struct Options {
     /// Whether kube-controller-manager runs. It collects garbage, deletes the content of
     /// namespaces, and signs certificates.
     pub controller_manager: bool,
+    /// The lifetime of the certificates that kube-controller-manager signs, which it dates back by
+    /// five minutes.
+    pub signing_duration: Duration,
 }
 
 impl Options {
@@ -84,6 +87,7 @@ impl Options {
             event_ttl: Duration::from_secs(60 * 60),
             audit: true,
             controller_manager: true,
+            signing_duration: CERTIFICATES,
         }
     }
 }
@@ -242,7 +246,7 @@ fn processes(options: &Options, folder: &Path, etcd: &str, port: u16) -> [Proces
         process("kube-apiserver", arguments::api_server(options, paths)),
         process(
             "kube-controller-manager",
-            arguments::controller_manager(paths),
+            arguments::controller_manager(options, paths),
         ),
     ]
 }

@@ -412,6 +412,4 @@ fn event(notice: Notice) -> runtime::Event {
 }
 
 #[cfg(test)]
-mod rights;
-#[cfg(test)]
 mod tests;

@@ -115,7 +115,13 @@ impl Kind {
         {
             return Some(Self::GatewayKeys);
         }
-        KINDS.into_iter().find(|kind| kind.resource() == *resource)
+        let kind = KINDS
+            .into_iter()
+            .find(|kind| kind.resource() == *resource)?;
+        // Another controller follows all RoleBindings.
+        let is_followed = kind != Self::RoleBinding || key.name == TENANT_ROLE;
+
+        is_followed.then_some(kind)
     }
 
     /// Returns the selector of the objects that the manager follows; `None` for all.

@@ -86,6 +86,14 @@ impl Server {
         stored.map(|stored| &stored.object)
     }
 
+    /// Returns all objects of a type.
+    pub fn all<K: kube::Resource<DynamicType = ()>>(&self) -> Vec<&Value> {
+        let resource = Resource::of::<K>();
+        let objects = self.objects.iter();
+        let objects = objects.filter(|((other, _), _)| *other == resource);
+        objects.map(|(_, stored)| &stored.object).collect()
+    }
+
     /// Drops a field of the objects of a type in writes, as an older CRD without the field does.
     pub fn prune<K: kube::Resource<DynamicType = ()>>(&mut self, field: &'static str) {
         self.pruned.push((Resource::of::<K>(), field));

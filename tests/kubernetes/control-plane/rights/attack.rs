@@ -17,7 +17,7 @@ const LIMIT: Duration = Duration::from_secs(10);
 
 /// A request to the API server.
 #[derive(Clone, Debug)]
-pub(super) enum Request {
+pub(crate) enum Request {
     Create(Value),
     /// A merge patch of an object or of its subresource.
     Merge {
@@ -38,14 +38,14 @@ pub(super) enum Request {
     },
     Delete {
         kind: &'static str,
-        namespace: String,
+        namespace: Option<String>,
         name: String,
     },
 }
 
 /// The rule that must refuse a request.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Refusal {
+pub(crate) enum Refusal {
     /// RBAC, because the user lacks the right.
     Rbac,
     /// The ValidatingAdmissionPolicy with this name.
@@ -53,11 +53,11 @@ pub(super) enum Refusal {
 }
 
 /// A user, with a client that sends requests as this user.
-pub(super) struct User(pub(super) Client);
+pub(crate) struct User(pub(crate) Client);
 
 impl User {
     /// Sends a request, which must succeed.
-    pub(super) async fn may(&self, request: &Request) -> Result<()> {
+    pub(crate) async fn may(&self, request: &Request) -> Result<()> {
         let what = format!("the right to {request:?}");
         until(Deadline::after(LIMIT), &what, async || {
             Ok(self.send(request).await?)
@@ -66,7 +66,7 @@ impl User {
     }
 
     /// Sends a request after the administrator, and expects `refusal`.
-    pub(super) async fn may_not(
+    pub(crate) async fn may_not(
         &self,
         administrator: &Self,
         request: &Request,
@@ -79,7 +79,7 @@ impl User {
     }
 
     /// Sends a request, and expects `refusal`.
-    pub(super) async fn is_refused(&self, request: &Request, refusal: Refusal) -> Result<()> {
+    pub(crate) async fn is_refused(&self, request: &Request, refusal: Refusal) -> Result<()> {
         let what = format!("the refusal of {request:?}");
         until(Deadline::after(LIMIT), &what, async || {
             self.check_refusal(request, refusal).await
@@ -171,7 +171,8 @@ impl User {
                     dry_run: true,
                     ..DeleteParams::default()
                 };
-                let deleted = self.api(kind, Some(namespace)).delete(name, &params).await;
+                let api = self.api(kind, namespace.as_deref());
+                let deleted = api.delete(name, &params).await;
                 deleted.map(drop)
             }
         }
@@ -189,6 +190,7 @@ impl User {
 fn resource(kind: &str) -> ApiResource {
     let (group, version) = match kind {
         "IP" => ("ipam.liqo.io", "v1alpha1"),
+        "Tenant" | "Identity" | "ResourceSlice" | "Renew" => ("authentication.liqo.io", "v1beta1"),
         "EndpointSlice" => ("discovery.k8s.io", "v1"),
         "RoleBinding" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1"),
         _ => ("", "v1"),

@@ -73,7 +73,7 @@ pub(super) fn api_server(options: &Options, paths: Paths<'_>) -> Vec<String> {
 }
 
 /// Returns the arguments of kube-controller-manager.
-pub(super) fn controller_manager(paths: Paths<'_>) -> Vec<String> {
+pub(super) fn controller_manager(options: &Options, paths: Paths<'_>) -> Vec<String> {
     let pki = paths.pki.display();
     vec![
         format!("--kubeconfig={pki}/controller-manager.conf"),
@@ -82,6 +82,10 @@ pub(super) fn controller_manager(paths: Paths<'_>) -> Vec<String> {
         format!("--root-ca-file={pki}/ca.crt"),
         format!("--cluster-signing-cert-file={pki}/ca.crt"),
         format!("--cluster-signing-key-file={pki}/ca.key"),
+        format!(
+            "--cluster-signing-duration={}s",
+            options.signing_duration.as_secs()
+        ),
         format!("--service-account-private-key-file={pki}/sa.key"),
         // The metrics are not used, and a port could collide with another control plane's.
         "--secure-port=0".to_owned(),

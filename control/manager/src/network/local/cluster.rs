@@ -13,6 +13,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
+/// Key of the cluster ID in its ConfigMap.
+pub(crate) const CLUSTER_ID: &str = "CLUSTER_ID";
+
 /// Facts about the cluster, derived from its objects.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Cluster {
@@ -212,7 +215,7 @@ pub(crate) fn is_terminating(meta: &ObjectMeta) -> bool {
 fn cluster_id(local: &Local<'_>) -> Option<String> {
     let mut maps = local.config_maps.within(local.namespace);
     let (_, map) = maps.next()?;
-    map.data.as_ref()?.get("CLUSTER_ID").cloned()
+    map.data.as_ref()?.get(CLUSTER_ID).cloned()
 }
 
 /// Returns the Networks of a type in Liqo's namespace.

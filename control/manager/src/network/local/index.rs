@@ -2,7 +2,7 @@
 
 use super::{Local, Stored, objects};
 use crate::network::item::WorkItem;
-use crate::network::kind::{GATEWAY_KEYS, KINDS, Key, Kind, NODE_IP_PREFIX};
+use crate::network::kind::{KINDS, Key, Kind, NODE_IP_PREFIX};
 use crate::network::service_request::ServiceRequest;
 use control_api::{GatewayServer, IP, PublicKey, labels, tenant_namespace};
 use control_runtime::{Objects, Registration};
@@ -92,7 +92,7 @@ fn index_keys<K: Stored>(object: &K) -> Vec<IndexKey> {
     let mut keys = Vec::new();
     if any.is::<Namespace>() {
         keys.extend(tenant_namespace::peer_of(meta).map(IndexKey::peer));
-    } else if K::IS_OF_PEER && !is_gateway_keys(any) {
+    } else if K::IS_OF_PEER && !is_other_secret(any) {
         let peer = label(labels::REMOTE_CLUSTER_ID).map(String::as_str);
         keys.push(IndexKey::peer(peer.unwrap_or_default()));
     }
@@ -122,9 +122,14 @@ fn index_keys<K: Stored>(object: &K) -> Vec<IndexKey> {
     keys
 }
 
-fn is_gateway_keys(object: &dyn Any) -> bool {
+/// Returns whether an object is a Secret, but not one with the keys of a peer's gateway.
+fn is_other_secret(object: &dyn Any) -> bool {
     let secret = object.downcast_ref::<Secret>();
-    secret.is_some_and(|secret| secret.metadata.name.as_deref() == Some(GATEWAY_KEYS))
+    secret.is_some_and(|secret| {
+        let labels = secret.metadata.labels.as_ref();
+        let value = labels.and_then(|labels| labels.get(labels::GATEWAY_RESOURCE));
+        value.is_none_or(|value| value != "true")
+    })
 }
 
 /// Returns whether objects of a kind belong to a peer each.

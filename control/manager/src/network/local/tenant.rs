@@ -1,12 +1,12 @@
 //! The tenant namespaces: the objects of peers have an effect, and the manager has rights, only there.
 
 use super::index::is_of_peer;
-use super::{IndexKey, Local, is_terminating};
+use super::{Derived, IndexKey, Local, is_terminating};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind, SERVICE_ACCOUNT, TENANT_ROLE};
 use crate::network::service_request::ServiceRequest;
 use control_api::tenant_namespace::{Misplaced, Seniority, choose, peer_of, seniority};
-use control_runtime::Cluster as ClusterName;
+use control_runtime::{Cache, Cluster as ClusterName};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::collections::BTreeSet;
@@ -23,6 +23,16 @@ pub(super) fn is_of_peering(kind: Kind) -> bool {
 /// examines all, so without a limit the work would grow with the square of the number of objects that a user
 /// creates.
 const MISPLACED_MAX: usize = 32;
+
+/// Returns the namespaces whose Secrets the manager has the right to read.
+pub(crate) fn bound_namespaces(
+    cache: &Cache,
+    namespace: &str,
+    named_tenants: &[String],
+) -> BTreeSet<String> {
+    let derived = Derived::default();
+    Local::new(cache, namespace, named_tenants, &derived).bound_namespaces()
+}
 
 impl<'a> Local<'a> {
     /// Returns the only namespace whose objects have an effect for a peer.

@@ -1,11 +1,10 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
-use super::registrations::registrations;
-use crate::network::plan::tests::settings;
+use crate::{authentication, network};
 use chart_tests::roles::{Rights, Role, assert_exact};
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 5] = [
+const FURTHER: [Rights; 8] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
     Rights {
         role: Role::Cluster,
@@ -13,6 +12,29 @@ const FURTHER: [Rights; 5] = [
         resource: "clusterroles",
         name: "liqo-controller-manager-tenant",
         verbs: &["bind"],
+    },
+    // Gives consumers their rights.
+    Rights {
+        role: Role::Cluster,
+        group: "rbac.authorization.k8s.io",
+        resource: "clusterroles",
+        name: "liqo-remote-controlplane",
+        verbs: &["bind"],
+    },
+    Rights {
+        role: Role::Cluster,
+        group: "rbac.authorization.k8s.io",
+        resource: "clusterroles",
+        name: "liqo-virtual-kubelet-remote-clusterwide",
+        verbs: &["bind"],
+    },
+    // Approves the certificates of consumers.
+    Rights {
+        role: Role::Cluster,
+        group: "certificates.k8s.io",
+        resource: "signers",
+        name: "kubernetes.io/kube-apiserver-client",
+        verbs: &["approve"],
     },
     // The runtime writes Events.
     Rights {
@@ -49,10 +71,11 @@ const FURTHER: [Rights; 5] = [
 
 #[test]
 fn the_charts_roles_are_the_rights_that_the_manager_needs() {
-    let mut settings = settings();
+    let mut settings = network::settings();
     settings.deployment_image = Some("pause".to_owned());
 
-    let registrations = registrations(&settings);
+    let mut registrations = network::registrations(&settings);
+    registrations.extend(authentication::registrations(&settings.namespace));
 
     let account = "liqo-controller-manager";
     assert_exact(account, &settings.namespace, &registrations, &FURTHER);

@@ -1,0 +1,144 @@
+//! Identities: the credentials of this cluster at its providers, as kubeconfig Secrets.
+
+use super::controller_reference;
+use super::item::WorkItem;
+use super::objects::{Local, warn};
+use crate::network::covers;
+use control_api::authentication::identity::IdentityType;
+use control_api::{Identity, IdentityStatus, annotations, labels};
+use control_credentials::{Access, ClusterKey, kubeconfig};
+use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
+use serde_json::{Value, json};
+
+/// Plans the kubeconfig Secret of an Identity, and its status.
+pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
+    let mut plan = Plan::default();
+    let (Some(identity), Some(cluster_key)) = (local.identities.get(key), local.cluster_key())
+    else {
+        return plan;
+    };
+    if identity.metadata.deletion_timestamp.is_some() {
+        return plan;
+    }
+    let object = Ref::of::<Identity>(&Cluster::Local, key);
+    let text = match text(local, (key, identity), &cluster_key) {
+        Ok(text) => text,
+        Err(message) => {
+            warn(&mut plan, object, ("InvalidIdentity", message));
+            return plan;
+        }
+    };
+    let secret = Key::new(key.namespace.clone(), format!("kubeconfig-{}", key.name));
+    let fields = fields(identity, &text);
+    let present = local.secrets.get(&secret);
+    let present = present.map(|present| serde_json::to_value(present).unwrap_or_default());
+    if !present.is_some_and(|present| covers(&present, &fields)) {
+        plan.apply(Ref::of::<Secret>(&Cluster::Local, &secret), fields);
+    }
+    let status = IdentityStatus {
+        kubeconfig_secret_ref: Some(LocalObjectReference { name: secret.name }),
+    };
+    if identity.status.as_ref() != Some(&status) {
+        let fields = json!({
+            "apiVersion": "authentication.liqo.io/v1beta1",
+            "kind": "Identity",
+            "metadata": {"name": key.name, "namespace": key.namespace},
+            "status": status,
+        });
+        let mut write = Write::new(object, Action::Apply(fields)).subresource("status");
+        // A reader of the status finds the Secret.
+        write.is_last = true;
+        plan.writes.push(write);
+    }
+
+    plan
+}
+
+/// Returns the kubeconfig.
+///
+/// # Errors
+///
+/// Returns the field that is missing or wrong, and the remedy.
+fn text(
+    local: &Local<'_>,
+    (key, identity): (&Key, &Identity),
+    cluster_key: &ClusterKey,
+) -> Result<String, String> {
+    let missing = |field: &str| {
+        format!("spec.{field} is missing: copy it from the status of the provider's object")
+    };
+    let spec = &identity.spec;
+    let cluster = spec
+        .cluster_id
+        .as_deref()
+        .ok_or_else(|| missing("clusterID"))?;
+    if local.peer_of(&key.namespace) != Some(cluster) {
+        return Err(format!(
+            "spec.clusterID is `{cluster}`, but namespace {} is not the tenant namespace of that cluster",
+            key.namespace
+        ));
+    }
+    let parameters = spec
+        .auth_params
+        .as_ref()
+        .ok_or_else(|| missing("authParams"))?;
+    let certificate = parameters.signed_crt.as_ref();
+    let server = parameters.api_server.as_deref();
+    let ca = parameters.ca.as_ref().map(|ca| ca.0.as_slice());
+    let access = Access {
+        cluster,
+        user: &key.name,
+        server: server.ok_or_else(|| missing("authParams.apiServer"))?,
+        certificate_authority: ca.filter(|ca| !ca.is_empty()),
+        proxy_url: parameters
+            .proxy_url
+            .as_deref()
+            .filter(|url| !url.is_empty()),
+        namespace: spec
+            .namespace
+            .as_deref()
+            .filter(|_| is_control_plane(identity)),
+        certificate: &certificate
+            .ok_or_else(|| missing("authParams.signedCRT"))?
+            .0,
+        key: cluster_key.to_pem().as_bytes(),
+    };
+
+    kubeconfig(&access).map_err(|error| format!("failed to write the kubeconfig: {error}"))
+}
+
+/// Returns the fields of the Secret.
+fn fields(identity: &Identity, kubeconfig: &str) -> Value {
+    let spec = &identity.spec;
+    let kind = if is_control_plane(identity) {
+        "ControlPlane"
+    } else {
+        "ResourceSlice"
+    };
+    let mut metadata = json!({
+        "labels": {
+            labels::MANAGED: "true",
+            labels::REMOTE_CLUSTER_ID: spec.cluster_id,
+            labels::IDENTITY_TYPE: kind,
+        },
+        "ownerReferences": [controller_reference(identity)],
+    });
+    if let Some(namespace) = spec
+        .namespace
+        .as_ref()
+        .filter(|_| is_control_plane(identity))
+    {
+        metadata["annotations"] = json!({annotations::REMOTE_TENANT_NAMESPACE: namespace});
+    }
+
+    json!({
+        "metadata": metadata,
+        "data": {"kubeconfig": ByteString(kubeconfig.as_bytes().to_vec())},
+    })
+}
+
+fn is_control_plane(identity: &Identity) -> bool {
+    identity.spec.type_ != Some(IdentityType::ResourceSlice)
+}

@@ -1,0 +1,54 @@
+//! Work items of the authentication controller.
+
+use control_runtime::Key;
+use std::fmt;
+
+/// A work item.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WorkItem {
+    /// The key of this cluster.
+    ClusterKey,
+    /// The watches of Secrets, which follow the rights of the manager.
+    SecretWatches,
+    /// A Secret with a nonce for a consumer.
+    Nonce(Key),
+    /// A Secret with the nonce of a provider.
+    SignedNonce(Key),
+    /// A consumer.
+    Tenant(Key),
+    /// The credentials at a provider.
+    Identity(Key),
+}
+
+impl WorkItem {
+    /// Returns the kind, for metrics.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::ClusterKey => "cluster_key",
+            Self::SecretWatches => "secret_watches",
+            Self::Nonce(_) => "nonce",
+            Self::SignedNonce(_) => "signed_nonce",
+            Self::Tenant(_) => "tenant",
+            Self::Identity(_) => "identity",
+        }
+    }
+
+    /// Returns the object that the item is about.
+    pub(crate) fn key(&self) -> Option<&Key> {
+        match self {
+            Self::ClusterKey | Self::SecretWatches => None,
+            Self::Nonce(key) | Self::SignedNonce(key) | Self::Tenant(key) | Self::Identity(key) => {
+                Some(key)
+            }
+        }
+    }
+}
+
+impl fmt::Display for WorkItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.key() {
+            Some(key) => write!(f, "{} {key}", self.kind()),
+            None => f.write_str(self.kind()),
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! The objects of authentication in the cache.
+
+use crate::network;
+use control_api::tenant_namespace::peer_of;
+use control_api::{Identity, Tenant, annotations, labels};
+use control_credentials::ClusterKey;
+use control_runtime::{Cache, Cluster, Event, Key, Objects, Plan, Ref};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, Subject};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+
+/// Index of Tenants by the cluster ID of the consumer.
+pub(super) const BY_PEER: &str = "authentication/peer";
+
+/// Index of bindings by the users and groups that they give rights to.
+pub(super) const BY_SUBJECT: &str = "authentication/subject";
+
+/// Index of CertificateSigningRequests by the Secret that they are for, as `namespace/name`.
+pub(super) const BY_SECRET: &str = "authentication/secret";
+
+/// Name of the Secret with the key of this cluster, in Liqo's namespace.
+pub(super) const AUTHENTICATION_KEYS: &str = "authentication-keys";
+
+/// Key of the private key in that Secret.
+pub(super) const PRIVATE_KEY: &str = "privateKey";
+
+/// The objects of the local cluster.
+pub(super) struct Local<'a> {
+    /// Namespace of Liqo itself.
+    pub(super) namespace: &'a str,
+    pub(super) tenants: Objects<'a, Tenant>,
+    pub(super) identities: Objects<'a, Identity>,
+    pub(super) secrets: Objects<'a, Secret>,
+    pub(super) requests: Objects<'a, CertificateSigningRequest>,
+    pub(super) namespaces: Objects<'a, Namespace>,
+    pub(super) role_bindings: Objects<'a, RoleBinding>,
+    pub(super) cluster_role_bindings: Objects<'a, ClusterRoleBinding>,
+    pub(super) config_maps: Objects<'a, ConfigMap>,
+    pub(super) nodes: Objects<'a, Node>,
+    pub(super) cache: &'a Cache,
+}
+
+impl<'a> Local<'a> {
+    /// Creates the view of a cache.
+    pub(super) fn new(cache: &'a Cache, namespace: &'a str) -> Self {
+        let local = &Cluster::Local;
+        Self {
+            namespace,
+            tenants: cache.objects(local),
+            identities: cache.objects(local),
+            secrets: cache.objects(local),
+            requests: cache.objects(local),
+            namespaces: cache.objects(local),
+            role_bindings: cache.objects(local),
+            cluster_role_bindings: cache.objects(local),
+            config_maps: cache.objects(local),
+            nodes: cache.objects(local),
+            cache,
+        }
+    }
+
+    /// Returns the cluster ID of the peer whose tenant namespace this is.
+    pub(super) fn peer_of(&self, namespace: &str) -> Option<&'a str> {
+        peer_of(&self.namespaces.get(&Key::cluster(namespace))?.metadata)
+    }
+
+    /// Returns the ID of this cluster.
+    pub(super) fn cluster_id(&self) -> Option<&'a str> {
+        let mut maps = self.config_maps.within(self.namespace);
+        let map = maps.find_map(|(_, map)| {
+            let name = label(&map.metadata, labels::APP_NAME);
+            map.data
+                .as_ref()
+                .filter(|_| name == Some(labels::CLUSTER_ID_CONFIG_MAP))
+        });
+
+        map?.get(network::CLUSTER_ID).map(String::as_str)
+    }
+
+    /// Returns the key of this cluster; `None` if it is missing or invalid.
+    pub(super) fn cluster_key(&self) -> Option<ClusterKey> {
+        let key = Key::new(self.namespace, AUTHENTICATION_KEYS);
+        let private = self.secrets.get(&key)?.data.as_ref()?.get(PRIVATE_KEY)?;
+        ClusterKey::from_pem(&private.0).ok()
+    }
+}
+
+/// Returns the users and groups that a binding gives rights to.
+pub(super) fn users(subjects: Option<&[Subject]>) -> Vec<String> {
+    let subjects = subjects.unwrap_or_default().iter();
+    let users = subjects.filter(|it| it.kind == "User" || it.kind == "Group");
+    users.map(|it| it.name.clone()).collect()
+}
+
+/// Returns the Secret that a CertificateSigningRequest is for.
+pub(super) fn secret_of(request: &CertificateSigningRequest) -> Option<&str> {
+    let annotations = request.metadata.annotations.as_ref()?;
+    annotations
+        .get(annotations::CERTIFICATE_SECRET)
+        .map(String::as_str)
+}
+
+/// Returns a label of an object.
+pub(super) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+    metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Adds a warning about an object to a plan.
+pub(super) fn warn<I>(plan: &mut Plan<I>, object: Ref, (reason, note): (&'static str, String)) {
+    plan.events.push(Event {
+        object,
+        is_warning: true,
+        reason,
+        note,
+        is_repeated: false,
+    });
+}

@@ -1,0 +1,283 @@
+//! Tenants: the consumers of this cluster, their certificates and their rights.
+
+use super::binding;
+use super::certificate::{CERTIFICATE, FirstSeen, Issued, Requested};
+use super::item::WorkItem;
+use super::nonce::{NONCE, bound_to, is_bound_to, value};
+use super::objects::{BY_PEER, Local, label, warn};
+use super::parameters::{ApiServerSettings, auth_params};
+use control_api::authentication::auth_params::AuthParams;
+use control_api::authentication::tenant::{AuthzPolicy, TenantCondition};
+use control_api::{Tenant, TenantStatus, labels};
+use control_credentials::{PublicKey, Subject, request};
+use control_runtime::{Action, Cluster, Env, Finalizer, Key, Plan, Protection, Ref, Write};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use serde_json::json;
+use std::time::Duration;
+
+/// Delays the deletion of a Tenant until the consumer has no rights any more.
+const FINALIZER: Finalizer = Finalizer {
+    name: "tenant.liqo.io/finalizer",
+    wait_max: Duration::from_secs(60),
+};
+
+/// Name of the Secret with the certificate of a consumer's control plane.
+pub(super) const CERTIFICATE_SECRET: &str = "liqo-remote-certificate";
+
+/// Reason of an Event, and its message.
+type Refusal = (&'static str, String);
+
+/// Values with which certificates are issued.
+pub(super) struct Issuer<'a> {
+    /// Name of this process as a user of the API server.
+    pub(super) user: &'a str,
+    pub(super) api_server: &'a ApiServerSettings,
+    pub(super) first_seen: &'a mut FirstSeen,
+}
+
+/// Plans the rights, the certificate and the status of a Tenant.
+pub(super) fn plan(
+    local: &Local<'_>,
+    issuer: Issuer<'_>,
+    key: &Key,
+    env: &Env<'_>,
+) -> Plan<WorkItem> {
+    let mut plan = Plan::default();
+    let object = Ref::of::<Tenant>(&Cluster::Local, key);
+    let (Some(tenant), Some(entry)) = (local.tenants.get(key), local.cache.entry(&object)) else {
+        return plan;
+    };
+    let peer = tenant.spec.cluster_id.as_deref().unwrap_or_default();
+    let item = WorkItem::Tenant(key.clone());
+    let leftovers = match older(local, (key, tenant), peer) {
+        Some(_) => Vec::new(), // They are those of the older Tenant.
+        None => binding::leftovers(local, key, peer),
+    };
+    let finalized = (&object, entry);
+    let protection = FINALIZER.apply(
+        &mut plan,
+        finalized,
+        item.clone(),
+        leftovers.is_empty(),
+        env.now,
+    );
+    match protection {
+        Protection::Set => {}
+        Protection::Missing | Protection::Released => return plan,
+        Protection::CleaningUp(_) | Protection::Expired => {
+            plan.writes.splice(0..0, leftovers);
+            return plan;
+        }
+    }
+    if let Err(refusal) = check(local, (key, tenant), peer) {
+        warn(&mut plan, object, refusal);
+        return plan;
+    }
+    if tenant.spec.tenant_condition == Some(TenantCondition::Drained) {
+        plan.writes.extend(leftovers);
+        return plan;
+    }
+    let is_tolerated = tenant.spec.authz_policy == Some(AuthzPolicy::TolerateNoHandshake);
+    let api_server = issuer.api_server;
+    let issued = if is_tolerated {
+        Ok(None)
+    } else {
+        issue(local, issuer, (key, tenant), &mut plan, env)
+    };
+    match issued {
+        Ok(issued) if is_tolerated || issued.is_some() => {
+            plan.writes
+                .extend(binding::plan(local, (key, tenant), peer, is_tolerated));
+            let parameters = auth_params(api_server, local);
+            plan.writes
+                .extend(status(object, (key, tenant), issued, parameters));
+        }
+        Ok(_) => {}
+        Err(refusal) => warn(&mut plan, object, refusal),
+    }
+
+    plan
+}
+
+/// Checks the cluster ID of a consumer.
+fn check(local: &Local<'_>, (key, tenant): (&Key, &Tenant), peer: &str) -> Result<(), Refusal> {
+    if !control_fabric::is_cluster_id(peer) {
+        let message = format!(
+            "spec.clusterID: `{peer}` is no cluster ID: use up to 63 lower-case letters, digits and inner hyphens"
+        );
+        return Err(("InvalidClusterID", message));
+    }
+    if local.cluster_id() == Some(peer) {
+        let message = format!(
+            "spec.clusterID: `{peer}` is the ID of this cluster: the consumer needs another one"
+        );
+        return Err(("OwnClusterID", message));
+    }
+    let labelled = label(&tenant.metadata, labels::REMOTE_CLUSTER_ID);
+    if local.peer_of(&key.namespace) != Some(peer) || labelled.is_some_and(|it| it != peer) {
+        let message = format!(
+            "spec.clusterID, the label {} of the Tenant and that of namespace {} differ: create the Tenant in the tenant \
+             namespace of its consumer",
+            labels::REMOTE_CLUSTER_ID,
+            key.namespace
+        );
+        return Err(("NotTenantNamespace", message));
+    }
+    if let Some(other) = older(local, (key, tenant), peer) {
+        let message = format!(
+            "Tenant {other} is older and of the same consumer or namespace: delete one of the two"
+        );
+        return Err(("DuplicateTenant", message));
+    }
+
+    binding::check_user(local, peer)
+}
+
+/// Returns an older Tenant of the same consumer or in the same namespace.
+fn older<'a>(local: &Local<'a>, (key, tenant): (&Key, &Tenant), peer: &str) -> Option<&'a Key> {
+    let age = |key: &Key, tenant: &Tenant| {
+        let created = tenant.metadata.creation_timestamp.as_ref();
+        (created.map(|time| time.0), key.clone())
+    };
+    let of_peer = local.tenants.indexed(BY_PEER, peer);
+    let mut others = of_peer.chain(local.tenants.within(&key.namespace));
+    let older = others.find(|(other, it)| *other != key && age(other, it) < age(key, tenant));
+
+    older.map(|(key, _)| key)
+}
+
+/// Verifies the consumer's key, and issues its certificate. Returns `None` while the signer has not signed.
+///
+/// # Errors
+///
+/// Returns the reason of the refusal and its message.
+fn issue(
+    local: &Local<'_>,
+    issuer: Issuer<'_>,
+    (key, tenant): (&Key, &Tenant),
+    plan: &mut Plan<WorkItem>,
+    env: &Env<'_>,
+) -> Result<Option<Vec<u8>>, Refusal> {
+    let missing = |field: &str| {
+        let message =
+            format!("spec.{field} is missing: run `liqoctl authenticate` on the consumer");
+        ("IncompleteTenant", message)
+    };
+    let public = tenant
+        .spec
+        .public_key
+        .as_ref()
+        .ok_or_else(|| missing("publicKey"))?;
+    let csr = tenant.spec.csr.as_ref().ok_or_else(|| missing("csr"))?;
+    let public = PublicKey::from_bytes(&public.0)
+        .map_err(|error| ("InvalidPublicKey", format!("spec.publicKey: {error}")))?;
+    let peer = tenant.spec.cluster_id.as_deref().unwrap_or_default();
+    let subject = Subject::control_plane(peer);
+    let secret = Key::new(key.namespace.clone(), CERTIFICATE_SECRET);
+    if !is_established(local, &secret, &csr.0) {
+        verify(local, (key, tenant), &public, plan)?;
+    }
+    request::check(&csr.0, &subject, &public)
+        .map_err(|error| ("InvalidCSR", format!("spec.csr: {error}")))?;
+    let item = WorkItem::Tenant(key.clone());
+    let requested = Requested {
+        peer,
+        secret,
+        uid: tenant.metadata.uid.as_deref().unwrap_or_default(),
+        subject,
+        request: &csr.0,
+        key: &public,
+        user: issuer.user,
+        item: &item,
+    };
+    match requested.plan(local, issuer.first_seen, plan, env) {
+        Issued::Certificate(text) => Ok(Some(text)),
+        Issued::Pending => Ok(None),
+        Issued::Refused(reason, message) => Err((reason, message)),
+    }
+}
+
+/// Returns whether a certificate was issued for this request, so that the nonce is not needed any more.
+fn is_established(local: &Local<'_>, secret: &Key, csr: &[u8]) -> bool {
+    let secret = local.secrets.get(secret);
+    secret.is_some_and(|secret| {
+        value(secret, "csr").is_some_and(|stored| stored.0 == csr)
+            && value(secret, CERTIFICATE).is_some()
+    })
+}
+
+/// Verifies the signature of the nonce, and binds the nonce to the key.
+///
+/// # Errors
+///
+/// Returns the reason of the refusal and its message.
+fn verify(
+    local: &Local<'_>,
+    (key, tenant): (&Key, &Tenant),
+    public: &PublicKey,
+    plan: &mut Plan<WorkItem>,
+) -> Result<(), Refusal> {
+    let mut secrets = local.secrets.within(&key.namespace);
+    let found = secrets.find(|(_, secret)| label(&secret.metadata, labels::NONCE) == Some("true"));
+    let nonce = found.and_then(|(name, secret)| Some((name, secret, value(secret, NONCE)?)));
+    let Some((name, secret, nonce)) = nonce else {
+        let message = format!(
+            "there is no nonce in namespace {}: run `liqoctl create nonce`",
+            key.namespace
+        );
+        return Err(("NonceNotFound", message));
+    };
+    let signature = tenant.spec.signature.as_ref();
+    let signature = signature.map(|it| it.0.as_slice()).unwrap_or_default();
+    if let Err(error) = public.verify(&nonce.0, signature) {
+        return Err((
+            "SignatureVerificationFailed",
+            format!("spec.signature: {error}"),
+        ));
+    }
+    match is_bound_to(secret, public) {
+        Some(true) => Ok(()),
+        Some(false) => {
+            let message = format!(
+                "another key was verified with the nonce of Secret {name}: delete the Secret, and create another nonce"
+            );
+            Err(("NonceUsed", message))
+        }
+        None => {
+            let object = Ref::of::<Secret>(&Cluster::Local, name);
+            plan.apply(object, bound_to(secret, public));
+            Ok(())
+        }
+    }
+}
+
+/// Returns the change of the status. A consumer that reads its credentials has its rights already.
+fn status(
+    object: Ref,
+    (key, tenant): (&Key, &Tenant),
+    issued: Option<Vec<u8>>,
+    parameters: AuthParams,
+) -> Option<Write> {
+    let status = TenantStatus {
+        auth_params: issued.map(|certificate| AuthParams {
+            signed_crt: Some(ByteString(certificate)),
+            proxy_url: tenant.spec.proxy_url.clone().filter(|url| !url.is_empty()),
+            ..parameters
+        }),
+        tenant_namespace: Some(key.namespace.clone()),
+    };
+    if tenant.status.as_ref() == Some(&status) {
+        return None;
+    }
+    let fields = json!({
+        "apiVersion": "authentication.liqo.io/v1beta1",
+        "kind": "Tenant",
+        "metadata": {"name": key.name, "namespace": key.namespace},
+        "status": status,
+    });
+    let mut write = Write::new(object, Action::Apply(fields)).subresource("status");
+    write.is_last = true;
+
+    Some(write)
+}

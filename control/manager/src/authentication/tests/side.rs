@@ -1,0 +1,327 @@
+//! One side of a peering: the authentication controller, with a cluster in memory and virtual time.
+
+use crate::authentication::{ApiServerSettings, AuthenticationController, Settings};
+use control_api::{Identity, Tenant};
+use control_credentials::KeyType;
+use control_runtime::simulation::{Sent, Simulation};
+use control_runtime::{Action, Cluster, Key, Request, Resource};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use rcgen::{CertificateParams, CertificateSigningRequestParams, Issuer, KeyPair, date_time_ymd};
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Long enough for the requests that a change causes.
+pub(super) const MOMENT: Duration = Duration::from_secs(2);
+
+/// The user that the controller is.
+const USER: &str = "system:serviceaccount:liqo:liqo-controller-manager";
+
+/// A cluster with its authentication controller.
+pub(super) struct Side {
+    simulation: Simulation,
+    elapsed: Duration,
+    signer: Issuer<'static, KeyPair>,
+}
+
+pub(super) fn tenant_namespace(peer: &str) -> String {
+    format!("liqo-tenant-{peer}")
+}
+
+impl Side {
+    /// Creates a cluster of this ID. A nonce lives for seven hours.
+    pub(super) fn new(id: &str) -> Self {
+        Self::with_seed(id, 7)
+    }
+
+    /// Creates a cluster whose requests have the order that `seed` determines.
+    pub(super) fn with_seed(id: &str, seed: u64) -> Self {
+        let settings = Settings {
+            namespace: "liqo".to_owned(),
+            tenant_namespaces: Vec::new(),
+            key_type: KeyType::Ed25519,
+            nonce_ttl: Duration::from_secs(7 * 3600),
+            api_server: ApiServerSettings::default(),
+        };
+        let make = move || AuthenticationController::new(settings.clone(), USER.to_owned());
+        let mut simulation = Simulation::new(seed).host(make).replicas(2);
+        let local = simulation.local();
+        local.put_namespace("liqo");
+        local.put::<ConfigMap>(json!({
+            "metadata": {"name": "id", "namespace": "liqo", "labels": {"app.kubernetes.io/name": "clusterid-configmap"}},
+            "data": {"CLUSTER_ID": id},
+        }));
+        local.put::<Node>(json!({
+            "metadata": {"name": "node", "labels": {"node-role.kubernetes.io/control-plane": ""}},
+            "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]},
+        }));
+        let signer = Issuer::new(CertificateParams::default(), KeyPair::generate().unwrap());
+
+        Self {
+            simulation,
+            elapsed: Duration::ZERO,
+            signer,
+        }
+    }
+
+    /// Runs for a time. The API server sets the user of new CertificateSigningRequests.
+    pub(super) fn run(&mut self, time: Duration) {
+        let mut rest = time;
+        while !rest.is_zero() {
+            let step = rest.min(MOMENT);
+            self.simulation.pass(step);
+            (self.elapsed, rest) = (self.elapsed + step, rest - step);
+            let created = self.objects::<CertificateSigningRequest>().into_iter();
+            for mut csr in created.filter(|csr| csr["spec"]["username"].is_null()) {
+                csr["spec"]["username"] = json!(USER);
+                self.simulation
+                    .local()
+                    .put::<CertificateSigningRequest>(csr);
+            }
+        }
+    }
+
+    /// Runs while replicas crash, the leader changes and the API server is away, and then until all is quiet.
+    pub(super) fn run_with_faults(&mut self) {
+        for leader in [1, 0, 1, 0] {
+            self.run(Duration::from_millis(3));
+            self.simulation.crash(leader);
+            self.run(Duration::from_millis(2));
+            self.simulation.hand_over(leader);
+            self.run(Duration::from_millis(2));
+            self.simulation.partition(&Cluster::Local);
+            self.run(Duration::from_millis(5));
+            self.simulation.heal(&Cluster::Local);
+        }
+        self.run(Duration::from_secs(120));
+    }
+
+    /// Makes the other replica the leader.
+    pub(super) fn hand_over(&mut self) {
+        self.simulation.hand_over(1);
+    }
+
+    /// Creates the tenant namespace of a peer, and the manager's rights there.
+    pub(super) fn put_peer(&mut self, peer: &str) {
+        let name = tenant_namespace(peer);
+        let labels = json!({"liqo.io/remote-cluster-id": peer, "liqo.io/tenant-namespace": "true"});
+        let local = self.simulation.local();
+        local.put::<Namespace>(json!({"metadata": {"name": name, "labels": labels}}));
+        let role = "liqo-controller-manager-tenant";
+        local.put::<RoleBinding>(json!({
+            "metadata": {"name": role, "namespace": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"kind": "ServiceAccount", "name": "liqo-controller-manager", "namespace": "liqo"}],
+        }));
+    }
+
+    /// Creates an empty nonce, as `liqoctl` does.
+    pub(super) fn put_nonce(&mut self, peer: &str) {
+        self.put_secret(
+            peer,
+            "liqo-nonce",
+            &json!({"liqo.io/nonce": "true"}),
+            &json!({}),
+        );
+    }
+
+    /// Creates a nonce to be signed, as `liqoctl` does.
+    pub(super) fn put_signed_nonce(&mut self, peer: &str, nonce: &[u8]) {
+        let data = json!({"nonce": ByteString(nonce.to_vec())});
+        self.put_secret(
+            peer,
+            "liqo-signed-nonce",
+            &json!({"liqo.io/signed-nonce": "true"}),
+            &data,
+        );
+    }
+
+    fn put_secret(&mut self, peer: &str, name: &str, labels: &Value, data: &Value) {
+        let mut labels = labels.clone();
+        labels["liqo.io/remote-cluster-id"] = json!(peer);
+        let created = self.time();
+        self.simulation.local().put::<Secret>(json!({
+            "metadata": {
+                "name": name,
+                "namespace": tenant_namespace(peer),
+                "labels": labels,
+                "creationTimestamp": created,
+            },
+            "data": data,
+        }));
+    }
+
+    pub(super) fn remove_secret(&mut self, peer: &str, name: &str) {
+        self.simulation
+            .local()
+            .remove::<Secret>(&Key::new(tenant_namespace(peer), name));
+    }
+
+    /// Creates or changes the Tenant of a peer.
+    pub(super) fn put_tenant(&mut self, peer: &str, spec: &Value) {
+        self.put_tenant_named(peer, peer, spec);
+    }
+
+    pub(super) fn put_tenant_named(&mut self, peer: &str, name: &str, spec: &Value) {
+        let key = Key::new(tenant_namespace(peer), name);
+        let created = self.time();
+        let local = self.simulation.local();
+        let mut object = local.get::<Tenant>(&key).cloned().unwrap_or_else(|| {
+            json!({
+                "apiVersion": "authentication.liqo.io/v1beta1",
+                "kind": "Tenant",
+                "metadata": {"name": key.name, "namespace": key.namespace, "creationTimestamp": created},
+            })
+        });
+        object["spec"] = spec.clone();
+        local.put::<Tenant>(object);
+    }
+
+    /// Requests the deletion of a Tenant, which its finalizer delays.
+    pub(super) fn delete_tenant(&mut self, peer: &str) {
+        self.simulation
+            .local()
+            .remove::<Tenant>(&Key::new(tenant_namespace(peer), peer));
+    }
+
+    /// Creates the Identity of this cluster at a provider, as `liqoctl` does.
+    pub(super) fn put_identity(&mut self, peer: &str, certificate: &[u8]) {
+        self.simulation.local().put::<Identity>(json!({
+            "apiVersion": "authentication.liqo.io/v1beta1",
+            "kind": "Identity",
+            "metadata": {"name": format!("controlplane-{peer}"), "namespace": tenant_namespace(peer)},
+            "spec": {
+                "clusterID": peer,
+                "type": "ControlPlane",
+                "namespace": "liqo-tenant-rome",
+                "authParams": {
+                    "apiServer": "https://192.0.2.2:6443",
+                    "signedCRT": ByteString(certificate.to_vec()),
+                },
+            },
+        }));
+    }
+
+    /// Creates a ClusterRoleBinding of a user.
+    pub(super) fn put_binding(&mut self, name: &str, user: &str) {
+        self.simulation.local().put::<ClusterRoleBinding>(json!({
+            "metadata": {"name": name},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+        }));
+    }
+
+    /// Changes the RoleBindings of consumers.
+    pub(super) fn edit_bindings(&mut self, edit: impl Fn(&mut Value)) {
+        for mut binding in self.objects::<RoleBinding>() {
+            edit(&mut binding);
+            self.simulation.local().put::<RoleBinding>(binding);
+        }
+    }
+
+    /// Changes the CertificateSigningRequests.
+    pub(super) fn edit_requests(&mut self, edit: impl Fn(&mut Value)) {
+        for mut csr in self.objects::<CertificateSigningRequest>() {
+            edit(&mut csr);
+            self.simulation
+                .local()
+                .put::<CertificateSigningRequest>(csr);
+        }
+    }
+
+    /// Signs the approved requests, as Kubernetes' signer does.
+    pub(super) fn sign(&mut self, lifetime: Duration) {
+        for mut csr in self.objects::<CertificateSigningRequest>() {
+            let is_approved = csr["status"]["conditions"][0]["type"] == "Approved";
+            if !is_approved || !csr["status"]["certificate"].is_null() {
+                continue;
+            }
+            let pem: ByteString = serde_json::from_value(csr["spec"]["request"].clone()).unwrap();
+            let pem = String::from_utf8(pem.0).unwrap();
+            let mut params = CertificateSigningRequestParams::from_pem(&pem).unwrap();
+            params.params.not_before = date_time_ymd(1970, 1, 1) + self.elapsed;
+            params.params.not_after = date_time_ymd(1970, 1, 1) + self.elapsed + lifetime;
+            let certificate = params.signed_by(&self.signer).unwrap().pem();
+            csr["status"]["certificate"] = json!(ByteString(certificate.into_bytes()));
+            self.simulation
+                .local()
+                .put::<CertificateSigningRequest>(csr);
+        }
+    }
+
+    /// Returns a value of a Secret in the tenant namespace of a peer.
+    pub(super) fn secret(&mut self, peer: &str, name: &str, key: &str) -> Option<Vec<u8>> {
+        self.secret_in(&tenant_namespace(peer), name, key)
+    }
+
+    pub(super) fn secret_in(&mut self, namespace: &str, name: &str, key: &str) -> Option<Vec<u8>> {
+        let secret = self.object::<Secret>(&Key::new(namespace, name))?;
+        let value: ByteString = serde_json::from_value(secret["data"][key].clone()).ok()?;
+        Some(value.0)
+    }
+
+    pub(super) fn object<K>(&mut self, key: &Key) -> Option<Value>
+    where
+        K: kube::Resource<DynamicType = ()>,
+    {
+        self.simulation.local().get::<K>(key).cloned()
+    }
+
+    /// Returns the status of the Tenant of a peer.
+    pub(super) fn status(&mut self, peer: &str) -> Value {
+        let tenant = self.object::<Tenant>(&Key::new(tenant_namespace(peer), peer));
+        tenant
+            .map(|tenant| tenant["status"].clone())
+            .unwrap_or_default()
+    }
+
+    /// Returns the objects of a type, without the RoleBindings of the manager.
+    pub(super) fn objects<K: kube::Resource<DynamicType = ()>>(&mut self) -> Vec<Value> {
+        let objects = self.simulation.local().all::<K>().into_iter().cloned();
+        let is_own = |it: &Value| it["metadata"]["name"] == "liqo-controller-manager-tenant";
+        objects.filter(|it| !is_own(it)).collect()
+    }
+
+    pub(super) fn count<K: kube::Resource<DynamicType = ()>>(&mut self) -> usize {
+        self.objects::<K>().len()
+    }
+
+    /// Returns the only object of a type.
+    pub(super) fn only<K: kube::Resource<DynamicType = ()>>(&mut self) -> Value {
+        let objects = self.objects::<K>();
+        assert_eq!(objects.len(), 1, "{objects:?}");
+        objects[0].clone()
+    }
+
+    /// Returns the number of writes to objects of a type.
+    pub(super) fn writes<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
+        let log = self.simulation.log().iter();
+        log.filter(|sent| sent.request.object().resource == Resource::of::<K>())
+            .count()
+    }
+
+    /// Returns the number of objects of a type that were created.
+    pub(super) fn creations<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
+        let log = self.simulation.log().iter().map(|sent| &sent.request);
+        let of_type = log.filter(|request| request.object().resource == Resource::of::<K>());
+        of_type
+            .filter(|request| {
+                matches!(request, Request::Write(write) if matches!(write.action, Action::Create(_)))
+            })
+            .count()
+    }
+
+    pub(super) fn redundant(&self) -> Vec<&Sent> {
+        self.simulation.redundant()
+    }
+
+    /// Returns the time as Kubernetes writes it.
+    fn time(&self) -> String {
+        let seconds = i64::try_from(self.elapsed.as_secs()).unwrap();
+        k8s_openapi::jiff::Timestamp::from_second(seconds)
+            .unwrap()
+            .to_string()
+    }
+}

@@ -1,0 +1,145 @@
+//! A cluster of its own with Liqo's controller manager, which has the rights of the chart only.
+
+use crate::fixture::{Deadline, SOON, chart, until};
+use crate::manager::Manager;
+use anyhow::{Context as _, Result};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::api::PostParams;
+use kube::config::{KubeConfigOptions, Kubeconfig};
+use kube::{Api, Client, Config};
+use kubernetes_lab::control_plane::{ControlPlane, Options};
+use kubernetes_lab::manifest;
+use kubernetes_lab::pki::Subject;
+use kubernetes_lab::suite::artifacts;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Namespace of Liqo.
+pub(super) const LIQO: &str = "liqo";
+
+/// A cluster with one peer.
+pub(super) struct Site {
+    pub(super) name: String,
+    pub(super) peer: String,
+    /// A client with all rights.
+    pub(super) client: Client,
+    // Ends before the control plane.
+    _manager: Manager,
+    control_plane: ControlPlane,
+}
+
+pub(super) fn tenant_namespace(peer: &str) -> String {
+    format!("liqo-tenant-{peer}")
+}
+
+impl Site {
+    /// Starts the cluster `name`, and creates the tenant namespace of `peer`.
+    /// `arguments` are further arguments of the manager.
+    pub(super) async fn start(
+        name: &'static str,
+        peer: &'static str,
+        arguments: &[&str],
+    ) -> Result<Self> {
+        let lifetime = Options::new(artifacts()?).signing_duration;
+        Self::start_signing(name, peer, arguments, lifetime).await
+    }
+
+    /// Starts a cluster whose certificates have this lifetime.
+    pub(super) async fn start_signing(
+        name: &'static str,
+        peer: &'static str,
+        arguments: &[&str],
+        lifetime: Duration,
+    ) -> Result<Self> {
+        let mut options = Options::new(artifacts()?);
+        options.audit = false;
+        options.signing_duration = lifetime;
+        let control_plane = ControlPlane::start(options).await?;
+        let chart = chart()?;
+        control_plane.install_crds(&chart).await?;
+        control_plane.install_rights(&chart, LIQO).await?;
+        let client = control_plane.client().await?;
+        let tenant = tenant_namespace(peer);
+        let labels = json!({"liqo.io/remote-cluster-id": peer, "liqo.io/tenant-namespace": "true"});
+        let objects = [
+            json!({
+                "apiVersion": "v1", "kind": "Namespace",
+                "metadata": {"name": tenant, "labels": labels},
+            }),
+            json!({
+                "apiVersion": "v1", "kind": "ConfigMap",
+                "metadata": {"name": "liqo-clusterid-configmap", "namespace": LIQO,
+                    "labels": {"app.kubernetes.io/name": "clusterid-configmap"}},
+                "data": {"CLUSTER_ID": name},
+            }),
+        ];
+        manifest::apply(&client, &objects, None).await?;
+        let subject = Subject {
+            user: "system:serviceaccount:liqo:liqo-controller-manager",
+            group: None,
+        };
+        let address = format!("--api-server-address-override={}", control_plane.server());
+        let mut all = vec!["--authentication-enabled".to_owned(), address];
+        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        let manager = Manager::start_on(&control_plane, subject, LIQO, &all)?;
+
+        Ok(Self {
+            name: name.to_owned(),
+            peer: peer.to_owned(),
+            client,
+            _manager: manager,
+            control_plane,
+        })
+    }
+
+    /// Returns the URL of the API server.
+    pub(super) fn server(&self) -> &str {
+        self.control_plane.server()
+    }
+
+    pub(super) fn tenant_namespace(&self) -> String {
+        tenant_namespace(&self.peer)
+    }
+
+    pub(super) async fn apply(&self, object: &Value) -> Result<()> {
+        manifest::apply(&self.client, std::slice::from_ref(object), None).await
+    }
+
+    /// Creates a Secret of the peer.
+    pub(super) async fn create_secret(
+        &self,
+        name: &str,
+        labels: &Value,
+        data: &Value,
+    ) -> Result<()> {
+        let mut labels = labels.clone();
+        labels["liqo.io/remote-cluster-id"] = json!(self.peer);
+        let secret = json!({"metadata": {"name": name, "labels": labels}, "data": data});
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.tenant_namespace());
+        secrets
+            .create(&PostParams::default(), &serde_json::from_value(secret)?)
+            .await?;
+        Ok(())
+    }
+
+    /// Returns a value of a Secret once it exists.
+    pub(super) async fn secret(&self, namespace: &str, name: &str, key: &str) -> Result<Vec<u8>> {
+        let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
+        let what = format!("{key} of Secret {name}");
+        until(Deadline::after(SOON), &what, async || {
+            let secret = secrets.get(name).await?;
+            let value = secret.data.and_then(|mut data| data.remove(key));
+            let ByteString(value) = value.context("no value")?;
+            Ok(value)
+        })
+        .await
+    }
+}
+
+/// Returns a client with a kubeconfig.
+pub(super) async fn client(kubeconfig: &str) -> Result<Client> {
+    let kubeconfig = Kubeconfig::from_yaml(kubeconfig).context("the kubeconfig is invalid")?;
+    let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
+    Client::try_from(config).context("failed to create a client")
+}
