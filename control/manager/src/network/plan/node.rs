@@ -31,20 +31,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
     let is_real = node.is_some_and(is_real);
     let address = addresses.first().copied().filter(|_| is_real);
 
-    let source = (Kind::Node, node_key.clone());
-    for covered in planner
-        .allocation
-        .set_underlay(source, addresses.into_iter().collect())
-    {
-        for key in underlay::covering(planner, covered) {
-            let note = format!(
-                "it contains {covered}, an address of node {name}: delete this Network, \
-                 so that it gets another CIDR"
-            );
-            plan.warn(Kind::Network, &key, "CoversNode", note);
-        }
-    }
-
+    set_underlay(planner, &node_key, addresses, &mut plan);
     let key = Key::new(
         planner.settings.namespace.clone(),
         format!("{NODE_IP_PREFIX}{name}"),
@@ -97,6 +84,22 @@ pub(super) fn plan(planner: &mut Planner<'_>, name: &str) -> Plan {
     }
 
     plan
+}
+
+/// Sets the addresses of a node, which no CIDR may contain, and reports the Networks that do.
+fn set_underlay(planner: &mut Planner<'_>, node: &Key, addresses: Vec<Ipv4Addr>, plan: &mut Plan) {
+    let source = (Kind::Node, node.clone());
+    let addresses = addresses.into_iter().collect();
+    for covered in planner.allocation.set_underlay(source, addresses) {
+        for key in underlay::covering(planner, covered) {
+            let note = format!(
+                "it contains {covered}, an address of node {}: delete this Network, \
+                 so that it gets another CIDR",
+                node.name
+            );
+            plan.warn(Kind::Network, &key, "CoversNode", note);
+        }
+    }
 }
 
 fn create(planner: &Planner<'_>, key: &Key, address: Ipv4Addr) -> Write {
