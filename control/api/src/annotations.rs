@@ -5,12 +5,6 @@ pub const PREINSTALLED: &str = "liqo.io/preinstalled";
 
 /// On the kubeconfig Secret of a control plane. Value: tenant namespace of this cluster at the provider.
 pub const REMOTE_TENANT_NAMESPACE: &str = "liqo.io/remote-tenant-namespace";
-/// On a ResourceSlice of a consumer. Value: `true` if a VirtualNode is created for it.
-pub const CREATE_VIRTUAL_NODE: &str = "liqo.io/create-virtual-node";
-/// On a ResourceSlice at the provider. Value: `true` if it gets no further resources.
-pub const CORDON: &str = "liqo.io/cordon";
-/// On a ResourceSlice at the provider. Value: `true` if its Tenant is cordoned.
-pub const CORDON_TENANT: &str = "liqo.io/cordon-tenant";
 
 /// On a CertificateSigningRequest for a consumer. Value: namespace and name of the Secret for the certificate. An
 /// addition of this project.
@@ -18,5 +12,3 @@ pub const CERTIFICATE_SECRET: &str = "liqo.io/certificate-secret";
 /// On a Secret with a nonce. Value: SHA-256 of the public key that was verified with it, hexadecimal. An addition of
 /// this project.
 pub const NONCE_KEY: &str = "liqo.io/nonce-key";
-/// On a tenant namespace at the provider. Value: the provider's decision about the Tenant. An addition of this project.
-pub const TENANT_CONDITION: &str = "liqo.io/tenant-condition";

@@ -84,19 +84,8 @@ pub const NONCE: &str = "liqo.io/nonce";
 pub const SIGNED_NONCE: &str = "liqo.io/signed-nonce";
 /// On a kubeconfig Secret. Value: the type of the Identity, `ControlPlane` or `ResourceSlice`.
 pub const IDENTITY_TYPE: &str = "liqo.io/identity-type";
-/// On the Identity of a ResourceSlice and its VirtualNode. Value: name of the ResourceSlice.
-pub const RESOURCE_SLICE_NAME: &str = "liqo.io/resourceslice-name";
 /// On a CertificateSigningRequest for a consumer. Value: `true`.
 pub const REMOTE_TENANT_CSR: &str = "liqo.io/remote-tenant-csr";
-
-/// On an object of a consumer that is to be replicated to the provider. Value: `true`; `false` on the replica.
-pub const REPLICATION: &str = "liqo.io/replication";
-/// On a replica. Value: `true`.
-pub const REPLICATED: &str = "liqo.io/replicated";
-/// On an object that is to be replicated. Value: cluster ID of the provider.
-pub const REMOTE_ID: &str = "liqo.io/remoteID";
-/// On a replica. Value: cluster ID of the consumer.
-pub const ORIGIN_ID: &str = "liqo.io/originID";
 
 /// Kubernetes' recommended label. Value: the tool that manages the object.
 pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";

@@ -15,7 +15,7 @@ pub(crate) use controller::NetworkController;
 #[cfg(test)]
 pub(crate) use controller::registrations;
 pub(crate) use kind::TENANT_ROLE;
-pub(crate) use local::{CLUSTER_ID, bound_namespaces, keep};
+pub(crate) use local::{ADDRESS_TYPES, CLUSTER_ID, bound_namespaces, keep};
 pub(crate) use plan::State;
 #[cfg(test)]
 pub(crate) use plan::tests::settings;

@@ -41,13 +41,8 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
         kubeconfig_secret_ref: Some(LocalObjectReference { name: secret.name }),
     };
     if identity.status.as_ref() != Some(&status) {
-        let fields = json!({
-            "apiVersion": "authentication.liqo.io/v1beta1",
-            "kind": "Identity",
-            "metadata": {"name": key.name, "namespace": key.namespace},
-            "status": status,
-        });
-        let mut write = Write::new(object, Action::Apply(fields)).subresource("status");
+        let apply = Action::Apply(json!({"status": status}));
+        let mut write = Write::new(object, apply).subresource("status");
         // A reader of the status finds the Secret.
         write.is_last = true;
         plan.writes.push(write);

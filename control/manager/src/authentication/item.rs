@@ -3,7 +3,7 @@
 use control_runtime::Key;
 use std::fmt;
 
-/// A work item.
+/// What is compared with its desired state; the objects are named by namespace and name.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkItem {
     /// The key of this cluster.
@@ -14,7 +14,7 @@ pub(crate) enum WorkItem {
     Nonce(Key),
     /// A Secret with the nonce of a provider.
     SignedNonce(Key),
-    /// A consumer.
+    /// The Tenant of a consumer: its certificate and its rights.
     Tenant(Key),
     /// The credentials at a provider.
     Identity(Key),

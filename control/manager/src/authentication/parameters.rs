@@ -1,6 +1,7 @@
 //! Address and certificate authority of this cluster's API server, for consumers.
 
 use super::objects::Local;
+use crate::network::ADDRESS_TYPES;
 use control_api::authentication::auth_params::AuthParams;
 use control_api::labels;
 use control_runtime::Key;
@@ -12,15 +13,6 @@ pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
 
 /// Port of an API server whose address is that of its node.
 const PORT: u16 = 6443;
-
-/// Types of addresses of nodes, in order of preference for other clusters.
-const ADDRESS_TYPES: [&str; 5] = [
-    "ExternalDNS",
-    "ExternalIP",
-    "InternalDNS",
-    "InternalIP",
-    "Hostname",
-];
 
 /// Settings of the API server's address, from the chart's value `apiServer`.
 #[derive(Clone, Debug, Default)]

@@ -270,13 +270,8 @@ fn status(
     if tenant.status.as_ref() == Some(&status) {
         return None;
     }
-    let fields = json!({
-        "apiVersion": "authentication.liqo.io/v1beta1",
-        "kind": "Tenant",
-        "metadata": {"name": key.name, "namespace": key.namespace},
-        "status": status,
-    });
-    let mut write = Write::new(object, Action::Apply(fields)).subresource("status");
+    let apply = Action::Apply(json!({"status": status}));
+    let mut write = Write::new(object, apply).subresource("status");
     write.is_last = true;
 
     Some(write)

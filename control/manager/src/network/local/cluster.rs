@@ -105,8 +105,8 @@ fn internal_addresses(node: Option<&Node>) -> BTreeSet<Ipv4Addr> {
     addresses.filter_map(|it| it.address.parse().ok()).collect()
 }
 
-/// In order of preference, which is upstream's.
-const ADDRESS_TYPES: [&str; 5] = [
+/// Types of addresses of nodes, in order of preference for other clusters, which is upstream's.
+pub(crate) const ADDRESS_TYPES: [&str; 5] = [
     "ExternalDNS",
     "ExternalIP",
     "InternalDNS",
