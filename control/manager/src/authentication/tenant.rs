@@ -87,9 +87,15 @@ pub(super) fn plan(
     };
     match issued {
         Ok(issued) if is_tolerated || issued.is_some() => {
+            let parameters = auth_params(api_server, local);
+            if issued.is_some() && parameters.api_server.is_none() {
+                let note = "no node is labelled as control plane, so the address of this API server is unknown: \
+                            set the chart's value apiServer.address";
+                warn(&mut plan, object, ("NoAPIServerAddress", note.to_owned()));
+                return plan;
+            }
             plan.writes
                 .extend(binding::plan(local, (key, tenant), peer, is_tolerated));
-            let parameters = auth_params(api_server, local);
             plan.writes
                 .extend(status(object, (key, tenant), issued, parameters));
         }

@@ -161,6 +161,23 @@ fn a_verified_consumer_gets_a_certificate_and_its_rights_before_the_status() {
     assert!(milan.redundant().is_empty(), "{:?}", milan.redundant());
 }
 
+/// Nodes of a managed control plane are not listed.
+#[test]
+fn a_consumer_gets_no_credentials_without_an_address() {
+    let (mut milan, nonce) = milan();
+    milan.remove_control_plane();
+    milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
+    milan.run(2 * MOMENT);
+    milan.sign(HOUR);
+    milan.run(MOMENT);
+    assert_eq!(milan.status("rome"), Value::Null);
+
+    milan.put_control_plane();
+    milan.run(MOMENT);
+    let parameters = &milan.status("rome")["authParams"];
+    assert_eq!(parameters["apiServer"], "https://192.0.2.1:6443");
+}
+
 #[test]
 fn a_certificate_is_renewed_after_two_thirds_of_its_lifetime() {
     let (mut milan, nonce) = milan();

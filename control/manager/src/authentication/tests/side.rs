@@ -53,17 +53,30 @@ impl Side {
             "metadata": {"name": "id", "namespace": "liqo", "labels": {"app.kubernetes.io/name": "clusterid-configmap"}},
             "data": {"CLUSTER_ID": id},
         }));
-        local.put::<Node>(json!({
-            "metadata": {"name": "node", "labels": {"node-role.kubernetes.io/control-plane": ""}},
-            "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]},
-        }));
         let signer = Issuer::new(CertificateParams::default(), KeyPair::generate().unwrap());
 
-        Self {
+        let mut side = Self {
             simulation,
             elapsed: Duration::ZERO,
             signer,
-        }
+        };
+        side.put_control_plane();
+
+        side
+    }
+
+    /// Creates the node of the API server.
+    pub(super) fn put_control_plane(&mut self) {
+        self.simulation.local().put::<Node>(json!({
+            "metadata": {"name": "node", "labels": {"node-role.kubernetes.io/control-plane": ""}},
+            "status": {"addresses": [{"type": "InternalIP", "address": "192.0.2.1"}]},
+        }));
+    }
+
+    pub(super) fn remove_control_plane(&mut self) {
+        self.simulation
+            .local()
+            .remove::<Node>(&Key::cluster("node"));
     }
 
     /// Runs for a time. The API server sets the user of new CertificateSigningRequests.
