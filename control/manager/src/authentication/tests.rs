@@ -118,7 +118,7 @@ fn a_signed_nonce_lasts_until_the_credentials_have_arrived() {
 }
 
 #[test]
-fn a_verified_consumer_gets_a_certificate_and_its_rights_before_the_status() {
+fn a_verified_consumer_gets_a_certificate_and_its_rights() {
     let (mut milan, nonce) = milan();
     milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
     milan.run(2 * MOMENT);
@@ -159,6 +159,46 @@ fn a_verified_consumer_gets_a_certificate_and_its_rights_before_the_status() {
         "the Secret has the certificate"
     );
     assert!(milan.redundant().is_empty(), "{:?}", milan.redundant());
+}
+
+/// A consumer that reads its credentials has its rights.
+#[test]
+fn the_rights_of_a_consumer_are_written_before_its_credentials() {
+    for seed in 0..20 {
+        let mut milan = Side::with_seed("milan", seed);
+        milan.put_peer("rome");
+        milan.put_nonce("rome");
+        milan.run(MOMENT);
+        let nonce = milan.secret("rome", "liqo-nonce", "nonce").unwrap();
+        milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
+        milan.run(2 * MOMENT);
+        milan.sign(HOUR);
+        milan.run(MOMENT);
+
+        let status = milan
+            .position::<control_api::Tenant>(Some("status"))
+            .unwrap();
+        assert!(
+            milan.position::<RoleBinding>(None).unwrap() < status,
+            "seed {seed}"
+        );
+        assert!(
+            milan.position::<ClusterRoleBinding>(None).unwrap() < status,
+            "seed {seed}"
+        );
+    }
+}
+
+#[test]
+fn this_cluster_is_no_consumer_of_itself() {
+    let mut milan = Side::new("milan");
+    milan.put_peer("milan");
+    let spec = json!({"clusterID": "milan", "authzPolicy": "TolerateNoHandshake"});
+    milan.put_tenant("milan", &spec);
+    milan.run(MOMENT);
+
+    assert_eq!(milan.status("milan"), Value::Null);
+    assert_eq!(milan.count::<ClusterRoleBinding>(), 0);
 }
 
 /// Nodes of a managed control plane are not listed.
@@ -242,7 +282,7 @@ fn a_nonce_is_bound_to_the_first_key() {
 fn invalid_tenants_are_refused() {
     let nonce = |milan: &mut Side| milan.secret("rome", "liqo-nonce", "nonce").unwrap();
     type Change = fn(&mut Side, &mut Value);
-    let changes: [(&str, Change); 7] = [
+    let changes: [(&str, Change); 6] = [
         ("a signature by another key", |milan, spec| {
             let nonce = milan.secret("rome", "liqo-nonce", "nonce").unwrap();
             spec["signature"] = json!(ByteString(ed25519(2).sign(&nonce).unwrap()));
@@ -256,9 +296,6 @@ fn invalid_tenants_are_refused() {
         }),
         ("no nonce", |milan, _| {
             milan.remove_secret("rome", "liqo-nonce")
-        }),
-        ("the ID of this cluster", |_, spec| {
-            spec["clusterID"] = json!("milan")
         }),
         ("a user of another binding", |milan, _| {
             milan.put_binding("administrators", "rome");

@@ -16,6 +16,9 @@ use std::time::Duration;
 /// Long enough for the requests that a change causes.
 pub(super) const MOMENT: Duration = Duration::from_secs(2);
 
+/// Time by which Kubernetes' signer dates certificates back.
+const BACKDATED: Duration = Duration::from_secs(300);
+
 /// The user that the controller is.
 const USER: &str = "system:serviceaccount:liqo:liqo-controller-manager";
 
@@ -61,6 +64,8 @@ impl Side {
             signer,
         };
         side.put_control_plane();
+        // Certificates are dated back, and their times do not reach back before 1970.
+        side.run(BACKDATED);
 
         side
     }
@@ -254,7 +259,7 @@ impl Side {
             let pem: ByteString = serde_json::from_value(csr["spec"]["request"].clone()).unwrap();
             let pem = String::from_utf8(pem.0).unwrap();
             let mut params = CertificateSigningRequestParams::from_pem(&pem).unwrap();
-            params.params.not_before = date_time_ymd(1970, 1, 1) + self.elapsed;
+            params.params.not_before = date_time_ymd(1970, 1, 1) + self.elapsed - BACKDATED;
             params.params.not_after = date_time_ymd(1970, 1, 1) + self.elapsed + lifetime;
             let certificate = params.signed_by(&self.signer).unwrap().pem();
             csr["status"]["certificate"] = json!(ByteString(certificate.into_bytes()));
@@ -324,6 +329,20 @@ impl Side {
                 matches!(request, Request::Write(write) if matches!(write.action, Action::Create(_)))
             })
             .count()
+    }
+
+    /// Returns the position of the first write to an object of a type, or to its subresource.
+    pub(super) fn position<K: kube::Resource<DynamicType = ()>>(
+        &self,
+        subresource: Option<&str>,
+    ) -> Option<usize> {
+        let mut log = self.simulation.log().iter();
+        log.position(|sent| match &sent.request {
+            Request::Write(write) => {
+                write.object.resource == Resource::of::<K>() && write.subresource == subresource
+            }
+            Request::Read(_) => false,
+        })
     }
 
     pub(super) fn redundant(&self) -> Vec<&Sent> {
