@@ -3,7 +3,7 @@
 use control_runtime::Key;
 use std::fmt;
 
-/// What is compared with its desired state; the objects are named by namespace and name.
+/// A work item, with the namespace and the name of its object.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkItem {
     /// The key of this cluster.
