@@ -89,3 +89,16 @@ pub const REMOTE_TENANT_CSR: &str = "liqo.io/remote-tenant-csr";
 
 /// Kubernetes' recommended label. Value: the tool that manages the object.
 pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// On an object of the consumer that is replicated to a provider. Value: `true`; `false` on the replica.
+pub const REPLICATION: &str = "liqo.io/replication";
+/// On an object that is replicated. Value: cluster ID of the provider.
+pub const REMOTE_ID: &str = "liqo.io/remoteID";
+/// On a replica at the provider. Value: `true`.
+pub const REPLICATED: &str = "liqo.io/replicated";
+/// On a replica at the provider. Value: cluster ID of the consumer.
+pub const ORIGIN_ID: &str = "liqo.io/originID";
+/// On an object that is replicated: who writes its status. Replicas lack it.
+pub const OWNERSHIP: &str = "liqo.io/ownership";
+/// On the Identity and the VirtualNode of a ResourceSlice. Value: name of the ResourceSlice.
+pub const RESOURCE_SLICE_NAME: &str = "liqo.io/resourceslice-name";

@@ -4,6 +4,7 @@ use crate::authentication::{self, ApiServerSettings, AuthenticationController};
 use crate::installation;
 use crate::metrics::Metrics;
 use crate::network::{NetworkController, Settings, State};
+use crate::replication::ReplicationController;
 use crate::state;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
@@ -19,6 +20,10 @@ use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use x25519_dalek::StaticSecret;
+
+mod grants;
+
+use grants::GrantsArgs;
 
 /// Reconciles the objects of a cluster's peerings: addresses, Services, keys, credentials and statuses.
 ///
@@ -64,6 +69,9 @@ pub(crate) struct Cli {
     /// Time after which a nonce is deleted that no consumer has used.
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = duration)]
     nonce_ttl: std::time::Duration,
+
+    #[command(flatten)]
+    grants: GrantsArgs,
 
     /// The UDP port on which gateway pods listen.
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
@@ -125,8 +133,10 @@ impl Cli {
             runtime.add(NetworkController::new(network, metrics), &replicas)?;
             if let Some(settings) = authentication {
                 let user = installation::user(&reviews).await?;
+                let replication = ReplicationController::new(settings.namespace.clone());
                 let controller = AuthenticationController::new(settings, user);
                 runtime.add(controller, &replicas)?;
+                runtime.add(replication, &replicas)?;
             }
             state.set(runtime.status());
             runtime.run(stop()).await;
@@ -196,6 +206,7 @@ impl Cli {
                     ca: self.ca_override.as_ref().map(|ca| ca.0.clone()),
                     is_trusted: self.trusted_ca,
                 },
+                grants: self.grants.grants(&self.cluster_labels),
             })
     }
 

@@ -1,4 +1,5 @@
 use super::*;
+use control_api::Tenant;
 use control_credentials::{ClusterKey, KeyType, Subject, request};
 use control_runtime::Key;
 use k8s_openapi::ByteString;
@@ -365,7 +366,14 @@ fn the_rights_of_a_consumer_end_with_its_tenant_and_while_it_is_drained() {
         ),
         (0, 0)
     );
+    // `liqoctl peer` of the consumer omits the condition, and so does not change the provider's decision.
     milan.put_tenant("rome", &spec);
+    milan.run(MOMENT);
+    assert_eq!(milan.only::<Tenant>()["spec"]["tenantCondition"], "Drained");
+    assert_eq!(milan.count::<RoleBinding>(), 0);
+    let mut active = spec.clone();
+    active["tenantCondition"] = json!("Active");
+    milan.put_tenant("rome", &active);
     milan.run(MOMENT);
     assert_eq!(
         (

@@ -22,6 +22,8 @@ pub struct Server {
     history: Vec<Change>,
     version: u64,
     lists: usize,
+    /// Whether it refuses all requests but reviews of the rights.
+    pub(super) is_refusing: bool,
     /// Fields that the schema of a resource lacks, as an older CRD does: writes drop them.
     pruned: Vec<(Resource, &'static str)>,
 }
@@ -57,6 +59,7 @@ impl Server {
             history: Vec::new(),
             version: 0,
             lists: 0,
+            is_refusing: false,
             pruned: Vec::new(),
         }
     }
@@ -99,6 +102,12 @@ impl Server {
         self.pruned.push((Resource::of::<K>(), field));
     }
 
+    /// Withdraws the rights of all requests, or gives them again. Watches that were listed go on, as Kubernetes
+    /// does not end them.
+    pub fn refuse(&mut self, is_refusing: bool) {
+        self.is_refusing = is_refusing;
+    }
+
     /// Returns the number of lists so far.
     pub fn lists(&self) -> usize {
         self.lists
@@ -139,7 +148,11 @@ impl Server {
     ) -> Outcome {
         let object = request.object();
         let id = (object.resource.clone(), object.key.clone());
+        if object.resource.kind == "SelfSubjectAccessReview" {
+            return Outcome::Answer(Answer(json!({"status": {"allowed": !self.is_refusing}})));
+        }
         let result = match request {
+            _ if self.is_refusing => Err((403, "Forbidden")),
             Request::Read(_) => self
                 .objects
                 .get(&id)

@@ -1,6 +1,6 @@
 //! One side of a peering: the authentication controller, with a cluster in memory and virtual time.
 
-use crate::authentication::{ApiServerSettings, AuthenticationController, Settings};
+use crate::authentication::{ApiServerSettings, AuthenticationController, Grants, Settings};
 use control_api::{Identity, Tenant};
 use control_credentials::KeyType;
 use control_runtime::simulation::{Sent, Simulation};
@@ -47,6 +47,11 @@ impl Side {
             key_type: KeyType::Ed25519,
             nonce_ttl: Duration::from_secs(7 * 3600),
             api_server: ApiServerSettings::default(),
+            grants: Grants {
+                is_default_class_enabled: true,
+                has_storage: true,
+                ..Grants::default()
+            },
         };
         let make = move || AuthenticationController::new(settings.clone(), USER.to_owned());
         let mut simulation = Simulation::new(seed).host(make).replicas(2);
