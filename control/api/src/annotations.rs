@@ -12,3 +12,11 @@ pub const CERTIFICATE_SECRET: &str = "liqo.io/certificate-secret";
 /// On a Secret with a nonce. Value: SHA-256 of the public key that was verified with it, hexadecimal. An addition of
 /// this project.
 pub const NONCE_KEY: &str = "liqo.io/nonce-key";
+
+/// On a ResourceSlice. Value other than `false`: the consumer creates a VirtualNode for it.
+pub const CREATE_VIRTUAL_NODE: &str = "liqo.io/create-virtual-node";
+/// On a ResourceSlice of a consumer, set by the provider. Value other than `false`, `False` and `0`: new workloads are
+/// refused.
+pub const CORDON: &str = "liqo.io/cordon";
+/// As [`CORDON`], on all ResourceSlices of a cordoned Tenant.
+pub const CORDON_TENANT: &str = "liqo.io/cordon-tenant";

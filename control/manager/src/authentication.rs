@@ -16,6 +16,7 @@ use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 pub(crate) use controller::{AuthenticationController, Settings};
+pub(crate) use objects::{label, warn};
 pub(crate) use parameters::ApiServerSettings;
 
 mod binding;
@@ -34,7 +35,7 @@ mod tenant;
 pub(crate) use registrations::registrations;
 
 /// Returns the reference to the owner that controls an object.
-fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
+pub(crate) fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
     json!({
         "apiVersion": K::api_version(&()),
         "kind": K::kind(&()),

@@ -55,8 +55,13 @@ impl Stored for Node {
     fn prune(&mut self) {
         self.metadata.annotations = None;
         self.metadata.labels = self.metadata.labels.take().map(|labels| {
-            let keep = |key: &str| [labels::NODE_TYPE, labels::CONTROL_PLANE_NODE].contains(&key);
-            BTreeMap::from_iter(labels.into_iter().filter(|(key, _)| keep(key)))
+            let kept = [
+                labels::NODE_TYPE,
+                labels::CONTROL_PLANE_NODE,
+                labels::REMOTE_CLUSTER_ID,
+            ];
+            let labels = labels.into_iter();
+            BTreeMap::from_iter(labels.filter(|(key, _)| kept.contains(&key.as_str())))
         });
         self.spec = None;
         self.status = self.status.take().map(|status| NodeStatus {
