@@ -166,6 +166,19 @@ impl<'a> Bounds<'a> {
     }
 }
 
+/// Parses the key of a label.
+///
+/// # Errors
+///
+/// Returns a message with the remedy.
+pub(crate) fn label_key(text: &str) -> Result<String, String> {
+    check_key(text).map_err(|_| {
+        format!("`{text}` is no key of a label: use one like topology.kubernetes.io/zone")
+    })?;
+
+    Ok(text.to_owned())
+}
+
 /// Checks key and value of a label.
 fn check_label(key: &str, value: &str) -> Result<(), Reason> {
     check_key(key)?;
@@ -177,7 +190,7 @@ fn check_label(key: &str, value: &str) -> Result<(), Reason> {
 }
 
 /// Checks a key: a name, which may follow a domain and a slash.
-pub(super) fn check_key(key: &str) -> Result<(), Reason> {
+fn check_key(key: &str) -> Result<(), Reason> {
     let (domain, name) = match key.split_once('/') {
         Some((domain, name)) => (Some(domain), name),
         None => (None, key),

@@ -9,6 +9,9 @@ mod provider;
 mod recorded;
 mod side;
 
+/// A change of an object, with a description.
+type Edit = (&'static str, fn(&mut Value));
+
 /// Returns an object without the fields that differ between any two clusters: UIDs, times and versions.
 fn without_identity(mut object: Value) -> Value {
     for owner in object["metadata"]["ownerReferences"]

@@ -1,7 +1,7 @@
 //! VirtualNodes.
 
-use super::golden;
 use super::side::{MOMENT, Side, key};
+use super::{Edit, golden};
 use control_api::{Identity, ResourceSlice, VirtualNode};
 use control_runtime::Key;
 use k8s_openapi::api::core::v1::{Namespace, Node};
@@ -48,7 +48,7 @@ fn a_virtual_node_is_complete_but_for_its_virtual_kubelet() {
 #[test]
 fn a_virtual_node_needs_acceptance_a_request_and_credentials() {
     let accepted = golden::local();
-    let edits: [(&str, fn(&mut Value)); 7] = [
+    let edits: [Edit; 7] = [
         ("identity", |slice| {
             slice["status"]["conditions"][0]["status"] = json!("Denied")
         }),
@@ -85,7 +85,7 @@ fn a_virtual_node_needs_acceptance_a_request_and_credentials() {
 
 #[test]
 fn a_virtual_node_waits_for_the_kubeconfig_of_its_own_identity() {
-    let edits: [(&str, fn(&mut Value)); 5] = [
+    let edits: [Edit; 5] = [
         ("no Secret", |identity| identity["status"] = json!({})),
         ("another slice", |identity| {
             identity["metadata"]["labels"]["liqo.io/resourceslice-name"] = json!("other");
@@ -427,7 +427,7 @@ fn objects_of_others_claim_no_name() {
 
 #[test]
 fn a_slice_that_names_another_provider_has_no_virtual_node() {
-    let edits: [(&str, fn(&mut Value)); 4] = [
+    let edits: [Edit; 4] = [
         ("spec.providerClusterID", |slice| {
             slice["spec"]["providerClusterID"] = json!("naples")
         }),

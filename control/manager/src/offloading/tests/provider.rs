@@ -1,7 +1,7 @@
 //! Quotas.
 
-use super::golden;
 use super::side::{MOMENT, Side, key, settings};
+use super::{Edit, golden};
 use control_api::offloading::quota::LimitsEnforcement;
 use control_api::{Quota, ResourceSlice};
 use control_runtime::Key;
@@ -260,7 +260,7 @@ fn a_quota_that_is_not_of_the_slice_is_not_overwritten() {
 /// The user of a Quota is that of the tenant namespace's cluster, whatever a slice names.
 #[test]
 fn a_slice_that_names_another_consumer_has_no_quota() {
-    let edits: [(&str, fn(&mut Value)); 4] = [
+    let edits: [Edit; 4] = [
         ("spec.consumerClusterID", |slice| {
             slice["spec"]["consumerClusterID"] = json!("naples")
         }),
