@@ -13,10 +13,9 @@ pub const CERTIFICATE_SECRET: &str = "liqo.io/certificate-secret";
 /// this project.
 pub const NONCE_KEY: &str = "liqo.io/nonce-key";
 
-/// On a ResourceSlice. Value other than `false`: the consumer creates a VirtualNode for it.
-pub const CREATE_VIRTUAL_NODE: &str = "liqo.io/create-virtual-node";
-/// On a ResourceSlice of a consumer, set by the provider. Value other than `false`, `False` and `0`: new workloads are
-/// refused.
+/// On a consumer's ResourceSlice: it grants no further pods, unless the value is `false`.
 pub const CORDON: &str = "liqo.io/cordon";
-/// As [`CORDON`], on all ResourceSlices of a cordoned Tenant.
+/// On a consumer's ResourceSlice: its Tenant is cordoned, unless the value is `false`.
 pub const CORDON_TENANT: &str = "liqo.io/cordon-tenant";
+/// On a ResourceSlice: the consumer creates a VirtualNode for it, unless the value is `false`.
+pub const CREATE_VIRTUAL_NODE: &str = "liqo.io/create-virtual-node";

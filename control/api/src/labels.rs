@@ -6,16 +6,6 @@
 pub const REMOTE_CLUSTER_ID: &str = "liqo.io/remote-cluster-id";
 /// On an object that this project's controllers created. Value: `true`.
 pub const MANAGED: &str = "liqo.io/managed";
-/// On an object that a consumer replicates to the provider in [`REMOTE_ID`]. Value: `true`.
-pub const REPLICATION: &str = "liqo.io/replication";
-/// On an object at a provider that a consumer has replicated. Value: `true`.
-pub const REPLICATED: &str = "liqo.io/replicated";
-/// On a replicated object. Value: cluster ID of the consumer.
-pub const ORIGIN_ID: &str = "liqo.io/originID";
-/// On an object to replicate. Value: cluster ID of the provider.
-pub const REMOTE_ID: &str = "liqo.io/remoteID";
-/// On an Identity or a VirtualNode. Value: name of its [`ResourceSlice`](crate::ResourceSlice).
-pub const RESOURCE_SLICE_NAME: &str = "liqo.io/resourceslice-name";
 /// On the namespace with the objects of a peer. Value: `true`. Only administrators may set it, see
 /// [`tenant_namespace`](crate::tenant_namespace).
 pub const TENANT_NAMESPACE: &str = "liqo.io/tenant-namespace";
@@ -99,6 +89,17 @@ pub const REMOTE_TENANT_CSR: &str = "liqo.io/remote-tenant-csr";
 
 /// Kubernetes' recommended label. Value: the tool that manages the object.
 pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+
+/// On an object of the consumer that is replicated to a provider. Value: `true`; `false` on the replica.
+pub const REPLICATION: &str = "liqo.io/replication";
+/// On an object that is replicated. Value: cluster ID of the provider.
+pub const REMOTE_ID: &str = "liqo.io/remoteID";
+/// On a replica at the provider. Value: `true`.
+pub const REPLICATED: &str = "liqo.io/replicated";
+/// On a replica at the provider. Value: cluster ID of the consumer.
+pub const ORIGIN_ID: &str = "liqo.io/originID";
+/// On the Identity and the VirtualNode of a ResourceSlice. Value: name of the ResourceSlice.
+pub const RESOURCE_SLICE_NAME: &str = "liqo.io/resourceslice-name";
 
 /// Domains of keys that steer controllers and schedulers of the cluster.
 const RESERVED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "liqo.io"];

@@ -81,3 +81,49 @@ pub(super) fn delete<K: Resource<DynamicType = ()>>(
         plan.delete(Ref::of::<K>(&Cluster::Local, key), uid);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_apiserver::merged;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    #[test]
+    fn a_patch_has_the_changes_and_removes_what_is_missing() {
+        let old = json!({"a": 1, "b": {"c": 2, "d": [1]}, "e": {"f": 3}});
+        let new = json!({"a": 1, "b": {"c": 2, "d": [2]}, "g": {}});
+
+        let patch = difference(&old, &new);
+
+        assert_eq!(patch, Some(json!({"b": {"d": [2]}, "e": null, "g": {}})));
+    }
+
+    proptest! {
+        #[test]
+        fn a_patch_changes_the_old_object_into_the_new_one(old in object(), new in object()) {
+            let patched = match difference(&old, &new) {
+                Some(patch) => merged(old, patch),
+                None => old,
+            };
+
+            prop_assert_eq!(difference(&patched, &new), None);
+            prop_assert_eq!(patched, new);
+        }
+    }
+
+    fn object() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            any::<bool>().prop_map(Value::from),
+            "[a-c]{0,2}".prop_map(Value::from),
+            prop::collection::vec(0..3_u8, 0..3).prop_map(Value::from),
+        ];
+        let value = leaf.prop_recursive(3, 16, 4, map);
+        map(value.boxed())
+    }
+
+    fn map(value: BoxedStrategy<Value>) -> impl Strategy<Value = Value> {
+        let fields = prop::collection::btree_map("[a-d]", value, 0..4);
+        fields.prop_map(|fields| Value::Object(fields.into_iter().collect()))
+    }
+}

@@ -55,13 +55,15 @@ impl Stored for Node {
     fn prune(&mut self) {
         self.metadata.annotations = None;
         self.metadata.labels = self.metadata.labels.take().map(|labels| {
-            let kept = [
-                labels::NODE_TYPE,
-                labels::CONTROL_PLANE_NODE,
-                labels::REMOTE_CLUSTER_ID,
-            ];
-            let labels = labels.into_iter();
-            BTreeMap::from_iter(labels.filter(|(key, _)| kept.contains(&key.as_str())))
+            let keep = |key: &str| {
+                [
+                    labels::NODE_TYPE,
+                    labels::CONTROL_PLANE_NODE,
+                    labels::REMOTE_CLUSTER_ID,
+                ]
+                .contains(&key)
+            };
+            BTreeMap::from_iter(labels.into_iter().filter(|(key, _)| keep(key)))
         });
         self.spec = None;
         self.status = self.status.take().map(|status| NodeStatus {
