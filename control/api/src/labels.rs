@@ -102,3 +102,21 @@ pub const ORIGIN_ID: &str = "liqo.io/originID";
 pub const OWNERSHIP: &str = "liqo.io/ownership";
 /// On the Identity and the VirtualNode of a ResourceSlice. Value: name of the ResourceSlice.
 pub const RESOURCE_SLICE_NAME: &str = "liqo.io/resourceslice-name";
+
+/// Domains of keys that steer controllers and schedulers of the cluster.
+const RESERVED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "liqo.io"];
+
+/// Returns the domain of a key, which precedes the slash.
+pub fn domain(key: &str) -> Option<&str> {
+    key.split_once('/').map(|(domain, _)| domain)
+}
+
+/// Returns whether a key is of `kubernetes.io`, `k8s.io`, `liqo.io` or a subdomain of one of them.
+pub fn is_reserved(key: &str) -> bool {
+    let is_of = |domain: &str, reserved: &str| {
+        let rest = domain.strip_suffix(reserved);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+
+    domain(key).is_some_and(|domain| RESERVED_DOMAINS.into_iter().any(|it| is_of(domain, it)))
+}

@@ -19,7 +19,7 @@ use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 pub(crate) use controller::{AuthenticationController, Settings};
-pub(crate) use objects::cluster_id;
+pub(crate) use objects::{cluster_id, label, warn};
 pub(crate) use parameters::ApiServerSettings;
 pub(crate) use verdict::Grants;
 
@@ -46,7 +46,7 @@ mod verdict;
 pub(crate) use registrations::registrations;
 
 /// Returns the reference to the owner that controls an object.
-fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
+pub(crate) fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
     json!({
         "apiVersion": K::api_version(&()),
         "kind": K::kind(&()),

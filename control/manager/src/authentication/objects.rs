@@ -132,12 +132,12 @@ pub(super) fn secret_of(request: &CertificateSigningRequest) -> Option<&str> {
 }
 
 /// Returns a label of an object.
-pub(super) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
 /// Adds a warning about an object to a plan.
-pub(super) fn warn<I>(plan: &mut Plan<I>, object: Ref, (reason, note): (&'static str, String)) {
+pub(crate) fn warn<I>(plan: &mut Plan<I>, object: Ref, (reason, note): (&'static str, String)) {
     plan.events.push(Event {
         object,
         is_warning: true,

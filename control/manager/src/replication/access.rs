@@ -36,9 +36,10 @@ impl Access {
     /// Takes the outcome of a review. Returns whether the access has changed.
     pub(super) fn reviewed(&mut self, outcome: &Outcome) -> bool {
         let before = self.is_refused();
-        let allowed = match outcome {
-            Outcome::Answer(answer) => answer.0["status"]["allowed"].as_bool(),
-            other => refusal(other).map(|_| false),
+        let allowed = if let Outcome::Answer(answer) = outcome {
+            answer.0["status"]["allowed"].as_bool()
+        } else {
+            refusal(outcome).map(|_| false)
         };
         match allowed {
             Some(true) => *self = Self::default(),

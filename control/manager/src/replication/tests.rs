@@ -164,7 +164,7 @@ impl Peering {
 /// Returns the kubeconfig of `rome` for an API server of `milan`.
 fn kubeconfig_of(server: &str) -> String {
     let key = ClusterKey::generate(KeyType::Ed25519, [1; 32]).unwrap();
-    let pair = KeyPair::from_pem(key.to_pem().as_ref()).unwrap();
+    let pair = KeyPair::from_pem(key.to_pem()).unwrap();
     let certificate = CertificateParams::default()
         .self_signed(&pair)
         .unwrap()

@@ -55,7 +55,14 @@ impl Stored for Node {
     fn prune(&mut self) {
         self.metadata.annotations = None;
         self.metadata.labels = self.metadata.labels.take().map(|labels| {
-            let keep = |key: &str| [labels::NODE_TYPE, labels::CONTROL_PLANE_NODE].contains(&key);
+            let keep = |key: &str| {
+                [
+                    labels::NODE_TYPE,
+                    labels::CONTROL_PLANE_NODE,
+                    labels::REMOTE_CLUSTER_ID,
+                ]
+                .contains(&key)
+            };
             BTreeMap::from_iter(labels.into_iter().filter(|(key, _)| keep(key)))
         });
         self.spec = None;
