@@ -6,7 +6,7 @@
 use super::controller_reference;
 use super::objects::{BY_SUBJECT, Local, label, users};
 use control_api::{Tenant, labels};
-use control_runtime::{Action, Cluster, Key, Ref, Resource, Write};
+use control_runtime::{Action, Cluster, Key, Ref, Write};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, RoleRef, Subject};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
@@ -129,12 +129,6 @@ fn binding_of(
     let (key, _) = of_clusters.find(|(_, it)| !is_ours(&it.metadata))?;
 
     Some(format!("ClusterRoleBinding {key}"))
-}
-
-/// Returns whether an object is a binding.
-pub(super) fn is_binding(object: &Ref) -> bool {
-    object.resource == Resource::of::<RoleBinding>()
-        || object.resource == Resource::of::<ClusterRoleBinding>()
 }
 
 /// Returns the users and groups of a RoleBinding.

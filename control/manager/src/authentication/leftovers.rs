@@ -13,27 +13,19 @@ use kube::Resource;
 
 /// Returns the deletions that drain a consumer: its rights, and then the objects that it could create again with them.
 pub(super) fn of_drained(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Write> {
-    let rights = binding::leftovers(local, tenant, peer);
-    if !rights.is_empty() {
-        return rights;
-    }
     let slices = local.slices.within(&tenant.namespace);
     let maps = local.namespace_maps.within(&tenant.namespace);
     let slices = slices.filter_map(|(key, it)| replica::<ResourceSlice>(key, &it.metadata, peer));
     let maps = maps.filter_map(|(key, it)| replica::<NamespaceMap>(key, &it.metadata, peer));
+    let mut writes = binding::leftovers(local, tenant, peer);
+    writes.extend(slices.chain(maps));
 
-    slices.chain(maps).collect()
+    writes
 }
 
 /// Returns the deletions that end a peering.
 pub(super) fn of_deleted(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Write> {
     let mut writes = of_drained(local, tenant, peer);
-    if writes
-        .iter()
-        .any(|write| binding::is_binding(&write.object))
-    {
-        return writes;
-    }
     let renews = local.renews.within(&tenant.namespace);
     writes.extend(renews.filter_map(|(key, it)| replica::<Renew>(key, &it.metadata, peer)));
     for (key, secret) in local.secrets.within(&tenant.namespace) {
@@ -72,6 +64,8 @@ fn delete<K: Resource<DynamicType = ()>>(key: &Key, metadata: &ObjectMeta) -> Op
     }
     let mut write = Write::new(Ref::of::<K>(&Cluster::Local, key), Action::Delete);
     write.uid.clone_from(&metadata.uid);
+    // After the rights.
+    write.is_last = true;
 
     Some(write)
 }

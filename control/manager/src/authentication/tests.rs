@@ -10,6 +10,7 @@ use side::{MOMENT, Side, tenant_namespace};
 use std::time::Duration;
 
 mod side;
+mod slices;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -330,10 +331,9 @@ fn invalid_tenants_are_refused() {
 #[test]
 fn a_request_by_another_user_is_not_approved() {
     let (mut milan, nonce) = milan();
+    milan.set_request_defaults(|csr| csr["spec"]["username"] = json!("mallory"));
     milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
-    milan.run(MOMENT);
-    milan.edit_requests(|csr| csr["spec"]["username"] = json!("mallory"));
-    milan.run(2 * MOMENT);
+    milan.run(3 * MOMENT);
 
     let csr = milan.only::<CertificateSigningRequest>();
     assert_eq!(csr["status"]["conditions"], Value::Null);

@@ -22,6 +22,8 @@ pub struct Server {
     history: Vec<Change>,
     version: u64,
     lists: usize,
+    /// Fields that it sets in new objects of a resource.
+    defaults: Vec<(Resource, fn(&mut Value))>,
     /// Whether it refuses all requests but reviews of the rights.
     pub(super) is_refusing: bool,
     /// Fields that the schema of a resource lacks, as an older CRD does: writes drop them.
@@ -59,6 +61,7 @@ impl Server {
             history: Vec::new(),
             version: 0,
             lists: 0,
+            defaults: Vec::new(),
             is_refusing: false,
             pruned: Vec::new(),
         }
@@ -100,6 +103,12 @@ impl Server {
     /// Drops a field of the objects of a type in writes, as an older CRD without the field does.
     pub fn prune<K: kube::Resource<DynamicType = ()>>(&mut self, field: &'static str) {
         self.pruned.push((Resource::of::<K>(), field));
+    }
+
+    /// Sets fields of the objects of a type that requests create, as an API server sets the user of a
+    /// CertificateSigningRequest.
+    pub fn set_defaults<K: kube::Resource<DynamicType = ()>>(&mut self, set: fn(&mut Value)) {
+        self.defaults.push((Resource::of::<K>(), set));
     }
 
     /// Withdraws the rights of all requests, or gives them again. Watches that were listed go on, as Kubernetes
@@ -203,6 +212,13 @@ impl Server {
             }
         }
         let mut stored = self.target(write, &id)?;
+        if !self.objects.contains_key(&id) {
+            let defaults = self
+                .defaults
+                .iter()
+                .filter(|(resource, _)| *resource == id.0);
+            defaults.for_each(|(_, set)| set(&mut body));
+        }
         let before = stored.object.clone();
         for field in ["uid", "resourceVersion"] {
             let wanted = text(&body, field);
