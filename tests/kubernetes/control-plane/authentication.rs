@@ -124,7 +124,7 @@ async fn certificates_are_renewed_before_they_expire(_: &'static Fixture) -> Res
 }
 
 /// Returns the Tenant of `rome`, as upstream's `liqoctl` writes it.
-fn tenant(key: &ClusterKey, signature: &[u8]) -> Result<Value> {
+pub(crate) fn tenant(key: &ClusterKey, signature: &[u8]) -> Result<Value> {
     let csr = request::create(key, &Subject::control_plane("rome"))?;
     Ok(json!({
         "apiVersion": TENANTS,
@@ -143,7 +143,7 @@ fn tenant(key: &ClusterKey, signature: &[u8]) -> Result<Value> {
     }))
 }
 
-async fn user(client: &Client) -> Result<(String, Vec<String>)> {
+pub(crate) async fn user(client: &Client) -> Result<(String, Vec<String>)> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = api
         .create(&PostParams::default(), &SelfSubjectReview::default())
@@ -232,7 +232,7 @@ async fn rights(consumer: &User, administrator: &User) -> Result<()> {
 
 impl Site {
     /// Creates the nonce of the peer, and waits until it is filled.
-    async fn nonce(&self) -> Result<Vec<u8>> {
+    pub(crate) async fn nonce(&self) -> Result<Vec<u8>> {
         let labels = json!({"liqo.io/nonce": "true"});
         self.create_secret("liqo-nonce", &labels, &json!({}))
             .await?;
@@ -241,7 +241,7 @@ impl Site {
     }
 
     /// Has a nonce of the peer signed.
-    async fn signature(&self, nonce: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) async fn signature(&self, nonce: &[u8]) -> Result<Vec<u8>> {
         let labels = json!({"liqo.io/signed-nonce": "true"});
         let data = json!({"nonce": ByteString(nonce.to_vec())});
         self.create_secret("liqo-signed-nonce", &labels, &data)
@@ -250,7 +250,7 @@ impl Site {
             .await
     }
 
-    async fn cluster_key(&self) -> Result<ClusterKey> {
+    pub(crate) async fn cluster_key(&self) -> Result<ClusterKey> {
         let text = self
             .secret(LIQO, "authentication-keys", "privateKey")
             .await?;
@@ -258,7 +258,7 @@ impl Site {
     }
 
     /// Returns the status of the Tenant once it has credentials.
-    async fn status(&self) -> Result<Value> {
+    pub(crate) async fn status(&self) -> Result<Value> {
         let tenants: Api<Tenant> = Api::namespaced(self.client.clone(), &self.tenant_namespace());
         until(Deadline::after(SOON), "the credentials", async || {
             let tenant = tenants.get(&self.peer).await?;
@@ -271,7 +271,7 @@ impl Site {
     }
 
     /// Creates the Identity at the peer, and returns a client with its kubeconfig.
-    async fn credentials(&self, parameters: &Value) -> Result<Client> {
+    pub(crate) async fn credentials(&self, parameters: &Value) -> Result<Client> {
         let namespace = self.tenant_namespace();
         let name = format!("controlplane-{}", self.peer);
         self.apply(&json!({
@@ -314,7 +314,7 @@ impl Site {
     }
 
     /// Deletes the Tenant, and waits until it and the rights of the consumer are gone.
-    async fn delete_tenant(&self) -> Result<()> {
+    pub(crate) async fn delete_tenant(&self) -> Result<()> {
         let tenants: Api<Tenant> = Api::namespaced(self.client.clone(), &self.tenant_namespace());
         tenants
             .delete(&self.peer, &kube::api::DeleteParams::default())
