@@ -321,7 +321,15 @@ fn a_virtual_node_of_a_user_gets_defaults_and_status() {
         (&json!(true), &json!(true))
     );
 
-    rome.edit::<VirtualNode>(&extra, |node| node["spec"]["createNode"] = json!(false));
+    rome.edit::<VirtualNode>(&extra, |node| {
+        node["spec"] = json!({"clusterID": "milan", "createNode": false});
+    });
+    rome.run(MOMENT);
+    let spec = rome.spec::<VirtualNode>(&extra);
+    assert_eq!(
+        spec,
+        json!({"clusterID": "milan", "createNode": false, "disableNetworkCheck": false})
+    );
     let before = rome.object::<VirtualNode>(&extra).unwrap();
     rome.run(MOMENT);
     assert!(rome.replanned().is_empty());
