@@ -34,6 +34,7 @@ const PURE: &[&str] = &[
     "control/api/src",
     "control/fabric/src",
     "control/manager/src/network",
+    "control/manager/src/offloading",
     "gateway/src/engine",
     "gateway/src/offload",
     "gateway/src/path",
