@@ -43,7 +43,7 @@ pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
             .force("status", FORCE_STATUS)
             .fields(&["spec.tenantCondition", "status"]),
         Registration::whole::<Identity>(Scope::All)
-            .verbs(&["create", "patch"])
+            .verbs(&["create", "patch", "delete"])
             .subresource("status", "patch")
             .subresource("finalizers", "update")
             .force("", FORCE)

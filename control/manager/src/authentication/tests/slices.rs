@@ -443,3 +443,16 @@ fn an_own_slice_is_completed_and_keeps_an_identity() {
             .is_some()
     );
 }
+
+#[test]
+fn a_tenant_ends_although_its_namespace_is_emptied_and_the_secrets_are_not_readable_any_more() {
+    let (mut milan, _) = provider();
+    let role = Key::new(tenant_namespace("rome"), "liqo-controller-manager-tenant");
+    milan.remove::<RoleBinding>(&role);
+    milan.run(MOMENT);
+    milan.delete_tenant("rome");
+    milan.run(MOMENT);
+
+    assert_eq!(milan.count::<Tenant>(), 0);
+    assert_eq!(milan.count::<ClusterRoleBinding>(), 0);
+}
