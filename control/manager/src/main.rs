@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! authentication  identities of consumers: keys, nonces, Tenants, certificates, Identities (PURE)
+//! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
 //! cli         arguments; starts the runtime with the controllers
 //! ```
@@ -14,6 +15,7 @@
 
 mod authentication;
 mod cli;
+mod foreign_cluster;
 mod installation;
 mod metrics;
 mod network;

@@ -1,6 +1,6 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
-use crate::{authentication, network};
+use crate::{authentication, foreign_cluster, network};
 use chart_tests::roles::{Rights, Role, assert_exact};
 
 /// Rights of requests that no registration is about.
@@ -76,6 +76,11 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
 
     let mut registrations = network::registrations(&settings);
     registrations.extend(authentication::registrations(&settings.namespace));
+    registrations.extend(foreign_cluster::registrations(&foreign_cluster::Settings {
+        namespace: settings.namespace.clone(),
+        tenant_namespaces: Vec::new(),
+        has_authentication: true,
+    }));
 
     let account = "liqo-controller-manager";
     assert_exact(account, &settings.namespace, &registrations, &FURTHER);

@@ -2,8 +2,7 @@
 
 use super::stored::Stored;
 use control_api::{
-    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network,
-    PublicKey, labels,
+    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, labels,
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
@@ -22,9 +21,6 @@ impl Stored for GatewayServer {
     const IS_OF_PEER: bool = true;
 }
 impl Stored for GatewayClient {
-    const IS_OF_PEER: bool = true;
-}
-impl Stored for ForeignCluster {
     const IS_OF_PEER: bool = true;
 }
 impl Stored for ConfigMap {}
@@ -55,7 +51,14 @@ impl Stored for Node {
     fn prune(&mut self) {
         self.metadata.annotations = None;
         self.metadata.labels = self.metadata.labels.take().map(|labels| {
-            let keep = |key: &str| [labels::NODE_TYPE, labels::CONTROL_PLANE_NODE].contains(&key);
+            let keep = |key: &str| {
+                [
+                    labels::NODE_TYPE,
+                    labels::CONTROL_PLANE_NODE,
+                    labels::REMOTE_CLUSTER_ID,
+                ]
+                .contains(&key)
+            };
             BTreeMap::from_iter(labels.into_iter().filter(|(key, _)| keep(key)))
         });
         self.spec = None;
