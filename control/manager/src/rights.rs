@@ -2,6 +2,7 @@
 
 use crate::{authentication, foreign_cluster, network};
 use chart_tests::roles::{Rights, Role, assert_exact};
+use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
 const FURTHER: [Rights; 8] = [
@@ -82,6 +83,8 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
         has_authentication: true,
     }));
 
+    // Their controllers run in one process.
+    Cache::fixture(&registrations).unwrap();
     let account = "liqo-controller-manager";
     assert_exact(account, &settings.namespace, &registrations, &FURTHER);
 }

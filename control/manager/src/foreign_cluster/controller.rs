@@ -7,7 +7,7 @@ use super::registrations::registrations;
 use super::watches::Watches;
 use crate::network::FIELD_MANAGER;
 use control_api::{ForeignCluster, VirtualNode};
-use control_runtime::{Cache, Change, Controller, Env, Plan, Queue, Registration, WatchId};
+use control_runtime::{Cache, Change, Controller, Env, Plan, Queue, Registration};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::collections::BTreeSet;
@@ -65,18 +65,6 @@ impl Controller for ForeignClusterController {
         }
 
         items
-    }
-
-    fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
-        let settings = &self.settings;
-        let local = Local { settings, cache };
-        let namespace = id
-            .namespace
-            .as_deref()
-            .filter(|_| self.watches.contains(id));
-        let peer = namespace.and_then(|namespace| local.peer_of(namespace));
-        let peer = peer.map(|peer| WorkItem::Peer(peer.to_owned()));
-        peer.into_iter().collect()
     }
 
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {

@@ -60,7 +60,9 @@ impl<'a> Peer<'a> {
         if !local.settings.has_authentication {
             return peer;
         }
-        if let Some(namespace) = namespace {
+        // A namespace without the labels, which the settings name, serves networking only.
+        let labelled = namespace.filter(|namespace| local.peer_of(namespace) == Some(id));
+        if let Some(namespace) = labelled {
             peer.find_authentication(local, namespace);
             peer.virtual_nodes = local.placed(id, namespace).collect();
             peer.has_further |= holds_further(local, id, namespace);
@@ -133,12 +135,14 @@ impl<'a> Peer<'a> {
 
 /// Returns whether a namespace holds objects of a peer that belong to no module.
 fn holds_further(local: Local<'_>, id: &str, namespace: &str) -> bool {
-    // Quotas have no label of the peer. A namespace without the labels of a peer may hold those of several peers.
-    let quotas = local.cache.objects::<Quota>(&Cluster::Local);
-    let is_of_peer_only = local.peer_of(namespace) == Some(id);
+    // Quotas have no label of the peer.
+    let mut quotas = local
+        .cache
+        .objects::<Quota>(&Cluster::Local)
+        .within(namespace);
     exists::<Renew>(local, id, namespace)
         || exists::<NamespaceMap>(local, id, namespace)
-        || is_of_peer_only && quotas.within(namespace).next().is_some()
+        || quotas.next().is_some()
 }
 
 fn exists<K: OfPeer>(local: Local<'_>, id: &str, namespace: &str) -> bool {

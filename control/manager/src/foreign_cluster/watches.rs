@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 /// that starts would report complete credentials as incomplete for a moment.
 const LISTS_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Interval at which they check whether the lists are complete. A list that completes also has them planned.
+/// Interval at which they check whether the lists are complete.
 const LISTS_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The watches that the controller has added.
@@ -42,11 +42,6 @@ impl Watches {
         plan
     }
 
-    /// Returns whether a watch is one of these.
-    pub(super) fn contains(&self, id: &WatchId) -> bool {
-        self.added.contains(id)
-    }
-
     /// Returns when to plan the ForeignCluster of a peer again, if the objects in its tenant namespace were not all
     /// listed yet.
     pub(super) fn postpone(
@@ -66,15 +61,11 @@ impl Watches {
     }
 }
 
-/// Returns the watches that a namespace needs: none without rights there, and that of pods only for VirtualNodes.
+/// Returns the watches that a namespace needs: none without a peer or without rights there, and that of pods only for
+/// VirtualNodes.
 fn needed(local: Local<'_>, namespace: &str) -> Vec<WatchId> {
-    let settings = local.settings;
-    if !is_bound(
-        local.cache,
-        &settings.namespace,
-        &settings.tenant_namespaces,
-        namespace,
-    ) {
+    let is_bound = || is_bound(local.cache, &local.settings.namespace, namespace);
+    if local.peer_of(namespace).is_none() || !is_bound() {
         return Vec::new();
     }
     let mut nodes = local.objects::<VirtualNode>().within(namespace);

@@ -166,6 +166,27 @@ fn a_namespace_that_the_settings_name_holds_objects_of_networking() {
     assert_eq!(rome.lines()[0], "Unknown");
 }
 
+/// Authentication reads no Tenant and no Identity there.
+#[test]
+fn a_namespace_that_the_settings_name_holds_no_other_objects() {
+    let mut rome = Rome::new();
+    rome.remove(&namespace());
+    rome.put(in_namespace(public_key(), "named"));
+    rome.put(in_namespace(role_binding(), "named"));
+    for object in [
+        ready_tenant(),
+        ready_identity(),
+        secret(),
+        virtual_node("milan", json!({})),
+        quota(),
+    ] {
+        rome.put(in_namespace(object, "named"));
+    }
+    rome.settle();
+
+    assert_eq!(rome.lines(), ["Unknown"]);
+}
+
 #[test]
 fn an_object_without_label_is_found_by_its_spec() {
     let mut rome = Rome::new();
