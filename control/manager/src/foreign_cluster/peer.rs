@@ -57,9 +57,6 @@ impl<'a> Peer<'a> {
         if let Some(namespace) = namespace {
             peer.find_networking(local, namespace);
         }
-        if !local.settings.has_authentication {
-            return peer;
-        }
         // A namespace without the labels, which the settings name, serves networking only.
         let labelled = namespace.filter(|namespace| local.peer_of(namespace) == Some(id));
         if let Some(namespace) = labelled {

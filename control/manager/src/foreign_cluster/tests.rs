@@ -8,6 +8,7 @@ mod conditions;
 mod golden;
 mod lifetime;
 mod objects;
+mod observed;
 mod orders;
 mod ownership;
 mod rome;

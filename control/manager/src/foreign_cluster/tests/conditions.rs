@@ -141,13 +141,29 @@ fn a_fault_of_the_path_is_the_reason() {
         rome.settle();
         assert_eq!(rome.lines()[3], line);
     }
-    for status in ["True", "Unknown"] {
+    for (field, value) in [("status", "True"), ("status", "Unknown"), ("type", "Other")] {
         let mut healthy = faulty("Connected");
-        healthy["status"]["conditions"][0]["status"] = json!(status);
+        healthy["status"]["conditions"][0][field] = json!(value);
         rome.put(healthy);
         rome.settle();
         assert_eq!(rome.lines()[3], ESTABLISHED);
     }
+}
+
+#[test]
+fn a_replica_that_terminates_is_not_counted() {
+    let mut rome = Rome::new();
+    rome.put(server());
+    let mut pod = gateway_pod("b", true);
+    pod["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    rome.put(pod.clone());
+    rome.settle();
+    assert_eq!(rome.lines()[3], SERVER);
+
+    rome.remove(&pod);
+    rome.remove(&gateway_pod("a", true));
+    rome.settle();
+    assert_eq!(rome.lines()[3], SERVER_DOWN);
 }
 
 #[test]
@@ -192,6 +208,7 @@ fn the_tenant_is_ready_with_credentials_or_without_a_handshake() {
 #[test]
 fn the_identity_is_ready_with_its_secret() {
     follow(vec![
+        Put(slice_identity(), &["Unknown"]),
         Put(identity(), &["Provider", IDENTITY_NOT_READY]),
         Put(ready_identity(), &["Provider", IDENTITY_NOT_READY]),
         Put(secret(), &["Provider", IDENTITY]),
@@ -208,7 +225,18 @@ fn the_identity_is_ready_with_its_secret() {
             &["ConsumerAndProvider", TENANT_READY, IDENTITY_NOT_READY],
         ),
         Remove(ready_identity(), &["Consumer", TENANT_READY]),
+        Remove(slice_identity(), &["Consumer", TENANT_READY]),
         Remove(tenant(), &["none"]),
+    ]);
+}
+
+#[test]
+fn the_identity_is_ready_while_the_manager_may_read_its_secret() {
+    follow(vec![
+        Put(secret(), &["Provider", IDENTITY]),
+        Put(ready_identity(), &["Provider", IDENTITY]),
+        Remove(role_binding(), &["Provider", IDENTITY_NOT_READY]),
+        Put(role_binding(), &["Provider", IDENTITY]),
     ]);
 }
 

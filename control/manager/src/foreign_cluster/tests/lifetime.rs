@@ -12,11 +12,7 @@ fn each() -> Vec<Value> {
         public_key(),
         tenant(),
         identity(),
-        of_peer(
-            "Identity",
-            "slice",
-            &json!({"clusterID": "milan", "type": "ResourceSlice"}),
-        ),
+        slice_identity(),
         secret(),
         slice("Accepted", "Any"),
         renew(),

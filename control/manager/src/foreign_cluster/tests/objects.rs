@@ -116,6 +116,12 @@ pub(super) fn ready_identity() -> Value {
     with(identity(), "status", reference)
 }
 
+/// The Identity of a slice.
+pub(super) fn slice_identity() -> Value {
+    let spec = json!({"clusterID": "milan", "type": "ResourceSlice"});
+    of_peer("Identity", "a-slice", &spec)
+}
+
 /// The Secret of the Identity, or of a user who needs no Identity.
 pub(super) fn secret() -> Value {
     let labels =

@@ -90,6 +90,7 @@ fn a_finalizer_of_a_user_stays() {
         json!(["example.com/keep"])
     );
     assert!(summary["metadata"]["deletionTimestamp"].is_string());
+    assert!(rome.simulation.replan(SOON).unwrap().is_empty());
 }
 
 #[test]
