@@ -33,6 +33,7 @@ const NAMES_FORBIDDEN: &[&str] = &[
 const PURE: &[&str] = &[
     "control/api/src",
     "control/fabric/src",
+    "control/manager/src/foreign_cluster",
     "control/manager/src/network",
     "control/manager/src/offloading",
     "gateway/src/engine",

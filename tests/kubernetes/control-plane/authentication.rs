@@ -5,7 +5,7 @@ pub(crate) mod site;
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::rights::attack::{Refusal, Request, User};
 use anyhow::{Context as _, Result, ensure};
-use control_api::{Identity, ResourceSlice, Tenant};
+use control_api::{ForeignCluster, Identity, ResourceSlice, Tenant};
 use control_credentials::{ClusterKey, KeyType, Subject, request};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -69,6 +69,9 @@ async fn a_consumer_gets_its_rights_by_upstreams_requests_and_no_others(
     ensure!(user.0 == "rome", "{user:?}");
     ensure!(user.1.contains(&"liqo.io".to_owned()), "{user:?}");
     rights(&User(consumer.clone()), &User(milan.client.clone())).await?;
+    milan.until_summary("Consumer", "AuthTenantStatus").await?;
+    rome.until_summary("Provider", "AuthIdentityControlPlaneStatus")
+        .await?;
 
     // The same key may present the nonce again; another one is refused.
     milan.apply(&tenant).await?;
@@ -303,6 +306,21 @@ impl Site {
         .await?;
 
         site::client(&text).await
+    }
+
+    /// Waits for the role of the peer, and for a condition of authentication to be ready.
+    async fn until_summary(&self, role: &str, type_: &str) -> Result<()> {
+        let summaries: Api<ForeignCluster> = Api::all(self.client.clone());
+        until(Deadline::after(SOON), "the ForeignCluster", async || {
+            let summary = summaries.get(&self.peer).await?;
+            let status = serde_json::to_value(&summary.status)?;
+            let conditions = status["modules"]["authentication"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            let is_ready = conditions.any(|it| it["type"] == type_ && it["status"] == "Ready");
+            ensure!(status["role"] == role && is_ready, "{status}");
+            Ok(())
+        })
+        .await
     }
 
     async fn delete_secret(&self, name: &str) -> Result<()> {
