@@ -12,3 +12,9 @@ pub const CERTIFICATE_SECRET: &str = "liqo.io/certificate-secret";
 /// On a Secret with a nonce. Value: SHA-256 of the public key that was verified with it, hexadecimal. An addition of
 /// this project.
 pub const NONCE_KEY: &str = "liqo.io/nonce-key";
+/// On a ResourceSlice. Value: whether the consumer creates a VirtualNode for it.
+pub const CREATE_VIRTUAL_NODE: &str = "liqo.io/create-virtual-node";
+/// On a ResourceSlice of a provider that grants no more resources to it. Value: `true`.
+pub const CORDON: &str = "liqo.io/cordon";
+/// On a ForeignCluster whose API server will never respond again. Value: `true`.
+pub const PERMANENTLY_UNREACHABLE: &str = "liqo.io/foreign-cluster-permanently-unreachable";

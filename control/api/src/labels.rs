@@ -89,3 +89,17 @@ pub const REMOTE_TENANT_CSR: &str = "liqo.io/remote-tenant-csr";
 
 /// Kubernetes' recommended label. Value: the tool that manages the object.
 pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
+/// On an object of a consumer that is replicated to its provider. Value: `true`; on the replica: `false`.
+pub const REPLICATION: &str = "liqo.io/replication";
+/// On an object of a consumer that is replicated. Value: the provider's cluster ID.
+pub const REMOTE_ID: &str = "liqo.io/remoteID";
+/// On a replica of an object of a consumer. Value: `true`.
+pub const REPLICATED: &str = "liqo.io/replicated";
+/// On an Identity or a VirtualNode of a ResourceSlice. Value: the name of the ResourceSlice.
+pub const RESOURCE_SLICE_NAME: &str = "liqo.io/resourceslice-name";
+/// On an object of a peering user. Value: the name of the user.
+pub const PEERING_USER_NAME: &str = "liqo.io/peering-user-name";
+/// Kubernetes' recommended label. Value: the role of the object within its application.
+pub const APP_COMPONENT: &str = "app.kubernetes.io/component";
+/// Value of [`APP_COMPONENT`] on the roles of peering users.
+pub const COMPONENT_PEERING_USER: &str = "peering-user";

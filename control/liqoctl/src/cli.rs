@@ -1,6 +1,6 @@
 //! The command line.
 
-use crate::commands::{completion, info, install, network, test, uninstall, version};
+use crate::commands::{authenticate, completion, info, install, network, test, uninstall, version};
 use crate::global::Global;
 use crate::kinds;
 use anyhow::Result;
@@ -29,6 +29,16 @@ enum Command {
     ///
     /// Example: liqoctl uninstall --kubeconfig rome.yaml --purge --skip-confirm
     Uninstall(uninstall::Options),
+    /// Obtains the credentials of a provider for the local cluster, its consumer.
+    ///
+    /// Example: liqoctl authenticate --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
+    #[command(visible_alias = "auth")]
+    Authenticate(authenticate::Options),
+    /// Removes the credentials of a provider.
+    ///
+    /// Example: liqoctl unauthenticate --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
+    #[command(visible_alias = "unauth")]
+    Unauthenticate(authenticate::Unauthenticate),
     /// Connects the networks of two clusters.
     Network(network::Options),
     #[command(flatten)]
@@ -60,6 +70,10 @@ impl Cli {
         match self.command {
             Command::Install(options) => install::run(global, *options).await,
             Command::Uninstall(options) => uninstall::run(global, options).await,
+            Command::Authenticate(options) => authenticate::run(global, &options).await,
+            Command::Unauthenticate(options) => {
+                authenticate::unauthenticate(global, &options).await
+            }
             Command::Network(options) => network::run(global, options).await,
             Command::Object(command) => command.run(global).await,
             Command::Info(options) => info::run(global, options).await,

@@ -1,5 +1,6 @@
 //! The commands that are not `liqoctl VERB KIND`; those are in `kinds`.
 
+pub(crate) mod authenticate;
 pub(crate) mod completion;
 pub(crate) mod info;
 pub(crate) mod install;

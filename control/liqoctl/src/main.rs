@@ -25,6 +25,7 @@ mod helm;
 mod kinds;
 mod manifest;
 mod objects;
+mod observed;
 mod output;
 mod pair;
 mod parse;

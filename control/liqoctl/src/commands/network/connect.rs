@@ -89,8 +89,8 @@ async fn configure(runner: &Runner, global: &Global, pair: &Pair) -> Result<(Str
 
     let (here, there) = runner
         .both(
-            (&TenantNamespace(local), &()),
-            (&TenantNamespace(remote), &()),
+            (&TenantNamespace::of(local), &()),
+            (&TenantNamespace::of(remote), &()),
         )
         .await?;
     let of = |side, namespace| PeerConfiguration { side, namespace };
