@@ -113,3 +113,10 @@ Returns the resources of a container without empty maps. The API server removes 
 {{- end }}
 {{- toYaml $given }}
 {{- end }}
+
+{{/*
+Returns classes as the value of a flag. Takes a list of {name, default}.
+*/}}
+{{- define "liqo.classes" -}}
+{{- range $index, $class := . }}{{ if $index }},{{ end }}{{ $class.name }}{{ if $class.default }};default{{ end }}{{ end }}
+{{- end }}

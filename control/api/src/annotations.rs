@@ -12,9 +12,18 @@ pub const CERTIFICATE_SECRET: &str = "liqo.io/certificate-secret";
 /// On a Secret with a nonce. Value: SHA-256 of the public key that was verified with it, hexadecimal. An addition of
 /// this project.
 pub const NONCE_KEY: &str = "liqo.io/nonce-key";
-/// On a ResourceSlice. Value: whether the consumer creates a VirtualNode for it.
-pub const CREATE_VIRTUAL_NODE: &str = "liqo.io/create-virtual-node";
-/// On a ResourceSlice of a provider that grants no more resources to it. Value: `true`.
+
+/// On a consumer's ResourceSlice: it grants no further pods, unless the value is `false`.
 pub const CORDON: &str = "liqo.io/cordon";
-/// On a ForeignCluster whose API server will never respond again. Value: `true`.
+/// On a consumer's ResourceSlice: its Tenant is cordoned, unless the value is `false`.
+pub const CORDON_TENANT: &str = "liqo.io/cordon-tenant";
+/// On a ResourceSlice: the consumer creates a VirtualNode for it, unless the value is `false`.
+pub const CREATE_VIRTUAL_NODE: &str = "liqo.io/create-virtual-node";
+/// On a tenant namespace. Value: the provider's decision about the Tenant, `Cordoned` or `Drained`. An addition of this
+/// project.
+pub const TENANT_CONDITION: &str = "liqo.io/tenant-condition";
+/// On a tenant namespace. Value: the ResourceSlices that the provider has cordoned, as `name=uid`, separated by commas. An
+/// addition of this project.
+pub const CORDONED_SLICES: &str = "liqo.io/cordoned-resourceslices";
+/// On a ForeignCluster. Value: `true` if the cluster never answers again.
 pub const PERMANENTLY_UNREACHABLE: &str = "liqo.io/foreign-cluster-permanently-unreachable";

@@ -89,13 +89,18 @@ pub const REMOTE_TENANT_CSR: &str = "liqo.io/remote-tenant-csr";
 
 /// Kubernetes' recommended label. Value: the tool that manages the object.
 pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
-/// On an object of a consumer that is replicated to its provider. Value: `true`; on the replica: `false`.
+
+/// On an object of the consumer that is replicated to a provider. Value: `true`; `false` on the replica.
 pub const REPLICATION: &str = "liqo.io/replication";
-/// On an object of a consumer that is replicated. Value: the provider's cluster ID.
+/// On an object that is replicated. Value: cluster ID of the provider.
 pub const REMOTE_ID: &str = "liqo.io/remoteID";
-/// On a replica of an object of a consumer. Value: `true`.
+/// On a replica at the provider. Value: `true`.
 pub const REPLICATED: &str = "liqo.io/replicated";
-/// On an Identity or a VirtualNode of a ResourceSlice. Value: the name of the ResourceSlice.
+/// On a replica at the provider. Value: cluster ID of the consumer.
+pub const ORIGIN_ID: &str = "liqo.io/originID";
+/// On an object that is replicated: who writes its status. Replicas lack it.
+pub const OWNERSHIP: &str = "liqo.io/ownership";
+/// On the Identity and the VirtualNode of a ResourceSlice. Value: name of the ResourceSlice.
 pub const RESOURCE_SLICE_NAME: &str = "liqo.io/resourceslice-name";
 /// On an object of a peering user. Value: the name of the user.
 pub const PEERING_USER_NAME: &str = "liqo.io/peering-user-name";
@@ -103,3 +108,21 @@ pub const PEERING_USER_NAME: &str = "liqo.io/peering-user-name";
 pub const APP_COMPONENT: &str = "app.kubernetes.io/component";
 /// Value of [`APP_COMPONENT`] on the roles of peering users.
 pub const COMPONENT_PEERING_USER: &str = "peering-user";
+
+/// Domains of keys that steer controllers and schedulers of the cluster.
+const RESERVED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "liqo.io"];
+
+/// Returns the domain of a key, which precedes the slash.
+pub fn domain(key: &str) -> Option<&str> {
+    key.split_once('/').map(|(domain, _)| domain)
+}
+
+/// Returns whether a key is of `kubernetes.io`, `k8s.io`, `liqo.io` or a subdomain of one of them.
+pub fn is_reserved(key: &str) -> bool {
+    let is_of = |domain: &str, reserved: &str| {
+        let rest = domain.strip_suffix(reserved);
+        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+
+    domain(key).is_some_and(|domain| RESERVED_DOMAINS.into_iter().any(|it| is_of(domain, it)))
+}

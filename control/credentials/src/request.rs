@@ -69,6 +69,18 @@ pub fn check(text: &[u8], subject: &Subject, key: &PublicKey) -> Result<(), Requ
     Ok(())
 }
 
+/// Returns the public key of a request, for a consumer whose key is not known otherwise.
+///
+/// # Errors
+///
+/// Returns what is wrong with the request.
+pub fn public_key(text: &[u8]) -> Result<PublicKey, RequestError> {
+    let der = pem::decode(LABEL, text).map_err(RequestError::Syntax)?;
+    let request = CertReq::from_der(&der)?;
+
+    Ok(PublicKey::from_der(&request.info.public_key.to_der()?)?)
+}
+
 /// A request cannot be made, or is not the one that is expected.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {

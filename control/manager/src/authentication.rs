@@ -6,35 +6,47 @@
 //! nonce        the nonce, signed
 //!                                            tenant       verified key: certificate, bindings, status
 //! identity     kubeconfig Secret
+//! local_slice  request, Identity              slice        certificate and verdict of a ResourceSlice
+//! renew        renewed credentials            renew        credentials of the control plane
 //! ```
 //!
-//! `key` is the key of this cluster, `certificate` the way from a certificate signing request to a certificate,
+//! `replication` carries ResourceSlices and Renews from the consumer to the provider, and their statuses back. `key` is the key of this cluster, `certificate` the way from a certificate signing request to a certificate,
 //! `binding` the rights of a consumer, `parameters` the address of this API server, and `controller` the connection to
-//! the runtime.
+//! the runtime. `verdict` decides about resources, `decision` keeps what the provider has decided
+//! about a consumer, and `leftovers` is what remains when a peering ends.
 
 use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 pub(crate) use controller::{AuthenticationController, Settings};
+pub(crate) use objects::{cluster_id, label, warn};
 pub(crate) use parameters::ApiServerSettings;
+pub(crate) use verdict::Grants;
 
 mod binding;
 mod certificate;
 mod controller;
+mod decision;
 mod identity;
 mod item;
 mod key;
+mod leftovers;
+mod local_slice;
 mod nonce;
 mod objects;
+mod observe;
 mod parameters;
 mod registrations;
+mod renew;
+mod slice;
 mod tenant;
+mod verdict;
 
 #[cfg(test)]
 pub(crate) use registrations::registrations;
 
 /// Returns the reference to the owner that controls an object.
-fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
+pub(crate) fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
     json!({
         "apiVersion": K::api_version(&()),
         "kind": K::kind(&()),

@@ -4,9 +4,12 @@ use crate::authentication::{self, ApiServerSettings, AuthenticationController};
 use crate::installation;
 use crate::metrics::Metrics;
 use crate::network::{NetworkController, Settings, State};
+use crate::offloading::{self, OffloadingController};
+use crate::replication::ReplicationController;
 use crate::state;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
+use control_api::offloading::quota::LimitsEnforcement;
 use control_credentials::KeyType;
 use control_runtime::{self as runtime, LeaseSettings, Replicas, Runtime, Timing, transport};
 use control_source::Installation;
@@ -19,6 +22,10 @@ use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use x25519_dalek::StaticSecret;
+
+mod grants;
+
+use grants::GrantsArgs;
 
 /// Reconciles the objects of a cluster's peerings: addresses, Services, keys, credentials and statuses.
 ///
@@ -64,6 +71,17 @@ pub(crate) struct Cli {
     /// Time after which a nonce is deleted that no consumer has used.
     #[arg(long, value_name = "DURATION", default_value = "168h", value_parser = duration)]
     nonce_ttl: std::time::Duration,
+
+    #[command(flatten)]
+    grants: GrantsArgs,
+
+    /// How limits of containers count against the Quota of a consumer: None, Soft or Hard.
+    #[arg(long, value_name = "MODE", default_value = "None", value_parser = limits_enforcement)]
+    default_limits_enforcement: LimitsEnforcement,
+
+    /// Keys of kubernetes.io, k8s.io and liqo.io that providers may set as labels of virtual nodes.
+    #[arg(long, value_name = "KEY,...", value_delimiter = ',', value_parser = offloading::label_key)]
+    allowed_node_labels: Vec<String>,
 
     /// The UDP port on which gateway pods listen.
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
@@ -115,7 +133,7 @@ impl Cli {
         let state = Arc::new(state::State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
-        let authentication = self.authentication();
+        let (authentication, offloading) = (self.authentication(), self.offloading());
         let reviews = client.clone();
         let managed = async move {
             let namespace = network.settings.namespace.clone();
@@ -125,8 +143,11 @@ impl Cli {
             runtime.add(NetworkController::new(network, metrics), &replicas)?;
             if let Some(settings) = authentication {
                 let user = installation::user(&reviews).await?;
+                let replication = ReplicationController::new(settings.namespace.clone());
                 let controller = AuthenticationController::new(settings, user);
                 runtime.add(controller, &replicas)?;
+                runtime.add(replication, &replicas)?;
+                runtime.add(OffloadingController::new(offloading), &replicas)?;
             }
             state.set(runtime.status());
             runtime.run(stop()).await;
@@ -196,7 +217,15 @@ impl Cli {
                     ca: self.ca_override.as_ref().map(|ca| ca.0.clone()),
                     is_trusted: self.trusted_ca,
                 },
+                grants: self.grants.grants(&self.cluster_labels),
             })
+    }
+
+    fn offloading(&self) -> offloading::Settings {
+        offloading::Settings {
+            limits_enforcement: self.default_limits_enforcement,
+            allowed_node_labels: self.allowed_node_labels.clone(),
+        }
     }
 
     fn identity(&self) -> String {
@@ -243,6 +272,10 @@ fn duration(text: &str) -> Result<std::time::Duration, String> {
     }
 
     Ok(duration.into())
+}
+
+fn limits_enforcement(text: &str) -> Result<LimitsEnforcement, String> {
+    serde_json::from_value(text.into()).map_err(|_| format!("`{text}`: use None, Soft or Hard"))
 }
 
 fn cluster_label(text: &str) -> Result<(String, String), String> {

@@ -2,6 +2,8 @@
 //!
 //! ```text
 //! authentication  identities of consumers: keys, nonces, Tenants, certificates, Identities (PURE)
+//! offloading  what a consumer may use at a provider: Quotas, VirtualNodes (PURE)
+//! replication  objects of a consumer at its providers, and their statuses (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
 //! cli         arguments; starts the runtime with the controllers
 //! ```
@@ -17,6 +19,8 @@ mod cli;
 mod installation;
 mod metrics;
 mod network;
+mod offloading;
+mod replication;
 #[cfg(test)]
 mod rights;
 mod state;

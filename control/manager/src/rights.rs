@@ -1,6 +1,6 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
-use crate::{authentication, network};
+use crate::{authentication, network, offloading, replication};
 use chart_tests::roles::{Rights, Role, assert_exact};
 
 /// Rights of requests that no registration is about.
@@ -76,6 +76,8 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
 
     let mut registrations = network::registrations(&settings);
     registrations.extend(authentication::registrations(&settings.namespace));
+    registrations.extend(offloading::registrations());
+    registrations.extend(replication::registrations(&settings.namespace));
 
     let account = "liqo-controller-manager";
     assert_exact(account, &settings.namespace, &registrations, &FURTHER);

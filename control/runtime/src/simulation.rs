@@ -349,6 +349,7 @@ impl Simulation {
             for id in replica.watches.keys() {
                 let server = self.servers.get(&id.cluster);
                 let server = server.filter(|_| self.is_connected(replica, &id.cluster));
+                let server = server.filter(|it| !it.is_refusing || replica.is_listed(id));
                 if server.is_some_and(|server| replica.has_signal(id, server)) {
                     steps.push(Step::Watch(number, id.clone()));
                 }

@@ -1,6 +1,6 @@
 //! Tests of authentication: two clusters, with the requests and waits of upstream's `liqoctl authenticate`.
 
-mod site;
+pub(crate) mod site;
 
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::rights::attack::{Refusal, Request, User};

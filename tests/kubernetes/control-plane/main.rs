@@ -12,6 +12,7 @@ mod authentication;
 mod history;
 mod identities;
 mod lifecycle;
+mod offloading;
 mod ownership;
 mod rights;
 mod runtime;
@@ -53,6 +54,7 @@ fn main() -> ExitCode {
     runtime::add(&mut suite);
     allocations::add(&mut suite);
     authentication::add(&mut suite);
+    offloading::add(&mut suite);
     history::add(&mut suite);
     upgrade::add(&mut suite);
 

@@ -75,19 +75,16 @@ pub(super) fn leftovers(local: &Local<'_>, tenant_key: &Key, peer: &str) -> Vec<
 /// # Errors
 ///
 /// Returns the reason of the refusal and its message.
-pub(super) fn check_user(local: &Local<'_>, peer: &str) -> Result<(), (&'static str, String)> {
+pub(super) fn check_cluster_id(
+    local: &Local<'_>,
+    peer: &str,
+) -> Result<(), (&'static str, String)> {
     let is_ours = |metadata: &ObjectMeta| {
         label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
             && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer)
     };
-    let mut of_namespaces = local.role_bindings.indexed(BY_SUBJECT, peer);
-    let of_namespace = of_namespaces.find(|(_, it)| !is_ours(&it.metadata));
-    let mut of_clusters = local.cluster_role_bindings.indexed(BY_SUBJECT, peer);
-    let of_cluster = of_clusters.find(|(_, it)| !is_ours(&it.metadata));
-    let binding = match (of_namespace, of_cluster) {
-        (Some((key, _)), _) => format!("RoleBinding {key}"),
-        (None, Some((key, _))) => format!("ClusterRoleBinding {key}"),
-        (None, None) => return Ok(()),
+    let Some(binding) = binding_of(local, peer, is_ours) else {
+        return Ok(());
     };
     let message = format!(
         "spec.clusterID: {binding} gives rights to the user or group `{peer}`, which the certificates of this consumer \
@@ -95,6 +92,43 @@ pub(super) fn check_user(local: &Local<'_>, peer: &str) -> Result<(), (&'static 
     );
 
     Err(("ClusterIDInUse", message))
+}
+
+/// Checks that no binding gives rights to the user of a ResourceSlice's certificate, because the consumer has chosen its
+/// name.
+///
+/// # Errors
+///
+/// Returns the reason of the refusal and its message.
+pub(super) fn check_slice_user(
+    local: &Local<'_>,
+    user: &str,
+) -> Result<(), (&'static str, String)> {
+    let Some(binding) = binding_of(local, user, |_| false) else {
+        return Ok(());
+    };
+    let message = format!(
+        "metadata.name: {binding} gives rights to the user or group `{user}`, which the certificate of this \
+         ResourceSlice would have: use another name"
+    );
+
+    Err(("UserInUse", message))
+}
+
+/// Returns a binding that gives rights to a user or group, with its kind.
+fn binding_of(
+    local: &Local<'_>,
+    user: &str,
+    is_ours: impl Fn(&ObjectMeta) -> bool,
+) -> Option<String> {
+    let mut of_namespaces = local.role_bindings.indexed(BY_SUBJECT, user);
+    if let Some((key, _)) = of_namespaces.find(|(_, it)| !is_ours(&it.metadata)) {
+        return Some(format!("RoleBinding {key}"));
+    }
+    let mut of_clusters = local.cluster_role_bindings.indexed(BY_SUBJECT, user);
+    let (key, _) = of_clusters.find(|(_, it)| !is_ours(&it.metadata))?;
+
+    Some(format!("ClusterRoleBinding {key}"))
 }
 
 /// Returns the users and groups of a RoleBinding.

@@ -3,6 +3,7 @@
 use super::controller_reference;
 use super::item::WorkItem;
 use super::objects::{Local, warn};
+use super::renew;
 use crate::network::covers;
 use control_api::authentication::identity::IdentityType;
 use control_api::{Identity, IdentityStatus, annotations, labels};
@@ -22,6 +23,7 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     if identity.metadata.deletion_timestamp.is_some() {
         return plan;
     }
+    renew::plan_own(local, key, identity, &mut plan);
     let object = Ref::of::<Identity>(&Cluster::Local, key);
     let text = match text(local, (key, identity), &cluster_key) {
         Ok(text) => text,

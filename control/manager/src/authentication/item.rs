@@ -18,6 +18,10 @@ pub(crate) enum WorkItem {
     Tenant(Key),
     /// The credentials at a provider.
     Identity(Key),
+    /// A ResourceSlice of this cluster, or of a consumer.
+    ResourceSlice(Key),
+    /// A Renew of a consumer.
+    Renew(Key),
 }
 
 impl WorkItem {
@@ -30,6 +34,8 @@ impl WorkItem {
             Self::SignedNonce(_) => "signed_nonce",
             Self::Tenant(_) => "tenant",
             Self::Identity(_) => "identity",
+            Self::ResourceSlice(_) => "resource_slice",
+            Self::Renew(_) => "renew",
         }
     }
 
@@ -37,9 +43,12 @@ impl WorkItem {
     pub(crate) fn key(&self) -> Option<&Key> {
         match self {
             Self::ClusterKey | Self::SecretWatches => None,
-            Self::Nonce(key) | Self::SignedNonce(key) | Self::Tenant(key) | Self::Identity(key) => {
-                Some(key)
-            }
+            Self::Nonce(key)
+            | Self::SignedNonce(key)
+            | Self::Tenant(key)
+            | Self::Identity(key)
+            | Self::ResourceSlice(key)
+            | Self::Renew(key) => Some(key),
         }
     }
 }

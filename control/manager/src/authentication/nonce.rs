@@ -118,6 +118,12 @@ pub(super) fn is_bound_to(secret: &Secret, key: &PublicKey) -> Option<bool> {
     Some(*bound == key.fingerprint())
 }
 
+/// Returns whether a key was verified with a nonce.
+pub(super) fn is_bound(secret: &Secret) -> bool {
+    let annotations = secret.metadata.annotations.as_ref();
+    annotations.is_some_and(|it| it.contains_key(annotations::NONCE_KEY))
+}
+
 /// Returns the fields that bind a nonce to the first key that was verified with it. They contain the nonce, which the
 /// Apply would remove otherwise.
 pub(super) fn bound_to(secret: &Secret, key: &PublicKey) -> Value {

@@ -2,12 +2,13 @@
 
 use crate::network;
 use control_api::tenant_namespace::peer_of;
-use control_api::{Identity, Tenant, annotations, labels};
-use control_credentials::ClusterKey;
+use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, annotations, labels};
+use control_credentials::{ClusterKey, Subject};
 use control_runtime::{Cache, Cluster, Event, Key, Objects, Plan, Ref};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
-use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding, Subject};
+use k8s_openapi::api::rbac::v1::{self as rbac, ClusterRoleBinding, RoleBinding};
+use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Index of Tenants by the cluster ID of the consumer.
@@ -15,6 +16,9 @@ pub(super) const BY_PEER: &str = "authentication/peer";
 
 /// Index of bindings by the users and groups that they give rights to.
 pub(super) const BY_SUBJECT: &str = "authentication/subject";
+
+/// Index of the ResourceSlices of consumers by the user that their certificates name.
+pub(super) const BY_USER: &str = "authentication/user";
 
 /// Index of CertificateSigningRequests by the Secret that they are for, as `namespace/name`.
 pub(super) const BY_SECRET: &str = "authentication/secret";
@@ -31,6 +35,10 @@ pub(super) struct Local<'a> {
     pub(super) namespace: &'a str,
     pub(super) tenants: Objects<'a, Tenant>,
     pub(super) identities: Objects<'a, Identity>,
+    pub(super) slices: Objects<'a, ResourceSlice>,
+    pub(super) renews: Objects<'a, Renew>,
+    pub(super) namespace_maps: Objects<'a, NamespaceMap>,
+    pub(super) storage_classes: Objects<'a, StorageClass>,
     pub(super) secrets: Objects<'a, Secret>,
     pub(super) requests: Objects<'a, CertificateSigningRequest>,
     pub(super) namespaces: Objects<'a, Namespace>,
@@ -49,6 +57,10 @@ impl<'a> Local<'a> {
             namespace,
             tenants: cache.objects(local),
             identities: cache.objects(local),
+            slices: cache.objects(local),
+            renews: cache.objects(local),
+            namespace_maps: cache.objects(local),
+            storage_classes: cache.objects(local),
             secrets: cache.objects(local),
             requests: cache.objects(local),
             namespaces: cache.objects(local),
@@ -67,15 +79,7 @@ impl<'a> Local<'a> {
 
     /// Returns the ID of this cluster.
     pub(super) fn cluster_id(&self) -> Option<&'a str> {
-        let mut maps = self.config_maps.within(self.namespace);
-        let map = maps.find_map(|(_, map)| {
-            let name = label(&map.metadata, labels::APP_NAME);
-            map.data
-                .as_ref()
-                .filter(|_| name == Some(labels::CLUSTER_ID_CONFIG_MAP))
-        });
-
-        map?.get(network::CLUSTER_ID).map(String::as_str)
+        cluster_id(self.cache, self.namespace)
     }
 
     /// Returns the key of this cluster; `None` if it is missing or invalid.
@@ -86,8 +90,34 @@ impl<'a> Local<'a> {
     }
 }
 
+/// Returns the ID of this cluster, with Liqo in `namespace`.
+pub(crate) fn cluster_id<'a>(cache: &'a Cache, namespace: &str) -> Option<&'a str> {
+    let maps = cache.objects::<ConfigMap>(&Cluster::Local);
+    let map = maps.within(namespace).find_map(|(_, map)| {
+        let name = label(&map.metadata, labels::APP_NAME);
+        map.data
+            .as_ref()
+            .filter(|_| name == Some(labels::CLUSTER_ID_CONFIG_MAP))
+    });
+
+    map?.get(network::CLUSTER_ID).map(String::as_str)
+}
+
+/// Returns the consumer from whose cluster an object was replicated to this one, by its cluster ID.
+pub(super) fn origin(metadata: &ObjectMeta) -> Option<&str> {
+    let is_replica = label(metadata, labels::REPLICATED) == Some("true");
+    label(metadata, labels::ORIGIN_ID).filter(|_| is_replica)
+}
+
+/// Returns the user of a consumer's ResourceSlice.
+pub(super) fn user_of_slice(slice: &ResourceSlice) -> Vec<String> {
+    let name = slice.metadata.name.as_deref().unwrap_or_default();
+    let subject = origin(&slice.metadata).map(|origin| Subject::resource_slice(origin, name));
+    subject.into_iter().map(|it| it.common_name).collect()
+}
+
 /// Returns the users and groups that a binding gives rights to.
-pub(super) fn users(subjects: Option<&[Subject]>) -> Vec<String> {
+pub(super) fn users(subjects: Option<&[rbac::Subject]>) -> Vec<String> {
     let subjects = subjects.unwrap_or_default().iter();
     let users = subjects.filter(|it| it.kind == "User" || it.kind == "Group");
     users.map(|it| it.name.clone()).collect()
@@ -102,12 +132,12 @@ pub(super) fn secret_of(request: &CertificateSigningRequest) -> Option<&str> {
 }
 
 /// Returns a label of an object.
-pub(super) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
+pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.labels.as_ref()?.get(key).map(String::as_str)
 }
 
 /// Adds a warning about an object to a plan.
-pub(super) fn warn<I>(plan: &mut Plan<I>, object: Ref, (reason, note): (&'static str, String)) {
+pub(crate) fn warn<I>(plan: &mut Plan<I>, object: Ref, (reason, note): (&'static str, String)) {
     plan.events.push(Event {
         object,
         is_warning: true,

@@ -3,14 +3,19 @@
 use super::binding::{
     BINDING_PREFIX, CONTROL_PLANE_ROLE, users_of_cluster_role_binding, users_of_role_binding,
 };
-use super::objects::{AUTHENTICATION_KEYS, BY_PEER, BY_SECRET, BY_SUBJECT, secret_of};
+use super::objects::{
+    AUTHENTICATION_KEYS, BY_PEER, BY_SECRET, BY_SUBJECT, BY_USER, secret_of, user_of_slice,
+};
 use super::parameters::ROOT_CA;
+use super::verdict::DEFAULT_STORAGE_CLASS;
 use crate::network::keep;
-use control_api::{Identity, Tenant, labels};
+use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, labels};
 use control_runtime::{Cluster, Registration, Resource, Scope, Selector, WatchId};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use k8s_openapi::api::storage::v1::StorageClass;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Signer of the certificates of consumers.
 pub(super) const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
@@ -34,13 +39,35 @@ pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
             .verbs(&["patch"])
             .subresource("status", "patch")
             .subresource("finalizers", "update")
+            .force("", "only the manager restores the condition of a Tenant; a consumer may have applied another one")
             .force("status", FORCE_STATUS)
-            .fields(&["status"]),
+            .fields(&["spec.tenantCondition", "status"]),
         Registration::whole::<Identity>(Scope::All)
+            .verbs(&["create", "patch"])
             .subresource("status", "patch")
             .subresource("finalizers", "update")
+            .force("", FORCE)
             .force("status", FORCE_STATUS)
-            .fields(&["status"]),
+            .fields(&[
+                "metadata.labels",
+                "metadata.ownerReferences",
+                "spec.authParams",
+                "spec.clusterID",
+                "spec.type",
+                "status",
+            ]),
+        // Of those of consumers only; those of this cluster have their status from the provider, by replication.
+        Registration::whole::<ResourceSlice>(Scope::All)
+            .index(BY_USER, user_of_slice)
+            .verbs(&["patch", "delete"])
+            .subresource("status", "patch")
+            .force("status", FORCE_STATUS),
+        Registration::whole::<Renew>(Scope::All)
+            .verbs(&["create", "patch", "delete"])
+            .subresource("status", "patch")
+            .force("status", FORCE_STATUS),
+        Registration::whole::<NamespaceMap>(Scope::All).verbs(&["delete"]),
+        Registration::of(Scope::All, kept_storage_class),
         Registration::whole::<Secret>(liqo())
             .name(AUTHENTICATION_KEYS)
             .verbs(&["create", "patch"]),
@@ -71,6 +98,8 @@ pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
             .index(BY_SUBJECT, users_of_cluster_role_binding)
             .verbs(&["create", "delete"]),
         Registration::of(Scope::All, keep::<Namespace>),
+        // The provider's decision about the Tenant is an annotation of its namespace.
+        Registration::of(Scope::Planned, keep::<Namespace>).verbs(&["patch"]),
         Registration::of(Scope::All, keep::<Node>),
         Registration::of(liqo(), keep::<ConfigMap>).name(ROOT_CA),
         Registration::of(liqo(), keep::<ConfigMap>).labels(format!(
@@ -79,6 +108,20 @@ pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
             labels::CLUSTER_ID_CONFIG_MAP
         )),
     ]
+}
+
+/// Clears the fields of a StorageClass but those that consumers receive.
+pub(super) fn kept_storage_class(class: StorageClass) -> StorageClass {
+    let annotations = class.metadata.annotations.unwrap_or_default().into_iter();
+    let annotations = annotations.filter(|(key, _)| key == DEFAULT_STORAGE_CLASS);
+    StorageClass {
+        metadata: ObjectMeta {
+            name: class.metadata.name,
+            annotations: Some(annotations.collect()),
+            ..ObjectMeta::default()
+        },
+        ..StorageClass::default()
+    }
 }
 
 /// Returns the watch of the Secrets of a tenant namespace that are about its peer.

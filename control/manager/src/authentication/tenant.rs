@@ -1,11 +1,11 @@
 //! Tenants: the consumers of this cluster, their certificates and their rights.
 
-use super::binding;
 use super::certificate::{CERTIFICATE, FirstSeen, Issued, Requested};
 use super::item::WorkItem;
 use super::nonce::{NONCE, bound_to, is_bound_to, value};
-use super::objects::{BY_PEER, Local, label, warn};
+use super::objects::{BY_PEER, BY_USER, Local, label, warn};
 use super::parameters::{ApiServerSettings, auth_params};
+use super::{binding, decision, leftovers};
 use control_api::authentication::auth_params::AuthParams;
 use control_api::authentication::tenant::{AuthzPolicy, TenantCondition};
 use control_api::{Tenant, TenantStatus, labels};
@@ -26,7 +26,7 @@ const FINALIZER: Finalizer = Finalizer {
 pub(super) const CERTIFICATE_SECRET: &str = "liqo-remote-certificate";
 
 /// Reason of an Event, and its message.
-type Refusal = (&'static str, String);
+pub(super) type Refusal = (&'static str, String);
 
 /// Values with which certificates are issued.
 pub(super) struct Issuer<'a> {
@@ -52,7 +52,7 @@ pub(super) fn plan(
     let item = WorkItem::Tenant(key.clone());
     let leftovers = match older(local, (key, tenant), peer) {
         Some(_) => Vec::new(), // They are those of the older Tenant.
-        None => binding::leftovers(local, key, peer),
+        None => leftovers::of_deleted(local, key, peer),
     };
     let finalized = (&object, entry);
     let protection = FINALIZER.apply(
@@ -74,8 +74,9 @@ pub(super) fn plan(
         warn(&mut plan, object, refusal);
         return plan;
     }
-    if tenant.spec.tenant_condition == Some(TenantCondition::Drained) {
-        plan.writes.extend(leftovers);
+    decision::plan_tenant(local, (key, tenant), &object, &mut plan);
+    if decision::effective(local, key, tenant) == TenantCondition::Drained {
+        plan.writes.extend(leftovers::of_drained(local, key, peer));
         return plan;
     }
     let is_tolerated = tenant.spec.authz_policy == Some(AuthzPolicy::TolerateNoHandshake);
@@ -137,7 +138,14 @@ fn check(local: &Local<'_>, (key, tenant): (&Key, &Tenant), peer: &str) -> Resul
         return Err(("DuplicateTenant", message));
     }
 
-    binding::check_user(local, peer)
+    if let Some((slice, _)) = local.slices.indexed(BY_USER, peer).next() {
+        let message = format!(
+            "spec.clusterID: `{peer}` is the user of ResourceSlice {slice}: the consumer needs another cluster ID"
+        );
+        return Err(("ClusterIDInUse", message));
+    }
+
+    binding::check_cluster_id(local, peer)
 }
 
 /// Returns an older Tenant of the same consumer or in the same namespace.

@@ -1,4 +1,5 @@
 use super::*;
+use control_api::Tenant;
 use control_credentials::{ClusterKey, KeyType, Subject, request};
 use control_runtime::Key;
 use k8s_openapi::ByteString;
@@ -9,6 +10,7 @@ use side::{MOMENT, Side, tenant_namespace};
 use std::time::Duration;
 
 mod side;
+mod slices;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -329,10 +331,9 @@ fn invalid_tenants_are_refused() {
 #[test]
 fn a_request_by_another_user_is_not_approved() {
     let (mut milan, nonce) = milan();
+    milan.set_request_defaults(|csr| csr["spec"]["username"] = json!("mallory"));
     milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
-    milan.run(MOMENT);
-    milan.edit_requests(|csr| csr["spec"]["username"] = json!("mallory"));
-    milan.run(2 * MOMENT);
+    milan.run(3 * MOMENT);
 
     let csr = milan.only::<CertificateSigningRequest>();
     assert_eq!(csr["status"]["conditions"], Value::Null);
@@ -365,7 +366,14 @@ fn the_rights_of_a_consumer_end_with_its_tenant_and_while_it_is_drained() {
         ),
         (0, 0)
     );
+    // `liqoctl peer` of the consumer omits the condition, and so does not change the provider's decision.
     milan.put_tenant("rome", &spec);
+    milan.run(MOMENT);
+    assert_eq!(milan.only::<Tenant>()["spec"]["tenantCondition"], "Drained");
+    assert_eq!(milan.count::<RoleBinding>(), 0);
+    let mut active = spec.clone();
+    active["tenantCondition"] = json!("Active");
+    milan.put_tenant("rome", &active);
     milan.run(MOMENT);
     assert_eq!(
         (

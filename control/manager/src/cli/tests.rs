@@ -13,6 +13,8 @@ fn the_flags_of_the_chart_are_parsed() {
         "--pools=10.0.0.0/8,192.168.0.0/16",
         "--cluster-labels=region=eu,topology.liqo.io/type=lab",
         "--api-server-address-override=",
+        "--default-limits-enforcement=Soft",
+        "--allowed-node-labels=topology.kubernetes.io/zone,topology.kubernetes.io/region",
         "--gateway-port=51840",
         "--gateway-deployments=true",
         "--gateway-deployment-image=pause",
@@ -27,6 +29,13 @@ fn the_flags_of_the_chart_are_parsed() {
     assert_eq!(settings.pools.len(), 2);
     assert_eq!(settings.deployment_image.as_deref(), Some("pause"));
     assert_eq!(cli.identity(), "manager-0");
+    let offloading = cli.offloading();
+    assert_eq!(offloading.limits_enforcement, LimitsEnforcement::Soft);
+    let keys = [
+        "topology.kubernetes.io/zone",
+        "topology.kubernetes.io/region",
+    ];
+    assert_eq!(offloading.allowed_node_labels, keys);
     assert!(!cli.leader_elect);
 }
 
@@ -37,6 +46,8 @@ fn by_default_a_leader_allocates_from_the_private_address_space() {
     assert!(cli.leader_elect);
     assert_eq!(cli.pools, DEFAULT_POOLS);
     assert_eq!(cli.settings().unwrap().deployment_image, None);
+    assert_eq!(cli.offloading().limits_enforcement, LimitsEnforcement::None);
+    assert_eq!(cli.offloading().allowed_node_labels, [""; 0]);
 }
 
 #[test]
@@ -45,6 +56,11 @@ fn the_error_of_an_invalid_flag_names_the_remedy() {
         ("--pools=10.0.0.1/8", "use 10.0.0.0/8"),
         ("--pools=fd00::/8", "use one like 10.0.0.0/8"),
         ("--cluster-labels=x", "use KEY=VALUE"),
+        (
+            "--default-limits-enforcement=none",
+            "use None, Soft or Hard",
+        ),
+        ("--allowed-node-labels=a/b/c", "use one like"),
     ] {
         assert!(
             parse(&[flag]).unwrap_err().to_string().contains(remedy),

@@ -112,6 +112,12 @@ impl Replica {
         }
     }
 
+    /// Returns whether a watch was listed.
+    pub(super) fn is_listed(&self, id: &WatchId) -> bool {
+        let progress = self.watches.get(id);
+        progress.is_some_and(|progress| progress.position.is_some())
+    }
+
     /// Returns whether a watch has a signal to take.
     pub(super) fn has_signal(&self, id: &WatchId, server: &Server) -> bool {
         let (Some(progress), Some(form)) = (self.watches.get(id), self.cache.form(&id.resource))

@@ -22,6 +22,10 @@ pub struct Server {
     history: Vec<Change>,
     version: u64,
     lists: usize,
+    /// Fields that it sets in new objects of a resource.
+    defaults: Vec<(Resource, fn(&mut Value))>,
+    /// Whether it refuses all requests but reviews of the rights.
+    pub(super) is_refusing: bool,
     /// Fields that the schema of a resource lacks, as an older CRD does: writes drop them.
     pruned: Vec<(Resource, &'static str)>,
 }
@@ -57,6 +61,8 @@ impl Server {
             history: Vec::new(),
             version: 0,
             lists: 0,
+            defaults: Vec::new(),
+            is_refusing: false,
             pruned: Vec::new(),
         }
     }
@@ -99,6 +105,18 @@ impl Server {
         self.pruned.push((Resource::of::<K>(), field));
     }
 
+    /// Sets fields of the objects of a type that requests create, as an API server sets the user of a
+    /// CertificateSigningRequest.
+    pub fn set_defaults<K: kube::Resource<DynamicType = ()>>(&mut self, set: fn(&mut Value)) {
+        self.defaults.push((Resource::of::<K>(), set));
+    }
+
+    /// Withdraws the rights of all requests, or gives them again. Watches that were listed go on, as Kubernetes
+    /// does not end them.
+    pub fn refuse(&mut self, is_refusing: bool) {
+        self.is_refusing = is_refusing;
+    }
+
     /// Returns the number of lists so far.
     pub fn lists(&self) -> usize {
         self.lists
@@ -139,7 +157,11 @@ impl Server {
     ) -> Outcome {
         let object = request.object();
         let id = (object.resource.clone(), object.key.clone());
+        if object.resource.kind == "SelfSubjectAccessReview" {
+            return Outcome::Answer(Answer(json!({"status": {"allowed": !self.is_refusing}})));
+        }
         let result = match request {
+            _ if self.is_refusing => Err((403, "Forbidden")),
             Request::Read(_) => self
                 .objects
                 .get(&id)
@@ -190,6 +212,13 @@ impl Server {
             }
         }
         let mut stored = self.target(write, &id)?;
+        if !self.objects.contains_key(&id) {
+            let defaults = self
+                .defaults
+                .iter()
+                .filter(|(resource, _)| *resource == id.0);
+            defaults.for_each(|(_, set)| set(&mut body));
+        }
         let before = stored.object.clone();
         for field in ["uid", "resourceVersion"] {
             let wanted = text(&body, field);

@@ -16,27 +16,27 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Namespace of Liqo.
-pub(super) const LIQO: &str = "liqo";
+pub(crate) const LIQO: &str = "liqo";
 
 /// A cluster with one peer.
-pub(super) struct Site {
+pub(crate) struct Site {
     pub(super) name: String,
     pub(super) peer: String,
     /// A client with all rights.
-    pub(super) client: Client,
+    pub(crate) client: Client,
     // Ends before the control plane.
     _manager: Manager,
     control_plane: ControlPlane,
 }
 
-pub(super) fn tenant_namespace(peer: &str) -> String {
+pub(crate) fn tenant_namespace(peer: &str) -> String {
     format!("liqo-tenant-{peer}")
 }
 
 impl Site {
     /// Starts the cluster `name`, and creates the tenant namespace of `peer`.
     /// `arguments` are further arguments of the manager.
-    pub(super) async fn start(
+    pub(crate) async fn start(
         name: &'static str,
         peer: &'static str,
         arguments: &[&str],
@@ -102,7 +102,7 @@ impl Site {
         tenant_namespace(&self.peer)
     }
 
-    pub(super) async fn apply(&self, object: &Value) -> Result<()> {
+    pub(crate) async fn apply(&self, object: &Value) -> Result<()> {
         manifest::apply(&self.client, std::slice::from_ref(object), None).await
     }
 

@@ -191,6 +191,7 @@ fn resource(kind: &str) -> ApiResource {
     let (group, version) = match kind {
         "IP" => ("ipam.liqo.io", "v1alpha1"),
         "Tenant" | "Identity" | "ResourceSlice" | "Renew" => ("authentication.liqo.io", "v1beta1"),
+        "Quota" | "VirtualNode" => ("offloading.liqo.io", "v1beta1"),
         "EndpointSlice" => ("discovery.k8s.io", "v1"),
         "RoleBinding" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1"),
         _ => ("", "v1"),

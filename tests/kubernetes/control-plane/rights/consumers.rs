@@ -13,6 +13,7 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         the_managers_token_binds_the_roles_of_consumers_to_them_only,
         a_secret_gives_no_token_of_a_service_account_in_the_namespace_of_a_peer,
+        a_consumer_writes_neither_quotas_nor_virtual_nodes_nor_what_the_provider_grants,
     );
 }
 
@@ -118,6 +119,98 @@ async fn a_secret_gives_no_token_of_a_service_account_in_the_namespace_of_a_peer
     writer
         .may_not(&administrator, &token, Refusal::Policy(TOKENS))
         .await
+}
+
+async fn a_consumer_writes_neither_quotas_nor_virtual_nodes_nor_what_the_provider_grants(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let administrator = administrator(fixture).await?;
+    let (tenant, user) = ("tenant-with-a-quota", "limited");
+    of_peer(fixture, tenant, user).await?;
+    let object = |group: &str, kind: &str, spec: Value| {
+        json!({
+            "apiVersion": format!("{group}.liqo.io/v1beta1"),
+            "kind": kind,
+            "metadata": {"name": "present", "namespace": tenant},
+            "spec": spec,
+        })
+    };
+    let present = [
+        binding(
+            tenant,
+            &format!("liqo-binding-{CONTROL_PLANE}"),
+            CONTROL_PLANE,
+            json!({"apiGroup": RBAC, "kind": "User", "name": user}),
+        ),
+        object(
+            "offloading",
+            "Quota",
+            json!({"user": user, "resources": {"cpu": "1"}}),
+        ),
+        object("offloading", "VirtualNode", json!({"clusterID": user})),
+        object(
+            "authentication",
+            "ResourceSlice",
+            json!({"class": "default"}),
+        ),
+    ];
+    let client = fixture.control_plane.client().await?;
+    manifest::apply(&client, &present, None).await?;
+    let subject = Subject { user, group: None };
+    let consumer = User(fixture.control_plane.client_as(subject).await?);
+    let namespace = Some(tenant.to_owned());
+    let kind = "ResourceSlice";
+    consumer
+        .may(&Request::List {
+            kind,
+            namespace: namespace.clone(),
+        })
+        .await?;
+
+    let mut requests = vec![Request::Merge {
+        kind,
+        namespace: namespace.clone(),
+        name: "present".to_owned(),
+        subresource: Some("status"),
+        patch: json!({"status": {"resources": {"cpu": "1000"}}}),
+    }];
+    for (kind, patch) in [
+        (
+            "Quota",
+            json!({"spec": {"user": user, "resources": {"cpu": "1000"}}}),
+        ),
+        ("VirtualNode", json!({"spec": {"clusterID": "other"}})),
+    ] {
+        let (namespace, name) = (namespace.clone(), "present".to_owned());
+        let mut created = object("offloading", kind, patch["spec"].clone());
+        created["metadata"]["name"] = json!("new");
+        requests.extend([
+            Request::Create(created),
+            Request::List {
+                kind,
+                namespace: namespace.clone(),
+            },
+            Request::Merge {
+                kind,
+                namespace: namespace.clone(),
+                name: name.clone(),
+                subresource: None,
+                patch,
+            },
+            Request::Delete {
+                kind,
+                namespace,
+                name,
+            },
+        ]);
+    }
+    for request in requests {
+        consumer
+            .may_not(&administrator, &request, Refusal::Rbac)
+            .await?;
+    }
+
+    Ok(())
 }
 
 /// Creates the tenant namespace of a peer.

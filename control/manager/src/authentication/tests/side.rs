@@ -1,6 +1,6 @@
 //! One side of a peering: the authentication controller, with a cluster in memory and virtual time.
 
-use crate::authentication::{ApiServerSettings, AuthenticationController, Settings};
+use crate::authentication::{ApiServerSettings, AuthenticationController, Grants, Settings};
 use control_api::{Identity, Tenant};
 use control_credentials::KeyType;
 use control_runtime::simulation::{Sent, Simulation};
@@ -9,6 +9,7 @@ use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use rcgen::{CertificateParams, CertificateSigningRequestParams, Issuer, KeyPair, date_time_ymd};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -47,10 +48,21 @@ impl Side {
             key_type: KeyType::Ed25519,
             nonce_ttl: Duration::from_secs(7 * 3600),
             api_server: ApiServerSettings::default(),
+            grants: Grants {
+                is_default_class_enabled: true,
+                has_storage: true,
+                defaults: [("cpu", "4"), ("memory", "8Gi")]
+                    .map(|(name, amount)| (name.to_owned(), Quantity(amount.to_owned())))
+                    .into(),
+                node_labels: [("region".to_owned(), "B".to_owned())].into(),
+                ..Grants::default()
+            },
         };
         let make = move || AuthenticationController::new(settings.clone(), USER.to_owned());
         let mut simulation = Simulation::new(seed).host(make).replicas(2);
         let local = simulation.local();
+        local
+            .set_defaults::<CertificateSigningRequest>(|csr| csr["spec"]["username"] = json!(USER));
         local.put_namespace("liqo");
         local.put::<ConfigMap>(json!({
             "metadata": {"name": "id", "namespace": "liqo", "labels": {"app.kubernetes.io/name": "clusterid-configmap"}},
@@ -84,21 +96,10 @@ impl Side {
             .remove::<Node>(&Key::cluster("node"));
     }
 
-    /// Runs for a time. The API server sets the user of new CertificateSigningRequests.
+    /// Runs for a time.
     pub(super) fn run(&mut self, time: Duration) {
-        let mut rest = time;
-        while !rest.is_zero() {
-            let step = rest.min(MOMENT);
-            self.simulation.pass(step);
-            (self.elapsed, rest) = (self.elapsed + step, rest - step);
-            let created = self.objects::<CertificateSigningRequest>().into_iter();
-            for mut csr in created.filter(|csr| csr["spec"]["username"].is_null()) {
-                csr["spec"]["username"] = json!(USER);
-                self.simulation
-                    .local()
-                    .put::<CertificateSigningRequest>(csr);
-            }
-        }
+        self.simulation.pass(time);
+        self.elapsed += time;
     }
 
     /// Runs while replicas crash, the leader changes and the API server is away, and then until all is quiet.
@@ -133,6 +134,33 @@ impl Side {
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
             "subjects": [{"kind": "ServiceAccount", "name": "liqo-controller-manager", "namespace": "liqo"}],
         }));
+    }
+
+    /// Creates or changes an object, as a user does.
+    pub(super) fn put<K: kube::Resource<DynamicType = ()>>(&mut self, mut object: Value) {
+        let key = Key::new(
+            object["metadata"]["namespace"].as_str().unwrap_or_default(),
+            object["metadata"]["name"].as_str().unwrap_or_default(),
+        );
+        match self.object::<K>(&key) {
+            Some(present) if object["status"].is_null() => {
+                object["status"] = present["status"].clone();
+            }
+            Some(_) => {}
+            None => object["metadata"]["creationTimestamp"] = json!(self.time()),
+        }
+        self.simulation.local().put::<K>(object);
+    }
+
+    /// Sets fields of the CertificateSigningRequests that are created.
+    pub(super) fn set_request_defaults(&mut self, set: fn(&mut Value)) {
+        self.simulation
+            .local()
+            .set_defaults::<CertificateSigningRequest>(set);
+    }
+
+    pub(super) fn remove<K: kube::Resource<DynamicType = ()>>(&mut self, key: &Key) {
+        self.simulation.local().remove::<K>(key);
     }
 
     /// Creates an empty nonce, as `liqoctl` does.

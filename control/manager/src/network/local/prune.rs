@@ -3,7 +3,7 @@
 use super::stored::Stored;
 use control_api::{
     Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network,
-    PublicKey, labels,
+    PublicKey, annotations, labels,
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
@@ -55,7 +55,14 @@ impl Stored for Node {
     fn prune(&mut self) {
         self.metadata.annotations = None;
         self.metadata.labels = self.metadata.labels.take().map(|labels| {
-            let keep = |key: &str| [labels::NODE_TYPE, labels::CONTROL_PLANE_NODE].contains(&key);
+            let keep = |key: &str| {
+                [
+                    labels::NODE_TYPE,
+                    labels::CONTROL_PLANE_NODE,
+                    labels::REMOTE_CLUSTER_ID,
+                ]
+                .contains(&key)
+            };
             BTreeMap::from_iter(labels.into_iter().filter(|(key, _)| keep(key)))
         });
         self.spec = None;
@@ -105,9 +112,14 @@ impl Stored for Pod {
 }
 
 impl Stored for Namespace {
-    /// Keeps the labels that determine the effect of the objects in the namespace.
+    /// Keeps the labels that determine the effect of the objects in the namespace, and the decisions about its Tenant.
     fn prune(&mut self) {
-        self.metadata.annotations = None;
+        self.metadata.annotations = self.metadata.annotations.take().map(|annotations| {
+            let is_kept = |key: &str| {
+                [annotations::TENANT_CONDITION, annotations::CORDONED_SLICES].contains(&key)
+            };
+            BTreeMap::from_iter(annotations.into_iter().filter(|(key, _)| is_kept(key)))
+        });
         self.metadata.labels = self.metadata.labels.take().map(|labels| {
             let is_kept = |key: &str| {
                 [

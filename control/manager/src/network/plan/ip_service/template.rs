@@ -22,8 +22,7 @@ const PORT_FIELDS: [&str; 5] = ["name", "protocol", "port", "targetPort", "appPr
 /// DNS, meshes and monitoring.
 const METADATA_FIELDS: [&str; 1] = ["labels"];
 
-/// Domains whose labels control controllers, and the subdomain whose labels are only descriptive.
-const RESERVED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "liqo.io"];
+/// The subdomain of a reserved domain whose labels are only descriptive.
 const DESCRIPTIVE_DOMAIN: &str = "app.kubernetes.io";
 
 /// Reason why an IP gets no Service, with the remedy.
@@ -139,15 +138,7 @@ fn only(object: &Value, path: &str, allowed: &[&str]) -> Result<(), Refusal> {
 }
 
 fn is_reserved(label: &str) -> bool {
-    let Some((domain, _)) = label.split_once('/') else {
-        return false;
-    };
-    let is_of = |reserved: &str| {
-        let rest = domain.strip_suffix(reserved);
-        rest.is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
-
-    domain != DESCRIPTIVE_DOMAIN && RESERVED_DOMAINS.into_iter().any(is_of)
+    labels::domain(label) != Some(DESCRIPTIVE_DOMAIN) && labels::is_reserved(label)
 }
 
 #[cfg(test)]

@@ -1,0 +1,71 @@
+//! What a consumer leaves in this cluster: its rights, its replicated objects, and its certificates.
+
+use super::binding;
+use super::nonce::is_bound;
+use super::objects::{BY_SECRET, Local, label, origin};
+use super::tenant::CERTIFICATE_SECRET;
+use control_api::{NamespaceMap, Renew, ResourceSlice, labels};
+use control_runtime::{Action, Cluster, Key, Ref, Write};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource;
+
+/// Returns the deletions that drain a consumer: its rights, and then the objects that it could create again with them.
+pub(super) fn of_drained(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Write> {
+    let slices = local.slices.within(&tenant.namespace);
+    let maps = local.namespace_maps.within(&tenant.namespace);
+    let slices = slices.filter_map(|(key, it)| replica::<ResourceSlice>(key, &it.metadata, peer));
+    let maps = maps.filter_map(|(key, it)| replica::<NamespaceMap>(key, &it.metadata, peer));
+    let mut writes = binding::leftovers(local, tenant, peer);
+    writes.extend(slices.chain(maps));
+
+    writes
+}
+
+/// Returns the deletions that end a peering.
+pub(super) fn of_deleted(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Write> {
+    let mut writes = of_drained(local, tenant, peer);
+    let renews = local.renews.within(&tenant.namespace);
+    writes.extend(renews.filter_map(|(key, it)| replica::<Renew>(key, &it.metadata, peer)));
+    for (key, secret) in local.secrets.within(&tenant.namespace) {
+        let of_peer = label(&secret.metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
+        let is_certificate = key.name.starts_with(CERTIFICATE_SECRET);
+        let is_used = label(&secret.metadata, labels::NONCE) == Some("true") && is_bound(secret);
+        if of_peer && (is_certificate || is_used) {
+            writes.extend(delete::<Secret>(key, &secret.metadata));
+        }
+        if is_certificate {
+            let requests = local.requests.indexed(BY_SECRET, &key.to_string());
+            writes.extend(
+                requests.filter_map(|(key, csr)| {
+                    delete::<CertificateSigningRequest>(key, &csr.metadata)
+                }),
+            );
+        }
+    }
+
+    writes
+}
+
+/// Returns the deletion of a replica of this consumer.
+fn replica<K: Resource<DynamicType = ()>>(
+    key: &Key,
+    metadata: &ObjectMeta,
+    peer: &str,
+) -> Option<Write> {
+    (origin(metadata) == Some(peer)).then(|| delete::<K>(key, metadata))?
+}
+
+/// Returns the deletion of an object, unless it is being deleted.
+fn delete<K: Resource<DynamicType = ()>>(key: &Key, metadata: &ObjectMeta) -> Option<Write> {
+    if metadata.deletion_timestamp.is_some() {
+        return None;
+    }
+    let mut write = Write::new(Ref::of::<K>(&Cluster::Local, key), Action::Delete);
+    write.uid.clone_from(&metadata.uid);
+    // After the rights.
+    write.is_last = true;
+
+    Some(write)
+}

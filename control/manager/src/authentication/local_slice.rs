@@ -1,0 +1,121 @@
+//! ResourceSlices of this cluster: the fields that `liqoctl` leaves out, and the credentials that the provider issues.
+
+use super::controller_reference;
+use super::item::WorkItem;
+use super::objects::{Local, label, warn};
+use crate::network::covers;
+use control_api::{Identity, ResourceSlice, labels};
+use control_credentials::{ClusterKey, Subject, request};
+use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
+use k8s_openapi::ByteString;
+use serde_json::{Value, json};
+
+/// Prefix of the name of a ResourceSlice's Identity.
+const IDENTITY_PREFIX: &str = "resourceslice-";
+
+/// Plans the request of a ResourceSlice, and its Identity.
+pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<WorkItem> {
+    let mut plan = Plan::default();
+    let labelled = label(&slice.metadata, labels::REMOTE_CLUSTER_ID);
+    let provider = local.peer_of(&key.namespace);
+    let (Some(consumer), Some(cluster_key), Some(provider)) =
+        (local.cluster_id(), local.cluster_key(), provider)
+    else {
+        return plan;
+    };
+    if slice.metadata.deletion_timestamp.is_some() {
+        return plan;
+    }
+    let object = Ref::of::<ResourceSlice>(&Cluster::Local, key);
+    if labelled.is_some_and(|it| it != provider) {
+        let message = format!(
+            "the label {} differs from that of namespace {}: create the ResourceSlice in the tenant namespace of its \
+             provider",
+            labels::REMOTE_CLUSTER_ID,
+            key.namespace
+        );
+        warn(&mut plan, object, ("NotTenantNamespace", message));
+        return plan;
+    }
+    match request(slice, key, (consumer, provider), &cluster_key) {
+        Ok(None) => {}
+        Ok(Some(spec)) => {
+            let merge = Action::Merge(json!({"spec": spec}));
+            plan.writes.push(Write::new(object, merge));
+            return plan;
+        }
+        Err(error) => {
+            warn(&mut plan, object, ("InvalidName", error));
+            return plan;
+        }
+    }
+    let identity = Key::new(
+        key.namespace.clone(),
+        format!("{IDENTITY_PREFIX}{}", key.name),
+    );
+    let Some(fields) = identity_fields(slice, key, provider) else {
+        return plan;
+    };
+    let present = local.identities.get(&identity);
+    let present = present.map(|present| serde_json::to_value(present).unwrap_or_default());
+    if present.is_none_or(|present| !covers(&present, &fields)) {
+        plan.apply(Ref::of::<Identity>(&Cluster::Local, &identity), fields);
+    }
+
+    plan
+}
+
+/// Returns the fields of the request that are missing. A request for another key or name is replaced, because the provider
+/// would refuse it.
+///
+/// # Errors
+///
+/// Returns why the name of the ResourceSlice cannot be part of a certificate.
+fn request(
+    slice: &ResourceSlice,
+    key: &Key,
+    (consumer, provider): (&str, &str),
+    cluster_key: &ClusterKey,
+) -> Result<Option<Value>, String> {
+    let subject = Subject::resource_slice(consumer, &key.name);
+    let spec = &slice.spec;
+    let csr = spec.csr.as_ref();
+    let is_valid =
+        csr.is_some_and(|csr| request::check(&csr.0, &subject, cluster_key.public_key()).is_ok());
+    let is_complete = is_valid
+        && spec.consumer_cluster_id.as_deref() == Some(consumer)
+        && spec.provider_cluster_id.as_deref() == Some(provider);
+    if is_complete {
+        return Ok(None);
+    }
+    let csr = match csr.filter(|_| is_valid) {
+        Some(csr) => csr.clone(),
+        None => {
+            let text = request::create(cluster_key, &subject);
+            let text = text.map_err(|error| format!("metadata.name: {error}"))?;
+            ByteString(text.into_bytes())
+        }
+    };
+
+    Ok(Some(
+        json!({"consumerClusterID": consumer, "providerClusterID": provider, "csr": csr}),
+    ))
+}
+
+/// Returns the fields of the Identity, once the provider has issued credentials.
+fn identity_fields(slice: &ResourceSlice, key: &Key, provider: &str) -> Option<Value> {
+    let issued = slice.status.as_ref()?.auth_params.as_ref()?;
+    issued.signed_crt.as_ref()?;
+
+    Some(json!({
+        "metadata": {
+            "labels": {
+                labels::MANAGED: "true",
+                labels::REMOTE_CLUSTER_ID: provider,
+                labels::RESOURCE_SLICE_NAME: key.name,
+            },
+            "ownerReferences": [controller_reference(slice)],
+        },
+        "spec": {"authParams": issued, "clusterID": provider, "type": "ResourceSlice"},
+    }))
+}

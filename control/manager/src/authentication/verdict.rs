@@ -1,0 +1,194 @@
+//! The verdict about the resources that a consumer requests.
+
+use super::objects::Local;
+use control_api::authentication::resource_slice::ResourceSliceConditionStatus as Status;
+use control_api::classes::{IngressClass, LoadBalancerClass, StorageClass};
+use control_api::{ResourceSlice, ResourceSliceStatus};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use std::collections::BTreeMap;
+
+/// Kubernetes' annotation on the StorageClass of claims that name none. Value: `true`.
+pub(super) const DEFAULT_STORAGE_CLASS: &str = "storageclass.kubernetes.io/is-default-class";
+
+/// Largest number of different resources in one request.
+const RESOURCES_MAX: usize = 64;
+
+/// Longest quantity, in bytes.
+const QUANTITY_LEN_MAX: usize = 32;
+
+/// Largest exponent of a quantity.
+const EXPONENT_MAX: u32 = 18;
+
+/// What this cluster grants to consumers.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Grants {
+    /// Whether requests of the default class are granted.
+    pub(crate) is_default_class_enabled: bool,
+    /// Amounts that a consumer gets if it requests none.
+    pub(crate) defaults: BTreeMap<String, Quantity>,
+    /// Whether consumers may use the StorageClasses of this cluster.
+    pub(crate) has_storage: bool,
+    /// Name of the StorageClass for claims that name none; if empty, it is that of this cluster.
+    pub(crate) storage_class: String,
+    pub(crate) ingress_classes: Vec<IngressClass>,
+    pub(crate) load_balancer_classes: Vec<LoadBalancerClass>,
+    /// Labels of the virtual nodes that represent this cluster.
+    pub(crate) node_labels: BTreeMap<String, String>,
+}
+
+/// A verdict about the resources of a ResourceSlice.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Verdict {
+    /// The fields of the status that say what is granted.
+    Accepted(Box<ResourceSliceStatus>),
+    /// Reason and message of the condition, and a detail for an Event.
+    Denied(&'static str, String, Option<String>),
+    /// The present verdict stays.
+    Unchanged,
+    /// Another controller decides about this class.
+    Foreign(String),
+}
+
+/// Reason and message of the condition `Resources` of a granted request.
+pub(super) const ACCEPTED: (&str, &str) = (
+    "ResourceSliceResourcesAccepted",
+    "ResourceSlice resources accepted",
+);
+
+const DENIED: (&str, &str) = (
+    "ResourceSliceResourcesDenied",
+    "ResourceSlice resources denied",
+);
+
+const CLASS_DISABLED: (&str, &str) = (
+    "DefaultResourceSliceClassDisabled",
+    "the default ResourceSlice class has been administratively disabled on the provider",
+);
+
+/// State of the Tenant and of the present status.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    pub(super) is_cordoned: bool,
+    pub(super) is_drained: bool,
+    /// The present verdict.
+    pub(super) present: Option<Status>,
+}
+
+/// Decides about the request of a ResourceSlice.
+pub(super) fn decide(
+    slice: &ResourceSlice,
+    grants: &Grants,
+    local: &Local<'_>,
+    state: State,
+) -> Verdict {
+    let denied = |(reason, message): (&'static str, &str), detail| {
+        Verdict::Denied(reason, message.to_owned(), detail)
+    };
+    if state.is_drained {
+        return denied(DENIED, Some("the Tenant is drained".to_owned()));
+    }
+    let class = slice.spec.class.as_deref().unwrap_or_default();
+    if !["", "default"].contains(&class) {
+        return Verdict::Foreign(class.to_owned());
+    }
+    if state.is_cordoned {
+        return match state.present {
+            Some(_) => Verdict::Unchanged,
+            None => denied(DENIED, Some("the Tenant is cordoned".to_owned())),
+        };
+    }
+    if !grants.is_default_class_enabled {
+        return denied(CLASS_DISABLED, None);
+    }
+    if let Err(error) = check(&slice.spec.resources) {
+        return denied(DENIED, Some(error));
+    }
+    let mut resources = grants.defaults.clone();
+    resources.extend(slice.spec.resources.clone());
+
+    Verdict::Accepted(Box::new(ResourceSliceStatus {
+        resources,
+        storage_classes: storage_classes(grants, local),
+        ingress_classes: grants.ingress_classes.clone(),
+        load_balancer_classes: grants.load_balancer_classes.clone(),
+        node_labels: grants.node_labels.clone(),
+        ..ResourceSliceStatus::default()
+    }))
+}
+
+/// Returns the StorageClasses for consumers, sorted by name.
+fn storage_classes(grants: &Grants, local: &Local<'_>) -> Vec<StorageClass> {
+    if !grants.has_storage {
+        return Vec::new();
+    }
+    let classes = local.storage_classes.iter().map(|(key, class)| {
+        let annotations = class.metadata.annotations.as_ref();
+        let is_default = if grants.storage_class.is_empty() {
+            let annotation = annotations.and_then(|it| it.get(DEFAULT_STORAGE_CLASS));
+            annotation.map(String::as_str) == Some("true")
+        } else {
+            key.name == grants.storage_class
+        };
+        StorageClass {
+            default: is_default.then_some(true),
+            storage_class_name: key.name.clone(),
+        }
+    });
+    let mut classes: Vec<_> = classes.collect();
+    classes.sort_by(|a, b| a.storage_class_name.cmp(&b.storage_class_name));
+
+    classes
+}
+
+/// Checks the requested amounts.
+///
+/// # Errors
+///
+/// Returns the field that is wrong.
+fn check(resources: &BTreeMap<String, Quantity>) -> Result<(), String> {
+    if resources.len() > RESOURCES_MAX {
+        return Err(format!(
+            "spec.resources has {} entries: request at most {RESOURCES_MAX} resources",
+            resources.len()
+        ));
+    }
+    let wrong = resources
+        .iter()
+        .find(|(_, quantity)| !is_amount(&quantity.0));
+    match wrong {
+        None => Ok(()),
+        Some((name, quantity)) => {
+            let text: String = quantity.0.chars().take(QUANTITY_LEN_MAX).collect();
+            Err(format!(
+                "spec.resources.{name}: `{text}` is not an amount: use one that is not negative, like 4 or 8Gi"
+            ))
+        }
+    }
+}
+
+/// Returns whether a quantity is an amount: not negative, and of usual size. The CRD checks its syntax.
+fn is_amount(quantity: &str) -> bool {
+    let exponent = quantity.split(['e', 'E']).nth(1).unwrap_or_default();
+    let exponent = exponent.trim_start_matches(['+', '-']);
+    let is_small = exponent.is_empty()
+        || exponent
+            .parse::<u32>()
+            .is_ok_and(|exponent| exponent <= EXPONENT_MAX);
+
+    is_small && quantity.len() <= QUANTITY_LEN_MAX && !quantity.starts_with('-')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantities_that_are_negative_or_absurd_are_no_amounts() {
+        for amount in ["0", "4", "100m", "8Gi", "1E", "2e3", "+1", "1.5Ti"] {
+            assert!(is_amount(amount), "{amount}");
+        }
+        for other in ["-1", "-8Gi", "1e19", "1E+100", &"9".repeat(33)] {
+            assert!(!is_amount(other), "{other}");
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! The offloading controller: what a consumer may use at a provider, on both sides.
+//!
+//! ```text
+//! provider                                   consumer
+//! quota        ResourceSlice -> Quota
+//!                                            virtual_node   ResourceSlice, Identity -> VirtualNode
+//!                                            status         defaults and status of a VirtualNode
+//! ```
+//!
+//! `bounds` limits what the status of a ResourceSlice may contain, because the other cluster may be hostile, `write`
+//! compares objects with their desired state, and `controller` connects them to the runtime.
+
+pub(crate) use bounds::label_key;
+pub(crate) use controller::{OffloadingController, Settings};
+#[cfg(test)]
+pub(crate) use registrations::registrations;
+
+mod bounds;
+mod controller;
+mod item;
+mod objects;
+mod quantity;
+mod quota;
+mod registrations;
+mod status;
+mod virtual_node;
+mod write;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,39 @@
+//! Work items of the offloading controller.
+
+use control_runtime::Key;
+use std::fmt;
+
+/// A work item, with the namespace and the name of its object.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WorkItem {
+    /// The Quota of a ResourceSlice of a consumer.
+    Quota(Key),
+    /// The VirtualNode of a ResourceSlice of this cluster.
+    VirtualNode(Key),
+    /// Defaults, status and finalizer of a VirtualNode.
+    Status(Key),
+}
+
+impl WorkItem {
+    /// Returns the kind, for metrics.
+    pub(crate) fn kind(&self) -> &'static str {
+        match self {
+            Self::Quota(_) => "quota",
+            Self::VirtualNode(_) => "virtual_node",
+            Self::Status(_) => "virtual_node_status",
+        }
+    }
+
+    /// Returns the object that the item is about.
+    pub(crate) fn key(&self) -> &Key {
+        match self {
+            Self::Quota(key) | Self::VirtualNode(key) | Self::Status(key) => key,
+        }
+    }
+}
+
+impl fmt::Display for WorkItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind(), self.key())
+    }
+}

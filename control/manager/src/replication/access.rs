@@ -1,0 +1,125 @@
+//! Whether a provider permits the requests of this cluster.
+//!
+//! A provider may withdraw the rights, for example because it drains the Tenant. Then all requests to it wait, but for one
+//! SelfSubjectAccessReview at a time, which asks whether the rights are back.
+
+use control_runtime::{Action, Cluster, Key, Outcome, Ref, Resource, Write};
+use serde_json::json;
+use std::borrow::Cow;
+use std::time::{Duration, Instant};
+
+/// First and longest interval between two reviews.
+const INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+
+/// What a provider permits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Access {
+    /// Number of reviews since the refusal; `None` if nothing was refused.
+    refused: Option<u32>,
+    /// When the next review is due; `None` if one is under way.
+    due: Option<Instant>,
+}
+
+impl Access {
+    /// Returns whether requests are refused.
+    pub(super) fn is_refused(&self) -> bool {
+        self.refused.is_some()
+    }
+
+    /// Notes that the provider has refused a request. Returns whether none was refused before.
+    pub(super) fn refuse(&mut self) -> bool {
+        let is_new = self.refused.is_none();
+        self.refused.get_or_insert(0);
+        is_new
+    }
+
+    /// Takes the outcome of a review. Returns whether the access has changed.
+    pub(super) fn reviewed(&mut self, outcome: &Outcome) -> bool {
+        let before = self.is_refused();
+        let allowed = if let Outcome::Answer(answer) = outcome {
+            answer.0["status"]["allowed"].as_bool()
+        } else {
+            refusal(outcome).map(|_| false)
+        };
+        match allowed {
+            Some(true) => *self = Self::default(),
+            Some(false) => {
+                self.refused = Some(self.refused.map_or(0, |count| count.saturating_add(1)))
+            }
+            // The provider did not answer.
+            None => self.refused = self.refused.map(|count| count.saturating_add(1)),
+        }
+        self.due = None;
+
+        before != self.is_refused()
+    }
+
+    /// Returns whether to review now, or how long to wait.
+    pub(super) fn next(&mut self, now: Instant) -> Next {
+        let Some(count) = self.refused else {
+            return Next::Permitted;
+        };
+        let interval = INTERVAL
+            .0
+            .saturating_mul(1 << count.min(10))
+            .min(INTERVAL.1);
+        let due = *self.due.get_or_insert(now + interval);
+        match due.checked_duration_since(now) {
+            Some(rest) if !rest.is_zero() => Next::Wait(rest),
+            Some(_) | None => {
+                self.due = Some(now + INTERVAL.1);
+                Next::Review
+            }
+        }
+    }
+}
+
+/// What to do about the access.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing is refused.
+    Permitted,
+    /// The next review is due after this time.
+    Wait(Duration),
+    /// A review is due.
+    Review,
+}
+
+/// Returns the request for a review: whether this cluster may replicate into the namespace.
+pub(super) fn review(provider: &Cluster, namespace: &str) -> Write {
+    let object = Ref::new(provider, &reviews(), &Key::cluster(""));
+    let create = Action::Create(json!({
+        "spec": {"resourceAttributes": {
+            "group": "authentication.liqo.io",
+            "resource": "resourceslices",
+            "verb": "create",
+            "namespace": namespace,
+        }},
+    }));
+
+    Write::new(object, create)
+}
+
+/// Returns the resource of the reviews.
+pub(super) fn reviews() -> Resource {
+    Resource {
+        group: Cow::Borrowed("authorization.k8s.io"),
+        version: Cow::Borrowed("v1"),
+        kind: Cow::Borrowed("SelfSubjectAccessReview"),
+        plural: Cow::Borrowed("selfsubjectaccessreviews"),
+    }
+}
+
+/// Returns why a provider has refused a request for lack of rights.
+pub(super) fn refusal(outcome: &Outcome) -> Option<&str> {
+    let Outcome::Refused(status) = outcome else {
+        return None;
+    };
+    let causes = status.details.iter().flat_map(|details| &details.causes);
+    let is_terminating = causes
+        .into_iter()
+        .any(|it| it.reason == "NamespaceTerminating");
+    let is_refusal = [401, 403].contains(&status.code) && !is_terminating;
+
+    is_refusal.then_some(status.message.as_str())
+}

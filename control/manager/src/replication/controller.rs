@@ -1,0 +1,226 @@
+//! Connects the planners of replication to the runtime.
+
+use super::access;
+use super::item::WorkItem;
+use super::kind::Kind;
+use super::object::{Replication, provider};
+use super::peer::{self, Peer, provider_of};
+use super::registrations::registrations;
+use crate::authentication::cluster_id;
+use control_api::ForeignCluster;
+use control_runtime::{
+    Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration, Request,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use std::collections::{BTreeMap, BTreeSet};
+
+/// Plans the replicas of this cluster's objects at its providers.
+pub(crate) struct ReplicationController {
+    /// Namespace of Liqo itself.
+    namespace: String,
+    /// The providers with credentials, by cluster ID.
+    peers: BTreeMap<String, Peer>,
+}
+
+impl ReplicationController {
+    /// Creates the controller, with Liqo in `namespace`.
+    pub(crate) fn new(namespace: String) -> Self {
+        Self {
+            namespace,
+            peers: BTreeMap::new(),
+        }
+    }
+
+    /// Returns the work items of a provider and of its objects.
+    fn items_of_peer(&self, id: &str, cache: &Cache) -> BTreeSet<WorkItem> {
+        let mut items = BTreeSet::from([WorkItem::Peer(id.to_owned())]);
+        let Some(peer) = self.peers.get(id) else {
+            return items;
+        };
+        for kind in Kind::ALL {
+            let local = kind.within(cache, &Cluster::Local, &peer.namespace);
+            let remote = kind.within(cache, &Cluster::remote(id), &peer.remote_namespace);
+            let names = local.into_iter().chain(remote).map(|(key, _)| &key.name);
+            let keys = names.map(|name| Key::new(peer.namespace.clone(), name.clone()));
+            items.extend(keys.flat_map(|key| WorkItem::both(kind, &key)));
+        }
+
+        items
+    }
+
+    fn plan_peer(&mut self, id: &str, cache: &Cache, env: &Env<'_>) -> Plan<WorkItem> {
+        let Some(consumer) = cluster_id(cache, &self.namespace) else {
+            return Plan::default();
+        };
+        let mut known = self.peers.remove(id);
+        let plan = peer::plan(&mut known, (id, consumer), cache, env);
+        self.peers.extend(known.map(|peer| (id.to_owned(), peer)));
+
+        plan
+    }
+
+    /// Returns what is known about an object; `None` if its provider is unknown.
+    fn replication<'a>(
+        &'a self,
+        kind: Kind,
+        key: &'a Key,
+        cache: &'a Cache,
+    ) -> Option<Replication<'a>> {
+        let labelled = kind.metadata(cache, key).and_then(provider);
+        let mut connected = self.peers.iter();
+        let of_namespace = connected.find(|(_, peer)| peer.namespace == key.namespace);
+        let provider = labelled.or_else(|| of_namespace.map(|(id, _)| id.as_str()))?;
+        let peer = self.peers.get(provider);
+        let peer = peer.filter(|peer| peer.namespace == key.namespace);
+        if peer.is_none() && !cache.is_listed::<Secret>(&Cluster::Local, &key.namespace) {
+            return None; // It is not known whether there are credentials.
+        }
+
+        Some(Replication {
+            cache,
+            consumer: cluster_id(cache, &self.namespace)?,
+            provider,
+            peer,
+            kind,
+            key,
+        })
+    }
+
+    /// Returns the work items of an object, or of a replica, which has the name of the object.
+    fn items_of_object(&self, kind: Kind, change: &Change<'_>) -> BTreeSet<WorkItem> {
+        let object = change.object;
+        let mut items = BTreeSet::new();
+        match &object.cluster {
+            Cluster::Local => {
+                items.extend(WorkItem::both(kind, &object.key));
+                // A connection without Secret ends with the last object.
+                let of_namespace = self
+                    .peers
+                    .iter()
+                    .filter(|(_, peer)| peer.namespace == object.key.namespace);
+                if change.entry().is_none() {
+                    items.extend(of_namespace.map(|(id, _)| WorkItem::Peer(id.clone())));
+                }
+            }
+            Cluster::Remote(id) => {
+                let peer = self.peers.get(&**id);
+                let key =
+                    peer.map(|peer| Key::new(peer.namespace.clone(), object.key.name.clone()));
+                items.extend(key.iter().flat_map(|key| WorkItem::both(kind, key)));
+            }
+        }
+
+        items
+    }
+}
+
+impl Controller for ReplicationController {
+    type Item = WorkItem;
+    const NAME: &'static str = "replication";
+    const FIELD_MANAGER: &'static str = "replication.liqo.io";
+
+    fn resources(&self) -> Vec<Registration> {
+        registrations(&self.namespace)
+    }
+
+    fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<WorkItem> {
+        let items = if let Some(kind) = Kind::of(&change.object.resource) {
+            self.items_of_object(kind, change)
+        } else if change.is::<Secret>() {
+            let states = [change.before::<Secret>(), change.after::<Secret>()];
+            let providers = states
+                .into_iter()
+                .flatten()
+                .filter_map(|it| provider_of(&it.metadata));
+            providers
+                .flat_map(|id| self.items_of_peer(id, cache))
+                .collect()
+        } else if change.is::<ForeignCluster>() {
+            self.items_of_peer(&change.object.key.name, cache)
+        } else if change.is::<ConfigMap>() {
+            let ids: Vec<_> = self.peers.keys().cloned().collect();
+            ids.iter()
+                .flat_map(|id| self.items_of_peer(id, cache))
+                .collect()
+        } else {
+            BTreeSet::new()
+        };
+
+        Vec::from_iter(items)
+    }
+
+    fn listed(&mut self, id: &control_runtime::WatchId, cache: &Cache) -> Vec<WorkItem> {
+        let items = match &id.cluster {
+            Cluster::Remote(peer) => self.items_of_peer(peer, cache),
+            // Without credentials, objects that are being deleted wait for nothing.
+            Cluster::Local => {
+                let namespace = id.namespace.as_deref().unwrap_or_default();
+                let kinds = Kind::ALL.into_iter();
+                let objects = kinds.flat_map(|kind| {
+                    let objects = kind.within(cache, &Cluster::Local, namespace).into_iter();
+                    objects.flat_map(move |(key, _)| WorkItem::both(kind, key))
+                });
+                objects.collect()
+            }
+        };
+
+        Vec::from_iter(items)
+    }
+
+    fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
+        match item {
+            WorkItem::Peer(id) => self.plan_peer(id, cache, env),
+            WorkItem::Object(kind, key) => self
+                .replication(*kind, key, cache)
+                .map(|it| it.plan_object(env))
+                .unwrap_or_default(),
+            WorkItem::Replica(kind, key) => self
+                .replication(*kind, key, cache)
+                .map(|it| it.plan_replica(env))
+                .unwrap_or_default(),
+        }
+    }
+
+    fn done(
+        &mut self,
+        _item: &WorkItem,
+        request: &Request,
+        outcome: &Outcome,
+        cache: &Cache,
+    ) -> Vec<WorkItem> {
+        let object = request.object();
+        let Cluster::Remote(id) = &object.cluster else {
+            return Vec::new();
+        };
+        let Some(peer) = self.peers.get_mut(&**id) else {
+            return Vec::new();
+        };
+        if object.resource == access::reviews() {
+            let has_changed = peer.access.reviewed(outcome);
+            let is_refused = peer.access.is_refused();
+            return match (has_changed, is_refused) {
+                (true, _) => Vec::from_iter(self.items_of_peer(id, cache)),
+                (false, true) => vec![WorkItem::Peer(id.to_string())],
+                (false, false) => Vec::new(),
+            };
+        }
+        let is_new = access::refusal(outcome).is_some() && peer.access.refuse();
+        if is_new {
+            return Vec::from_iter(self.items_of_peer(id, cache));
+        }
+
+        Vec::new()
+    }
+
+    fn queue(item: &WorkItem) -> Queue {
+        match item {
+            WorkItem::Peer(id) => Queue(id.clone()),
+            WorkItem::Object(_, key) => Queue(key.namespace.clone()),
+            WorkItem::Replica(_, key) => Queue(format!("replicas of {}", key.namespace)),
+        }
+    }
+
+    fn item_kind(item: &WorkItem) -> &'static str {
+        item.kind()
+    }
+}

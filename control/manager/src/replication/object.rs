@@ -1,0 +1,253 @@
+//! An object of this cluster, and its replica at a provider.
+
+use super::item::WorkItem;
+use super::kind::Kind;
+use super::peer::{Peer, is_dead};
+use control_api::labels;
+use control_runtime::{
+    Action, Cache, Cluster, Env, Event, Finalizer, Key, Plan, Protection, Ref, Write,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Delays the deletion of an object until its replica is gone.
+pub(super) const FINALIZER: Finalizer = Finalizer {
+    name: "crdreplicator.liqo.io/resource",
+    wait_max: Duration::from_secs(300),
+};
+
+/// Longest status of a provider that is taken over, as JSON in bytes.
+const STATUS_LEN_MAX: usize = 256 * 1024;
+
+/// An object, with what is known about its provider.
+pub(super) struct Replication<'a> {
+    pub(super) cache: &'a Cache,
+    /// Cluster ID of this cluster.
+    pub(super) consumer: &'a str,
+    /// Cluster ID of the provider.
+    pub(super) provider: &'a str,
+    /// The connection to the provider; `None` if there are no credentials.
+    pub(super) peer: Option<&'a Peer>,
+    pub(super) kind: Kind,
+    /// Name of the local object.
+    pub(super) key: &'a Key,
+}
+
+/// Returns the provider that an object is replicated to.
+pub(super) fn provider(metadata: &ObjectMeta) -> Option<&str> {
+    let labels = metadata.labels.as_ref()?;
+    let is_replicated = labels.get(labels::REPLICATION).map(String::as_str) == Some("true");
+    labels
+        .get(labels::REMOTE_ID)
+        .map(String::as_str)
+        .filter(|_| is_replicated)
+}
+
+impl Replication<'_> {
+    /// Plans the finalizer and the status of the local object.
+    pub(super) fn plan_object(&self, env: &Env<'_>) -> Plan<WorkItem> {
+        let mut plan = Plan::default();
+        let object = Ref::new(&Cluster::Local, &self.kind.resource(), self.key);
+        let local = self.kind.object(self.cache, &Cluster::Local, self.key);
+        let Some((local, entry)) = local.zip(self.cache.entry(&object)) else {
+            return plan;
+        };
+        if entry.deleted_at().is_none() && !self.is_selected(&local) {
+            return plan;
+        }
+        let item = WorkItem::Object(self.kind, self.key.clone());
+        let protection =
+            FINALIZER.apply(&mut plan, (&object, entry), item, self.is_gone(), env.now);
+        if protection == Protection::Set {
+            self.plan_status(&object, &local, &mut plan, env);
+        }
+
+        plan
+    }
+
+    /// Plans the replica.
+    pub(super) fn plan_replica(&self, env: &Env<'_>) -> Plan<WorkItem> {
+        let mut plan = Plan::default();
+        let Some(replica) = self.replica() else {
+            return plan;
+        };
+        let object = Ref::new(&Cluster::Local, &self.kind.resource(), self.key);
+        let local = self.kind.object(self.cache, &Cluster::Local, self.key);
+        let remote = self.kind.object(self.cache, &replica.cluster, &replica.key);
+        let protection = self
+            .cache
+            .entry(&object)
+            .map(|entry| FINALIZER.protection(entry, env.now));
+        let wanted = local.filter(|local| self.is_selected(local));
+        let write = match (protection, wanted, remote) {
+            // Without finalizer, the object could be deleted without its replica.
+            (Some(Protection::Missing), Some(_), _) => None,
+            (Some(Protection::Set), Some(local), None) => {
+                Some(Write::new(replica, Action::Create(self.created(&local))))
+            }
+            (Some(Protection::Set), Some(local), Some(remote)) => updated(replica, &local, remote),
+            (_, _, Some(remote)) => deletion(replica, &remote),
+            (_, _, None) => None,
+        };
+        plan.writes.extend(write);
+
+        plan
+    }
+
+    /// Returns whether the local object is to be replicated to the provider.
+    fn is_selected(&self, local: &Value) -> bool {
+        let labels = &local["metadata"]["labels"];
+        labels[labels::REPLICATION] == "true" && labels[labels::REMOTE_ID] == self.provider
+    }
+
+    /// Returns the name of the replica, and the cluster; `None` while the provider's objects are not known.
+    fn replica(&self) -> Option<Ref> {
+        let peer = self.peer?;
+        let is_known = !peer.access.is_refused()
+            && peer.is_listed(self.kind, self.provider, self.consumer, self.cache);
+        let key = Key::new(peer.remote_namespace.clone(), self.key.name.clone());
+
+        is_known.then(|| Ref::new(&Cluster::remote(self.provider), &self.kind.resource(), &key))
+    }
+
+    /// Returns whether the replica is gone, or cannot be reached ever again: there are no credentials, the provider refuses
+    /// them, or a user has declared it dead.
+    fn is_gone(&self) -> bool {
+        let Some(peer) = self.peer else {
+            return true;
+        };
+        let is_deleted = self
+            .replica()
+            .is_some_and(|replica| !self.cache.contains(&replica));
+
+        is_deleted || peer.access.is_refused() || is_dead(self.provider, self.cache)
+    }
+
+    /// Takes over the status of the replica.
+    fn plan_status(&self, object: &Ref, local: &Value, plan: &mut Plan<WorkItem>, env: &Env<'_>) {
+        if self.peer.is_some_and(|peer| peer.access.is_refused()) {
+            let refused = self.refused(object, local, env);
+            if refused.is_some() {
+                plan.events
+                    .push(warning(object, REFUSED, REFUSED_MESSAGE.to_owned()));
+            }
+            plan.writes.extend(refused);
+            return;
+        }
+        let replica = self.replica();
+        let remote = replica.and_then(|it| self.kind.object(self.cache, &it.cluster, &it.key));
+        let Some(status) = remote.map(|mut remote| remote["status"].take()) else {
+            return;
+        };
+        if status.is_null() || status == local["status"] {
+            return;
+        }
+        let len = status.to_string().len();
+        if len > STATUS_LEN_MAX {
+            let note = format!(
+                "the provider's status has {len} bytes, and at most {STATUS_LEN_MAX} are taken over"
+            );
+            plan.events.push(warning(object, "StatusTooLarge", note));
+            return;
+        }
+        plan.writes.push(status_of(object, status));
+    }
+
+    /// Returns the replica as it is created. Labels and annotations are copied once, then they are the provider's.
+    fn created(&self, local: &Value) -> Value {
+        let metadata = &local["metadata"];
+        let mut labels = metadata["labels"].clone();
+        labels[labels::REPLICATION] = json!("false");
+        labels[labels::REPLICATED] = json!("true");
+        labels[labels::ORIGIN_ID] = json!(self.consumer);
+        labels[labels::REMOTE_CLUSTER_ID] = json!(self.consumer);
+        if let Some(labels) = labels.as_object_mut() {
+            labels.remove(labels::OWNERSHIP);
+        }
+        let mut created = json!({"metadata": {"labels": labels}, "spec": local["spec"]});
+        if metadata["annotations"].is_object() {
+            created["metadata"]["annotations"] = metadata["annotations"].clone();
+        }
+
+        created
+    }
+
+    /// Returns the status of a ResourceSlice whose provider refuses the requests of this cluster.
+    fn refused(&self, object: &Ref, local: &Value, env: &Env<'_>) -> Option<Write> {
+        if self.kind != Kind::ResourceSlice {
+            return None;
+        }
+        let mut status = local["status"].clone();
+        let conditions = status["conditions"].take();
+        let mut conditions = conditions.as_array().cloned().unwrap_or_default();
+        let is_resources = |it: &Value| it["type"] == "Resources";
+        if conditions
+            .iter()
+            .any(|it| is_resources(it) && it["reason"] == REFUSED)
+        {
+            return None;
+        }
+        conditions.retain(|it| !is_resources(it));
+        let now = Timestamp::from_second(env.now.as_second()).unwrap_or(env.now);
+        conditions.push(json!({
+            "type": "Resources",
+            "status": "Denied",
+            "reason": REFUSED,
+            "message": REFUSED_MESSAGE,
+            "lastTransitionTime": now.to_string(),
+        }));
+        status["conditions"] = conditions.into();
+
+        Some(status_of(object, status))
+    }
+}
+
+/// Returns the change of a replica whose specification differs from that of its object.
+fn updated(replica: Ref, local: &Value, mut remote: Value) -> Option<Write> {
+    let is_left =
+        remote["spec"] == local["spec"] || !remote["metadata"]["deletionTimestamp"].is_null();
+    if is_left {
+        return None;
+    }
+    let text = |field: &str| remote["metadata"][field].as_str().map(str::to_owned);
+    let (uid, version) = (text("uid"), text("resourceVersion"));
+    remote["spec"] = local["spec"].clone();
+    let mut write = Write::new(replica, Action::Update(remote));
+    (write.uid, write.resource_version) = (uid, version);
+
+    Some(write)
+}
+
+/// Returns the deletion of a replica.
+fn deletion(replica: Ref, remote: &Value) -> Option<Write> {
+    let metadata = &remote["metadata"];
+    let mut write = Write::new(replica, Action::Delete);
+    write.uid = metadata["uid"].as_str().map(str::to_owned);
+
+    metadata["deletionTimestamp"].is_null().then_some(write)
+}
+
+/// Reason of the condition of a ResourceSlice whose provider refuses the requests of this cluster.
+const REFUSED: &str = "ReplicationForbidden";
+
+const REFUSED_MESSAGE: &str =
+    "the provider refuses the requests of this cluster: its Tenant is drained or deleted there";
+
+/// Returns the Apply of a status.
+fn status_of(object: &Ref, status: Value) -> Write {
+    let apply = Action::Apply(json!({"status": status}));
+    Write::new(object.clone(), apply).subresource("status")
+}
+
+/// Returns an Event about a problem.
+fn warning(object: &Ref, reason: &'static str, note: String) -> Event {
+    Event {
+        object: object.clone(),
+        is_warning: true,
+        reason,
+        note,
+        is_repeated: false,
+    }
+}

@@ -1,0 +1,266 @@
+//! Providers: their credentials, and the watches of the replicas.
+
+use super::access::{Access, Next, review};
+use super::item::WorkItem;
+use super::kind::Kind;
+use control_api::core::foreign_cluster::{
+    ForeignClusterConditionStatus, ForeignClusterConditionType,
+};
+use control_api::{ForeignCluster, annotations, labels};
+use control_runtime::{
+    Cache, Cluster, ClusterChange, Env, Event, Key, Plan, Ref, RemoteConfig, Selector, WatchChange,
+    WatchId,
+};
+use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::time::Duration;
+
+/// Time for the lists of a provider's objects, after which a review shows whether it permits them.
+const LIST_MAX: Duration = Duration::from_secs(5);
+
+/// Interval between two reviews while the objects of a provider are not listed.
+const INTERVAL: Duration = Duration::from_secs(15);
+
+/// Index of the kubeconfig Secrets of control planes by the provider.
+pub(super) const BY_PROVIDER: &str = "replication/provider";
+
+/// A provider that this cluster is connected to.
+#[derive(Clone, Debug)]
+pub(super) struct Peer {
+    /// The tenant namespace of this cluster.
+    pub(super) namespace: String,
+    /// The tenant namespace of the provider.
+    pub(super) remote_namespace: String,
+    config: RemoteConfig,
+    pub(super) access: Access,
+    /// Whether the watches are planned.
+    is_watched: bool,
+}
+
+impl Peer {
+    /// Returns whether the replicas of a kind are known.
+    pub(super) fn is_listed(&self, kind: Kind, id: &str, consumer: &str, cache: &Cache) -> bool {
+        cache.is_synced(&self.watch(kind, id, consumer))
+    }
+
+    /// Returns the watch of this cluster's replicas of a kind.
+    fn watch(&self, kind: Kind, id: &str, consumer: &str) -> WatchId {
+        WatchId {
+            cluster: Cluster::remote(id),
+            resource: kind.resource(),
+            namespace: Some(self.remote_namespace.clone()),
+            selector: Selector {
+                labels: format!(
+                    "{}={consumer},{}=true",
+                    labels::ORIGIN_ID,
+                    labels::REPLICATED
+                ),
+                name: None,
+            },
+        }
+    }
+
+    /// Adds or removes the watches.
+    fn set_watched(
+        &mut self,
+        id: &str,
+        consumer: &str,
+        is_watched: bool,
+        plan: &mut Plan<WorkItem>,
+    ) {
+        if self.is_watched == is_watched {
+            return;
+        }
+        self.is_watched = is_watched;
+        let watches = Kind::ALL.map(|kind| self.watch(kind, id, consumer));
+        let change = if is_watched {
+            WatchChange::Add
+        } else {
+            WatchChange::Remove
+        };
+        plan.watches.extend(watches.map(change));
+    }
+}
+
+/// Returns the provider whose control plane a Secret has the kubeconfig of.
+pub(super) fn provider_of(metadata: &ObjectMeta) -> Option<&str> {
+    let labels = metadata.labels.as_ref()?;
+    let is_control_plane =
+        labels.get(labels::IDENTITY_TYPE).map(String::as_str) == Some("ControlPlane");
+    let provider = labels.get(labels::REMOTE_CLUSTER_ID).map(String::as_str);
+    let annotations = metadata.annotations.as_ref()?;
+
+    provider.filter(|_| {
+        is_control_plane && annotations.contains_key(annotations::REMOTE_TENANT_NAMESPACE)
+    })
+}
+
+/// Plans the connection to a provider.
+///
+/// A Secret that is gone does not end the connection before the replicas are gone: the Renew of an Identity is deleted after
+/// the Secret.
+pub(super) fn plan(
+    peer: &mut Option<Peer>,
+    (id, consumer): (&str, &str),
+    cache: &Cache,
+    env: &Env<'_>,
+) -> Plan<WorkItem> {
+    let mut plan = Plan::default();
+    match credentials(id, cache, &mut plan) {
+        Some(new) => connect(peer, new, (id, consumer), &mut plan),
+        None => {
+            let is_needed = peer
+                .as_ref()
+                .is_some_and(|peer| has_replicated(peer, id, cache));
+            if !is_needed && peer.take().is_some() {
+                plan.clusters
+                    .push(ClusterChange::Remove(Cluster::remote(id)));
+            }
+        }
+    }
+    let Some(peer) = peer else {
+        return plan;
+    };
+    let item = || WorkItem::Peer(id.to_owned());
+    match peer.access.next(env.at) {
+        Next::Permitted => {
+            let is_new = !peer.is_watched;
+            peer.set_watched(id, consumer, true, &mut plan);
+            let is_listed = Kind::ALL
+                .iter()
+                .all(|kind| peer.is_listed(*kind, id, consumer, cache));
+            if is_new {
+                plan.requeue.push((LIST_MAX, item()));
+            } else if !is_listed {
+                // The provider may refuse the lists, which is no outcome of a request.
+                plan.writes
+                    .push(review(&Cluster::remote(id), &peer.remote_namespace));
+                plan.requeue.push((INTERVAL, item()));
+            }
+        }
+        Next::Wait(rest) => {
+            peer.set_watched(id, consumer, false, &mut plan);
+            plan.requeue.push((rest, item()));
+        }
+        Next::Review => {
+            plan.writes
+                .push(review(&Cluster::remote(id), &peer.remote_namespace));
+        }
+    }
+
+    plan
+}
+
+/// Sets the credentials of a provider, and forgets what was known if they are for another namespace.
+fn connect(
+    peer: &mut Option<Peer>,
+    new: Peer,
+    (id, consumer): (&str, &str),
+    plan: &mut Plan<WorkItem>,
+) {
+    let cluster = Cluster::remote(id);
+    match peer {
+        Some(known)
+            if known.namespace == new.namespace
+                && known.remote_namespace == new.remote_namespace =>
+        {
+            if known.config != new.config {
+                plan.clusters
+                    .push(ClusterChange::Set(cluster, Box::new(new.config.clone())));
+                known.config = new.config;
+            }
+        }
+        _ => {
+            if let Some(known) = peer {
+                known.set_watched(id, consumer, false, plan);
+            }
+            plan.clusters
+                .push(ClusterChange::Set(cluster, Box::new(new.config.clone())));
+            *peer = Some(new);
+        }
+    }
+}
+
+/// Returns the provider that the Secret of its control plane describes.
+fn credentials(id: &str, cache: &Cache, plan: &mut Plan<WorkItem>) -> Option<Peer> {
+    let secrets = cache.objects::<Secret>(&Cluster::Local);
+    let mut of_provider: Vec<_> = secrets.indexed(BY_PROVIDER, id).collect();
+    of_provider.sort_by_key(|(key, _)| *key);
+    let mut of_provider = of_provider.into_iter();
+    let (key, secret) = of_provider.next()?;
+    let mut warn = |key: &Key, reason, note| {
+        plan.events.push(Event {
+            object: Ref::of::<Secret>(&Cluster::Local, key),
+            is_warning: true,
+            reason,
+            note,
+            is_repeated: false,
+        });
+    };
+    for (other, _) in of_provider {
+        let note = format!(
+            "Secret {key} has credentials of the same provider and is used: delete one of the two"
+        );
+        warn(other, "DuplicateCredentials", note);
+    }
+    let annotations = secret.metadata.annotations.as_ref()?;
+    let remote_namespace = annotations.get(annotations::REMOTE_TENANT_NAMESPACE)?;
+    let data = secret.data.as_ref().and_then(|data| data.get("kubeconfig"));
+    let text = data.and_then(|data| std::str::from_utf8(&data.0).ok());
+    let Some(text) = text else {
+        let note = "data.kubeconfig is missing or no text".to_owned();
+        warn(key, "InvalidKubeconfig", note);
+        return None;
+    };
+    match RemoteConfig::parse(text) {
+        Ok(config) => Some(Peer {
+            namespace: key.namespace.clone(),
+            remote_namespace: remote_namespace.clone(),
+            config,
+            access: Access::default(),
+            is_watched: false,
+        }),
+        Err(error) => {
+            warn(
+                key,
+                "InvalidKubeconfig",
+                format!("data.kubeconfig: {error}"),
+            );
+            None
+        }
+    }
+}
+
+/// Returns whether objects of this cluster may still have replicas at a provider.
+fn has_replicated(peer: &Peer, id: &str, cache: &Cache) -> bool {
+    Kind::ALL.into_iter().any(|kind| {
+        let objects = kind
+            .within(cache, &Cluster::Local, &peer.namespace)
+            .into_iter();
+        let mut finalized = objects.filter(|(_, metadata)| {
+            let finalizers = metadata.finalizers.iter().flatten();
+            finalizers
+                .into_iter()
+                .any(|it| it == super::object::FINALIZER.name)
+        });
+        finalized.any(|(_, metadata)| super::object::provider(metadata) == Some(id))
+    })
+}
+
+/// Returns whether a user has declared that a provider never answers again.
+pub(super) fn is_dead(id: &str, cache: &Cache) -> bool {
+    let Some(foreign) = cache.local::<ForeignCluster>(&Key::cluster(id)) else {
+        return false;
+    };
+    let annotations = foreign.metadata.annotations.as_ref();
+    let is_declared = annotations
+        .and_then(|it| it.get(annotations::PERMANENTLY_UNREACHABLE))
+        .is_some_and(|value| value == "true");
+    let conditions = foreign.status.iter().flat_map(|status| &status.conditions);
+    let mut answers = conditions.into_iter().filter(|it| {
+        it.type_ == ForeignClusterConditionType::APIServerStatus
+            && it.status == ForeignClusterConditionStatus::Established
+    });
+
+    is_declared && answers.next().is_none()
+}
