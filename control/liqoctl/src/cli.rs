@@ -1,6 +1,8 @@
 //! The command line.
 
-use crate::commands::{authenticate, completion, info, install, network, test, uninstall, version};
+use crate::commands::{
+    authenticate, completion, force, info, install, network, peer, test, uninstall, unpeer, version,
+};
 use crate::global::Global;
 use crate::kinds;
 use anyhow::Result;
@@ -29,6 +31,16 @@ enum Command {
     ///
     /// Example: liqoctl uninstall --kubeconfig rome.yaml --purge --skip-confirm
     Uninstall(uninstall::Options),
+    /// Peers with a provider: the local cluster, its consumer, gets resources of the remote one.
+    ///
+    /// Example: liqoctl peer --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --cpu 4 --memory 8Gi --pods 30
+    Peer(Box<peer::Options>),
+    /// Ends the peering with a provider.
+    ///
+    /// Example: liqoctl unpeer --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
+    Unpeer(unpeer::Options),
+    /// Ends a peering whose other cluster will never respond again.
+    Force(force::Options),
     /// Obtains the credentials of a provider for the local cluster, its consumer.
     ///
     /// Example: liqoctl authenticate --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
@@ -70,6 +82,9 @@ impl Cli {
         match self.command {
             Command::Install(options) => install::run(global, *options).await,
             Command::Uninstall(options) => uninstall::run(global, options).await,
+            Command::Peer(options) => peer::run(global, *options).await,
+            Command::Unpeer(options) => unpeer::run(global, &options).await,
+            Command::Force(options) => force::run(global, &options).await,
             Command::Authenticate(options) => authenticate::run(global, &options).await,
             Command::Unauthenticate(options) => {
                 authenticate::unauthenticate(global, &options).await

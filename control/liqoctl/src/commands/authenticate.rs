@@ -11,7 +11,7 @@
 mod in_band;
 mod removal;
 
-pub(crate) use removal::{Unauthenticate, remove, unauthenticate};
+pub(crate) use removal::{Unauthenticate, remove, requested, unauthenticate};
 
 use crate::cluster::RemoteFlags;
 use crate::failure;

@@ -1,6 +1,7 @@
 //! `liqoctl version`.
 
-use crate::cluster::Cluster;
+use crate::cluster::{Cluster, list_all};
+use crate::failure;
 use crate::global::Global;
 use crate::progress;
 use anyhow::Result;
@@ -55,14 +56,18 @@ pub(crate) async fn server(cluster: &Cluster, namespace: &str) -> Result<Option<
     Ok(manager(cluster, namespace).await?.as_ref().and_then(tag))
 }
 
-/// Returns the controller-manager's Deployment, if there is exactly one.
+/// Returns the controller-manager's Deployment, if there is exactly one and the user may read it.
 ///
 /// # Errors
 ///
 /// Returns an error if the API server fails.
 pub(crate) async fn manager(cluster: &Cluster, namespace: &str) -> Result<Option<Deployment>> {
     let api = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
-    let mut found = cluster.list(&api, "Deployments", MANAGER).await?;
+    let mut found = match list_all(&api, MANAGER).await {
+        // Peering users may not read it.
+        Err(error) if failure::is_forbidden(&error) => Vec::new(),
+        other => other.map_err(cluster.failed("list Deployments"))?,
+    };
     Ok((found.len() == 1).then(|| found.remove(0)))
 }
 

@@ -3,8 +3,10 @@
 use crate::cluster::Cluster;
 use crate::global::Global;
 use crate::manifest::{self, OFFLOADING};
+use crate::observed::Select;
 use crate::output::{self, Format};
 use crate::progress::begin;
+use crate::steps::{Lines, ObjectStep, lines};
 use crate::verbs::delete::Delete;
 use crate::verbs::{Action, Run, Verb};
 use crate::{objects, parse, tenant};
@@ -26,6 +28,34 @@ pub(crate) const ACTIONS: &[Action] = &[
         "liqoctl delete virtualnode more -n liqo-tenant-milan",
     ),
 ];
+
+/// Returns the step that waits for the VirtualNode of a ResourceSlice, which the controller manager creates.
+pub(crate) fn step<'a>(
+    cluster: &'a Cluster,
+    namespace: &str,
+    name: &str,
+) -> ObjectStep<'a, VirtualNode, ()> {
+    let lines = Lines {
+        scope: cluster.side,
+        apply: None,
+        wait: lines(
+            "Waiting for VirtualNode to be created",
+            "VirtualNode created",
+        ),
+        goal: "creating the VirtualNode",
+    };
+    let select = Select::Name(name.to_owned());
+    ObjectStep::wait(
+        cluster,
+        lines,
+        namespace,
+        select,
+        |node: &VirtualNode| match node.spec.kubeconfig_secret_ref {
+            Some(_) => Ok(()),
+            None => Err("the VirtualNode has no kubeconfig".to_owned()),
+        },
+    )
+}
 
 /// Flags of `liqoctl create virtualnode`.
 #[derive(Args, Debug)]

@@ -88,7 +88,7 @@ async fn undo<K: Kind>(
     match namespace {
         Some(namespace) => {
             let removal = Removal::<K>::new(side, namespace, noun);
-            runner.undo(vec![Some(Box::new(removal))], wait).await
+            runner.undo(vec![removal.boxed()], wait).await
         }
         None => {
             let deleting = begin(side.cluster.side, format_args!("Deleting {noun}"));
