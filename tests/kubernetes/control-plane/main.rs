@@ -14,6 +14,7 @@ mod identities;
 mod lifecycle;
 mod offloading;
 mod ownership;
+mod peering;
 mod rights;
 mod runtime;
 mod upgrade;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
     allocations::add(&mut suite);
     authentication::add(&mut suite);
     offloading::add(&mut suite);
+    peering::add(&mut suite);
     history::add(&mut suite);
     upgrade::add(&mut suite);
 

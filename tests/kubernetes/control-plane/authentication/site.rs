@@ -55,6 +55,16 @@ impl Site {
         let mut options = Options::new(artifacts()?);
         options.audit = false;
         options.signing_duration = lifetime;
+        Self::start_with(name, peer, arguments, options).await
+    }
+
+    /// Starts a cluster with the options of its control plane.
+    pub(crate) async fn start_with(
+        name: &'static str,
+        peer: &'static str,
+        arguments: &[&str],
+        options: Options,
+    ) -> Result<Self> {
         let control_plane = ControlPlane::start(options).await?;
         let chart = chart()?;
         control_plane.install_crds(&chart).await?;
@@ -93,12 +103,17 @@ impl Site {
         })
     }
 
+    /// Returns the control plane.
+    pub(crate) fn control_plane(&self) -> &ControlPlane {
+        &self.control_plane
+    }
+
     /// Returns the URL of the API server.
     pub(super) fn server(&self) -> &str {
         self.control_plane.server()
     }
 
-    pub(super) fn tenant_namespace(&self) -> String {
+    pub(crate) fn tenant_namespace(&self) -> String {
         tenant_namespace(&self.peer)
     }
 
@@ -107,7 +122,7 @@ impl Site {
     }
 
     /// Creates a Secret of the peer.
-    pub(super) async fn create_secret(
+    pub(crate) async fn create_secret(
         &self,
         name: &str,
         labels: &Value,
