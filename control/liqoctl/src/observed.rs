@@ -32,6 +32,7 @@ pub(crate) struct Observed<'a, K: Kind> {
     select: Select,
     known: RefCell<Option<Known<K>>>,
     watch: RefCell<Option<Watch<'a, K>>>,
+    is_read: Cell<bool>,
     /// Whether the user may not watch the kind, as peering users.
     is_polled: Cell<bool>,
 }
@@ -54,6 +55,7 @@ impl<'a, K: Kind> Observed<'a, K> {
             select,
             known: RefCell::default(),
             watch: RefCell::default(),
+            is_read: Cell::default(),
             is_polled: Cell::default(),
         }
     }
@@ -85,7 +87,13 @@ impl<'a, K: Kind> Observed<'a, K> {
             version,
         };
         *self.known.borrow_mut() = Some(known);
+        self.is_read.set(true);
         Ok(object)
+    }
+
+    /// Returns whether the object has never been received, and its name is known.
+    pub(crate) fn is_unread_by_name(&self) -> bool {
+        matches!(self.select, Select::Name(_)) && !self.is_read.get()
     }
 
     /// Stores the object that the API server returned after a write.
@@ -94,6 +102,7 @@ impl<'a, K: Kind> Observed<'a, K> {
         let object = Some(object);
         *self.known.borrow_mut() = Some(Known { object, version });
         *self.watch.borrow_mut() = None;
+        self.is_read.set(true);
     }
 
     /// Waits until the object may have changed.

@@ -174,7 +174,14 @@ fn requests(site: &Site) -> Result<usize> {
             .as_ref()
             .is_some_and(|it| it.resource == "leases");
         let user = event.user.username.as_str();
-        !is_lease && !user.starts_with("system:kube") && !user.starts_with("system:apiserver")
+        let is_of_kubernetes = [
+            "system:kube",
+            "system:apiserver",
+            "system:serviceaccount:kube-system:",
+        ]
+        .iter()
+        .any(|prefix| user.starts_with(prefix));
+        !is_lease && !is_of_kubernetes
     });
     // An event of each stage.
     let ids: BTreeSet<&str> = counted.map(|event| event.audit_id.as_str()).collect();

@@ -135,16 +135,23 @@ pub(crate) async fn authenticate(
 /// Removes nonces of earlier peerings that were signed and never used. Upstream's `liqoctl` refuses to replace them.
 async fn remove_stale(pair: &Pair, namespaces: &Namespaces, nonce: &[u8]) -> Result<()> {
     let Pair { local, remote } = pair;
-    let selector = nonce::selector(&local.peer);
     let reverse = async {
+        let (cluster, peer) = (&remote.cluster, &remote.peer);
+        let signed = signed_nonce::list(cluster, &namespaces.remote, peer).await?;
+        if signed.is_empty() {
+            return Ok(());
+        }
+        let selector = nonce::selector(&local.peer);
         let nonces: Vec<Secret> =
             objects::select(&local.cluster, &namespaces.local, &selector).await?;
         let current = nonces.iter().find_map(nonce::text);
-        let (cluster, peer) = (&remote.cluster, &remote.peer);
-        signed_nonce::delete_stale(cluster, &namespaces.remote, peer, current).await
+        signed_nonce::delete_stale(cluster, &namespaces.remote, signed, current).await
     };
     let (cluster, peer) = (&local.cluster, &local.peer);
-    let forward = signed_nonce::delete_stale(cluster, &namespaces.local, peer, Some(nonce));
+    let forward = async {
+        let signed = signed_nonce::list(cluster, &namespaces.local, peer).await?;
+        signed_nonce::delete_stale(cluster, &namespaces.local, signed, Some(nonce)).await
+    };
     tokio::try_join!(forward, reverse)?;
     Ok(())
 }

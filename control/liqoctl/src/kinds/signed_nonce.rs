@@ -29,7 +29,7 @@ pub(crate) async fn stored(cluster: &Cluster, global: &Global, peer: &str) -> Re
     })
 }
 
-/// Deletes the signed nonces that are not of `current`, the nonce of the provider.
+/// Deletes those of the signed nonces that are not of `current`, the nonce of the provider.
 ///
 /// # Errors
 ///
@@ -37,11 +37,11 @@ pub(crate) async fn stored(cluster: &Cluster, global: &Global, peer: &str) -> Re
 pub(crate) async fn delete_stale(
     cluster: &Cluster,
     namespace: &str,
-    peer: &str,
+    signed: Vec<Secret>,
     current: Option<&[u8]>,
 ) -> Result<()> {
     let api = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
-    for secret in list(cluster, namespace, peer).await? {
+    for secret in signed {
         if is_stale(&secret, current) {
             cluster.delete(&api, "Secret", &secret.name_any()).await?;
         }
@@ -49,7 +49,12 @@ pub(crate) async fn delete_stale(
     Ok(())
 }
 
-async fn list(cluster: &Cluster, namespace: &str, peer: &str) -> Result<Vec<Secret>> {
+/// Returns the Secrets with a nonce of the peer.
+///
+/// # Errors
+///
+/// Returns an error if the API server fails.
+pub(crate) async fn list(cluster: &Cluster, namespace: &str, peer: &str) -> Result<Vec<Secret>> {
     let selector = format!("{},{}=true", objects::selector(peer), labels::SIGNED_NONCE);
     objects::select(cluster, namespace, &selector).await
 }
