@@ -33,7 +33,9 @@ const NAMES_FORBIDDEN: &[&str] = &[
 const PURE: &[&str] = &[
     "control/api/src",
     "control/fabric/src",
+    "control/manager/src/foreign_cluster",
     "control/manager/src/network",
+    "control/manager/src/offloading",
     "gateway/src/engine",
     "gateway/src/offload",
     "gateway/src/path",

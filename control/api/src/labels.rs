@@ -84,8 +84,17 @@ pub const NONCE: &str = "liqo.io/nonce";
 pub const SIGNED_NONCE: &str = "liqo.io/signed-nonce";
 /// On a kubeconfig Secret. Value: the type of the Identity, `ControlPlane` or `ResourceSlice`.
 pub const IDENTITY_TYPE: &str = "liqo.io/identity-type";
+/// Value of [`IDENTITY_TYPE`]: the credentials of the control plane.
+pub const IDENTITY_TYPE_CONTROL_PLANE: &str = "ControlPlane";
 /// On a CertificateSigningRequest for a consumer. Value: `true`.
 pub const REMOTE_TENANT_CSR: &str = "liqo.io/remote-tenant-csr";
+
+/// On the objects of a virtual kubelet. Value: the component.
+pub const OFFLOADING_COMPONENT: &str = "offloading.liqo.io/component";
+/// Value of [`OFFLOADING_COMPONENT`]: the virtual kubelet.
+pub const OFFLOADING_COMPONENT_VIRTUAL_KUBELET: &str = "virtual-kubelet";
+/// On the objects of a virtual kubelet. Value: name of the [`VirtualNode`](crate::VirtualNode).
+pub const VIRTUAL_NODE: &str = "liqo.io/virtual-node";
 
 /// Kubernetes' recommended label. Value: the tool that manages the object.
 pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";

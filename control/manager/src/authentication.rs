@@ -47,13 +47,20 @@ pub(crate) use registrations::registrations;
 
 /// Returns the reference to the owner that controls an object.
 pub(crate) fn controller_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
+    let mut reference = owner_reference(owner);
+    reference["controller"] = json!(true);
+    reference["blockOwnerDeletion"] = json!(true);
+
+    reference
+}
+
+/// Returns the reference to an owner whose deletion causes that of an object.
+fn owner_reference<K: Resource<DynamicType = ()>>(owner: &K) -> Value {
     json!({
         "apiVersion": K::api_version(&()),
         "kind": K::kind(&()),
         "name": owner.name_any(),
         "uid": owner.meta().uid,
-        "controller": true,
-        "blockOwnerDeletion": true,
     })
 }
 

@@ -1,6 +1,7 @@
 //! The flags, and the process that they describe.
 
 use crate::authentication::{self, ApiServerSettings, AuthenticationController};
+use crate::foreign_cluster::{self, ForeignClusterController};
 use crate::installation;
 use crate::metrics::Metrics;
 use crate::network::{NetworkController, Settings, State};
@@ -134,6 +135,7 @@ impl Cli {
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
         let (authentication, offloading) = (self.authentication(), self.offloading());
+        let foreign_clusters = ForeignClusterController::new(self.foreign_clusters());
         let reviews = client.clone();
         let managed = async move {
             let namespace = network.settings.namespace.clone();
@@ -141,6 +143,7 @@ impl Cli {
             network.settings.installation = installation;
             let mut runtime = Runtime::new(client, runtime_settings, runtime_metrics);
             runtime.add(NetworkController::new(network, metrics), &replicas)?;
+            runtime.add(foreign_clusters, &replicas)?;
             if let Some(settings) = authentication {
                 let user = installation::user(&reviews).await?;
                 let replication = ReplicationController::new(settings.namespace.clone());
@@ -225,6 +228,14 @@ impl Cli {
         offloading::Settings {
             limits_enforcement: self.default_limits_enforcement,
             allowed_node_labels: self.allowed_node_labels.clone(),
+        }
+    }
+
+    fn foreign_clusters(&self) -> foreign_cluster::Settings {
+        foreign_cluster::Settings {
+            namespace: self.installation.namespace.clone(),
+            tenant_namespaces: self.installation.tenant_namespaces.clone(),
+            has_authentication: self.authentication_enabled,
         }
     }
 

@@ -4,6 +4,7 @@
 //! authentication  identities of consumers: keys, nonces, Tenants, certificates, Identities (PURE)
 //! offloading  what a consumer may use at a provider: Quotas, VirtualNodes (PURE)
 //! replication  objects of a consumer at its providers, and their statuses (PURE)
+//! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
 //! cli         arguments; starts the runtime with the controllers
 //! ```
@@ -16,6 +17,7 @@
 
 mod authentication;
 mod cli;
+mod foreign_cluster;
 mod installation;
 mod metrics;
 mod network;

@@ -11,16 +11,16 @@
 //! controller  connects them to the runtime, which has watches, requests, Events and Lease
 //! ```
 
-pub(crate) use controller::NetworkController;
 #[cfg(test)]
 pub(crate) use controller::registrations;
+pub(crate) use controller::{FIELD_MANAGER, NetworkController};
 pub(crate) use kind::TENANT_ROLE;
-pub(crate) use local::{ADDRESS_TYPES, CLUSTER_ID, bound_namespaces, keep};
+pub(crate) use local::{ADDRESS_TYPES, CLUSTER_ID, bound_namespaces, is_bound, keep};
 pub(crate) use plan::State;
 #[cfg(test)]
 pub(crate) use plan::tests::settings;
 pub(crate) use settings::Settings;
-pub(crate) use write::covers;
+pub(crate) use write::{covers, removals};
 
 mod condition;
 mod controller;

@@ -21,6 +21,7 @@ mod kind;
 mod object;
 mod peer;
 mod registrations;
+mod selection;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,8 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
-use crate::{authentication, network, offloading, replication};
+use crate::{authentication, foreign_cluster, network, offloading, replication};
 use chart_tests::roles::{Rights, Role, assert_exact};
+use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
 const FURTHER: [Rights; 8] = [
@@ -78,7 +79,14 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     registrations.extend(authentication::registrations(&settings.namespace));
     registrations.extend(offloading::registrations());
     registrations.extend(replication::registrations(&settings.namespace));
+    registrations.extend(foreign_cluster::registrations(&foreign_cluster::Settings {
+        namespace: settings.namespace.clone(),
+        tenant_namespaces: Vec::new(),
+        has_authentication: true,
+    }));
 
+    // Their controllers run in one process.
+    Cache::fixture(&registrations).unwrap();
     let account = "liqo-controller-manager";
     assert_exact(account, &settings.namespace, &registrations, &FURTHER);
 }

@@ -5,7 +5,7 @@ pub(crate) mod site;
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::rights::attack::{Refusal, Request, User};
 use anyhow::{Context as _, Result, ensure};
-use control_api::{Identity, ResourceSlice, Tenant};
+use control_api::{ForeignCluster, Identity, ResourceSlice, Tenant};
 use control_credentials::{ClusterKey, KeyType, Subject, request};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
@@ -69,6 +69,9 @@ async fn a_consumer_gets_its_rights_by_upstreams_requests_and_no_others(
     ensure!(user.0 == "rome", "{user:?}");
     ensure!(user.1.contains(&"liqo.io".to_owned()), "{user:?}");
     rights(&User(consumer.clone()), &User(milan.client.clone())).await?;
+    milan.until_summary("Consumer", "AuthTenantStatus").await?;
+    rome.until_summary("Provider", "AuthIdentityControlPlaneStatus")
+        .await?;
 
     // The same key may present the nonce again; another one is refused.
     milan.apply(&tenant).await?;
@@ -124,7 +127,7 @@ async fn certificates_are_renewed_before_they_expire(_: &'static Fixture) -> Res
 }
 
 /// Returns the Tenant of `rome`, as upstream's `liqoctl` writes it.
-fn tenant(key: &ClusterKey, signature: &[u8]) -> Result<Value> {
+pub(crate) fn tenant(key: &ClusterKey, signature: &[u8]) -> Result<Value> {
     let csr = request::create(key, &Subject::control_plane("rome"))?;
     Ok(json!({
         "apiVersion": TENANTS,
@@ -143,7 +146,7 @@ fn tenant(key: &ClusterKey, signature: &[u8]) -> Result<Value> {
     }))
 }
 
-async fn user(client: &Client) -> Result<(String, Vec<String>)> {
+pub(crate) async fn user(client: &Client) -> Result<(String, Vec<String>)> {
     let api: Api<SelfSubjectReview> = Api::all(client.clone());
     let review = api
         .create(&PostParams::default(), &SelfSubjectReview::default())
@@ -232,7 +235,7 @@ async fn rights(consumer: &User, administrator: &User) -> Result<()> {
 
 impl Site {
     /// Creates the nonce of the peer, and waits until it is filled.
-    async fn nonce(&self) -> Result<Vec<u8>> {
+    pub(crate) async fn nonce(&self) -> Result<Vec<u8>> {
         let labels = json!({"liqo.io/nonce": "true"});
         self.create_secret("liqo-nonce", &labels, &json!({}))
             .await?;
@@ -241,7 +244,7 @@ impl Site {
     }
 
     /// Has a nonce of the peer signed.
-    async fn signature(&self, nonce: &[u8]) -> Result<Vec<u8>> {
+    pub(crate) async fn signature(&self, nonce: &[u8]) -> Result<Vec<u8>> {
         let labels = json!({"liqo.io/signed-nonce": "true"});
         let data = json!({"nonce": ByteString(nonce.to_vec())});
         self.create_secret("liqo-signed-nonce", &labels, &data)
@@ -250,7 +253,7 @@ impl Site {
             .await
     }
 
-    async fn cluster_key(&self) -> Result<ClusterKey> {
+    pub(crate) async fn cluster_key(&self) -> Result<ClusterKey> {
         let text = self
             .secret(LIQO, "authentication-keys", "privateKey")
             .await?;
@@ -258,7 +261,7 @@ impl Site {
     }
 
     /// Returns the status of the Tenant once it has credentials.
-    async fn status(&self) -> Result<Value> {
+    pub(crate) async fn status(&self) -> Result<Value> {
         let tenants: Api<Tenant> = Api::namespaced(self.client.clone(), &self.tenant_namespace());
         until(Deadline::after(SOON), "the credentials", async || {
             let tenant = tenants.get(&self.peer).await?;
@@ -271,7 +274,7 @@ impl Site {
     }
 
     /// Creates the Identity at the peer, and returns a client with its kubeconfig.
-    async fn credentials(&self, parameters: &Value) -> Result<Client> {
+    pub(crate) async fn credentials(&self, parameters: &Value) -> Result<Client> {
         let namespace = self.tenant_namespace();
         let name = format!("controlplane-{}", self.peer);
         self.apply(&json!({
@@ -305,6 +308,21 @@ impl Site {
         site::client(&text).await
     }
 
+    /// Waits for the role of the peer, and for a condition of authentication to be ready.
+    async fn until_summary(&self, role: &str, type_: &str) -> Result<()> {
+        let summaries: Api<ForeignCluster> = Api::all(self.client.clone());
+        until(Deadline::after(SOON), "the ForeignCluster", async || {
+            let summary = summaries.get(&self.peer).await?;
+            let status = serde_json::to_value(&summary.status)?;
+            let conditions = status["modules"]["authentication"]["conditions"].as_array();
+            let mut conditions = conditions.into_iter().flatten();
+            let is_ready = conditions.any(|it| it["type"] == type_ && it["status"] == "Ready");
+            ensure!(status["role"] == role && is_ready, "{status}");
+            Ok(())
+        })
+        .await
+    }
+
     async fn delete_secret(&self, name: &str) -> Result<()> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), &self.tenant_namespace());
         secrets
@@ -314,7 +332,7 @@ impl Site {
     }
 
     /// Deletes the Tenant, and waits until it and the rights of the consumer are gone.
-    async fn delete_tenant(&self) -> Result<()> {
+    pub(crate) async fn delete_tenant(&self) -> Result<()> {
         let tenants: Api<Tenant> = Api::namespaced(self.client.clone(), &self.tenant_namespace());
         tenants
             .delete(&self.peer, &kube::api::DeleteParams::default())

@@ -44,10 +44,7 @@ impl Manager {
             .arg("--http=127.0.0.1:0")
             .args(arguments)
             .env("KUBECONFIG", kubeconfig)
-            .env(
-                "RUST_LOG",
-                env::var("LIQO_LAB_LOG").unwrap_or_else(|_| "error".to_owned()),
-            )
+            .env("RUST_LOG", "info")
             .kill_on_drop(true)
             .spawn()
             .context("failed to start a controller manager")?;

@@ -34,6 +34,7 @@ async fn objects_of_an_earlier_release_are_taken_over(fixture: &'static Fixture)
         ("Network", LIQO, "external-cidr", "status"),
         ("IP", LIQO, "printer", "status"),
         ("Service", LIQO, "printer", ""),
+        ("ForeignCluster", "", "upgrade", "status"),
     ] {
         until(Deadline::after(LIMIT), "the take-over", async || {
             let object = objects.of(kind, namespace).get(name).await?;
@@ -56,6 +57,17 @@ async fn objects_of_an_earlier_release_are_taken_over(fixture: &'static Fixture)
         Ok(())
     })
     .await?;
+
+    let summary = objects.of("ForeignCluster", "").get("upgrade").await?;
+    let status = &summary.data["status"];
+    ensure!(
+        status["role"] == "Unknown"
+            && status["apiServerUrl"].is_null()
+            && status["modules"]["authentication"] == json!({"enabled": false})
+            && status["modules"]["networking"]["enabled"] == true
+            && status["tenantNamespace"] == json!({"local": TENANT}),
+        "{status}"
+    );
 
     // The manager has no right to patch GatewayServers, so it owns these conditions twice.
     ensure!(
@@ -158,6 +170,7 @@ async fn create_as_earlier_release(objects: &Objects) -> Result<()> {
                     "namespace": LIQO, "apiVersion": "networking.liqo.io/v1beta1"}},
         }))
         .await?;
+    create_foreign_cluster(objects).await?;
     let condition = |type_: &str, status: &str| {
         json!({"type": type_, "status": status, "reason": type_, "message": "of the earlier release",
             "lastTransitionTime": "2026-01-01T00:00:00Z", "observedGeneration": 1})
@@ -169,6 +182,34 @@ async fn create_as_earlier_release(objects: &Objects) -> Result<()> {
     let status = json!({"status": {"conditions": conditions}});
     objects
         .merge_status("GatewayServer", TENANT, "upgrade", &status)
+        .await
+}
+
+/// Creates the ForeignCluster, with the status of modules that are disabled since.
+async fn create_foreign_cluster(objects: &Objects) -> Result<()> {
+    let labels = json!({"liqo.io/remote-cluster-id": "upgrade"});
+    let object = json!({
+        "metadata": {"name": "upgrade", "labels": labels},
+        "spec": {"clusterID": "upgrade"},
+    });
+    objects
+        .create("core.liqo.io/v1beta1", "ForeignCluster", object)
+        .await?;
+    let condition = json!({"type": "AuthTenantStatus", "status": "Ready", "reason": "TenantReady",
+        "message": "of the earlier release", "lastTransitionTime": "2026-01-01T00:00:00Z"});
+    let disabled = json!({"enabled": false});
+    let status = json!({"status": {
+        "role": "Consumer",
+        "apiServerUrl": "https://192.0.2.1:6443",
+        "tenantNamespace": {"local": TENANT, "remote": "liqo-tenant-rome"},
+        "modules": {
+            "authentication": {"enabled": true, "conditions": [condition]},
+            "networking": disabled,
+            "offloading": disabled,
+        },
+    }});
+    objects
+        .merge_status("ForeignCluster", "", "upgrade", &status)
         .await
 }
 
@@ -197,9 +238,14 @@ impl Objects {
         let api_version = match kind {
             "Network" | "IP" => "ipam.liqo.io/v1alpha1",
             "GatewayServer" => "networking.liqo.io/v1beta1",
+            "ForeignCluster" => "core.liqo.io/v1beta1",
             _ => "v1",
         };
-        Api::namespaced_with(self.0.clone(), namespace, &resource(api_version, kind))
+        let resource = resource(api_version, kind);
+        if namespace.is_empty() {
+            return Api::all_with(self.0.clone(), &resource);
+        }
+        Api::namespaced_with(self.0.clone(), namespace, &resource)
     }
 
     async fn create(

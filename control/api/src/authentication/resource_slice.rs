@@ -79,6 +79,10 @@ pub struct ResourceSliceSpec {
     pub resources: BTreeMap<String, Quantity>,
 }
 
+/// Reason of a [`ResourceSliceCondition`] that this cluster sets as consumer: the provider refuses its credentials. An
+/// addition to upstream's reasons.
+pub const REPLICATION_FORBIDDEN: &str = "ReplicationForbidden";
+
 /// Observed state of a [`ResourceSlice`], written by the provider.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]

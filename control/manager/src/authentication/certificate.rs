@@ -30,6 +30,10 @@ const SIGNER_MAX: Duration = Duration::from_secs(30);
 /// Prefix of the names of CertificateSigningRequests, by which admission policies of users select them.
 const PREFIX: &str = "liqo-identity-";
 
+/// Name of the Secret with the certificate of a consumer's control plane. Those of ResourceSlices have a dash and their name
+/// after it.
+pub(super) const SECRET_PREFIX: &str = "liqo-remote-certificate";
+
 /// Key of the request in a Secret.
 const CSR: &str = "csr";
 

@@ -9,9 +9,11 @@ use super::registrations::{registrations, secrets};
 use super::verdict::Grants;
 use super::{identity, key, local_slice, nonce, renew, slice, tenant};
 use crate::network::bound_namespaces;
+use control_api::Tenant;
 use control_credentials::KeyType;
 use control_runtime::{
-    Cache, Change, Controller, Env, Key, Plan, Queue, Registration, WatchChange, WatchId,
+    Cache, Change, Cluster, Controller, Env, Key, Plan, Queue, Ref, Registration, WatchChange,
+    WatchId,
 };
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -106,9 +108,17 @@ impl Controller for AuthenticationController {
     }
 
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
-        // Before the Secrets are listed, it is not known which of them exist.
+        // Before the Secrets are listed, it is not known which of them exist. The end of a Tenant does not wait for them:
+        // the rights to read them may be gone before.
         let is_listed = |key: &Key| self.watched.get(&key.namespace) == Some(&true);
-        if item.key().is_some_and(|key| !is_listed(key)) {
+        let is_ending = |item: &WorkItem| {
+            let WorkItem::Tenant(key) = item else {
+                return false;
+            };
+            let entry = cache.entry(&Ref::of::<Tenant>(&Cluster::Local, key));
+            entry.is_some_and(|entry| entry.deleted_at().is_some())
+        };
+        if item.key().is_some_and(|key| !is_listed(key)) && !is_ending(item) {
             return Plan::default();
         }
         if *item == WorkItem::SecretWatches {

@@ -6,18 +6,23 @@ use super::objects::{Local, warn};
 use super::renew;
 use crate::network::covers;
 use control_api::authentication::identity::IdentityType;
-use control_api::{Identity, IdentityStatus, annotations, labels};
+use control_api::{Identity, IdentityStatus, Renew, annotations, labels};
 use control_credentials::{Access, ClusterKey, kubeconfig};
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
 use serde_json::{Value, json};
 
 /// Plans the kubeconfig Secret of an Identity, and its status.
 pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     let mut plan = Plan::default();
-    let (Some(identity), Some(cluster_key)) = (local.identities.get(key), local.cluster_key())
-    else {
+    let Some(identity) = local.identities.get(key) else {
+        plan.writes.extend(leftovers(local, key));
+        return plan;
+    };
+    let Some(cluster_key) = local.cluster_key() else {
         return plan;
     };
     if identity.metadata.deletion_timestamp.is_some() {
@@ -51,6 +56,35 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     }
 
     plan
+}
+
+/// Returns the deletions of what an Identity has left. Garbage collection would delete it later.
+fn leftovers(local: &Local<'_>, key: &Key) -> Vec<Write> {
+    let is_owned = |metadata: &ObjectMeta| {
+        let owners = metadata.owner_references.iter().flatten();
+        let mut of_identities = owners.filter(|it| it.kind == Identity::kind(&()));
+        metadata.deletion_timestamp.is_none() && of_identities.any(|it| it.name == key.name)
+    };
+    let renew = local.renews.get(key).map(|it| &it.metadata);
+    let renew = renew.filter(|it| is_owned(it)).map(|it| {
+        let object = Ref::of::<Renew>(&Cluster::Local, key);
+        (object, it)
+    });
+    let secrets = local.secrets.within(&key.namespace);
+    let secrets = secrets
+        .filter(|(_, it)| is_owned(&it.metadata))
+        .map(|(key, it)| {
+            let object = Ref::of::<Secret>(&Cluster::Local, key);
+            (object, &it.metadata)
+        });
+    let owned = renew.into_iter().chain(secrets);
+    let deletions = owned.map(|(object, metadata)| {
+        let mut write = Write::new(object, Action::Delete);
+        write.uid.clone_from(&metadata.uid);
+        write
+    });
+
+    deletions.collect()
 }
 
 /// Returns the kubeconfig.

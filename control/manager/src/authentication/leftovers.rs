@@ -1,9 +1,9 @@
-//! What a consumer leaves in this cluster: its rights, its replicated objects, and its certificates.
+//! Leftovers of a consumer in this cluster: its rights, its replicated objects, and its certificates.
 
 use super::binding;
+use super::certificate::SECRET_PREFIX;
 use super::nonce::is_bound;
 use super::objects::{BY_SECRET, Local, label, origin};
-use super::tenant::CERTIFICATE_SECRET;
 use control_api::{NamespaceMap, Renew, ResourceSlice, labels};
 use control_runtime::{Action, Cluster, Key, Ref, Write};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -30,7 +30,7 @@ pub(super) fn of_deleted(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Wri
     writes.extend(renews.filter_map(|(key, it)| replica::<Renew>(key, &it.metadata, peer)));
     for (key, secret) in local.secrets.within(&tenant.namespace) {
         let of_peer = label(&secret.metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
-        let is_certificate = key.name.starts_with(CERTIFICATE_SECRET);
+        let is_certificate = key.name.starts_with(SECRET_PREFIX);
         let is_used = label(&secret.metadata, labels::NONCE) == Some("true") && is_bound(secret);
         if of_peer && (is_certificate || is_used) {
             writes.extend(delete::<Secret>(key, &secret.metadata));

@@ -24,6 +24,7 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<
         return plan;
     };
     if slice.metadata.deletion_timestamp.is_some() {
+        plan.writes.extend(deletion(local, key, slice));
         return plan;
     }
     let object = Ref::of::<ResourceSlice>(&Cluster::Local, key);
@@ -49,10 +50,7 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<
             return plan;
         }
     }
-    let identity = Key::new(
-        key.namespace.clone(),
-        format!("{IDENTITY_PREFIX}{}", key.name),
-    );
+    let identity = identity_key(key);
     let Some(fields) = identity_fields(slice, key, provider) else {
         return plan;
     };
@@ -63,6 +61,26 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<
     }
 
     plan
+}
+
+/// Returns the deletion of the Identity of a ResourceSlice. Garbage collection would delete it later.
+fn deletion(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Option<Write> {
+    let identity = identity_key(key);
+    let metadata = &local.identities.get(&identity)?.metadata;
+    let owners = metadata.owner_references.iter().flatten();
+    let is_owned = owners
+        .into_iter()
+        .any(|it| Some(&it.uid) == slice.metadata.uid.as_ref());
+    let object = Ref::of::<Identity>(&Cluster::Local, &identity);
+    let mut write = Write::new(object, Action::Delete);
+    write.uid.clone_from(&metadata.uid);
+
+    (is_owned && metadata.deletion_timestamp.is_none()).then_some(write)
+}
+
+fn identity_key(slice: &Key) -> Key {
+    let name = format!("{IDENTITY_PREFIX}{}", slice.name);
+    Key::new(slice.namespace.clone(), name)
 }
 
 /// Returns the fields of the request that are missing. A request for another key or name is replaced, because the provider

@@ -2,6 +2,7 @@
 
 use super::item::WorkItem;
 use super::objects::{Local, label, warn};
+use super::owner_reference;
 use control_api::authentication::identity::IdentityType;
 use control_api::{annotations, labels};
 use control_credentials::{PublicKey, nonce};
@@ -9,6 +10,7 @@ use control_runtime::{Cluster, Env, Key, Plan, Ref};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
+use kube::ResourceExt as _;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -89,22 +91,33 @@ pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> 
         }
         return plan;
     }
-    let is_ready = local
-        .identities
-        .within(&key.namespace)
-        .any(|(_, identity)| {
-            let status = identity.status.as_ref();
-            identity.spec.type_ == Some(IdentityType::ControlPlane)
-                && status.is_some_and(|status| status.kubeconfig_secret_ref.is_some())
-        });
-    if is_ready {
-        let earliest = created(secret, env.now).saturating_add(SIGNED_MIN);
-        match remaining(env.now, earliest.unwrap_or(env.now)) {
-            Some(rest) => plan
-                .requeue
-                .push((rest, WorkItem::SignedNonce(key.clone()))),
-            None => plan.delete(object, secret.metadata.uid.clone().unwrap_or_default()),
-        }
+    let mut identities = local.identities.within(&key.namespace);
+    let ready = identities.find(|(_, identity)| {
+        let status = identity.status.as_ref();
+        identity.spec.type_ == Some(IdentityType::ControlPlane)
+            && status.is_some_and(|status| status.kubeconfig_secret_ref.is_some())
+    });
+    let Some((_, identity)) = ready else {
+        return plan;
+    };
+    let earliest = created(secret, env.now).saturating_add(SIGNED_MIN);
+    let Some(rest) = remaining(env.now, earliest.unwrap_or(env.now)) else {
+        plan.delete(object, secret.metadata.uid.clone().unwrap_or_default());
+        return plan;
+    };
+    plan.requeue
+        .push((rest, WorkItem::SignedNonce(key.clone())));
+    let owners = secret.owner_references().iter();
+    let is_owned = owners
+        .into_iter()
+        .any(|owner| Some(&owner.uid) == identity.metadata.uid.as_ref());
+    if !is_owned {
+        // If the peering ends before, garbage collection deletes the Secret.
+        let metadata = json!({"ownerReferences": [owner_reference(identity)]});
+        plan.apply(
+            object,
+            json!({"metadata": metadata, "data": {SIGNATURE: value(secret, SIGNATURE)}}),
+        );
     }
 
     plan

@@ -1,12 +1,12 @@
 //! The work items that a change concerns.
 
+use super::certificate::SECRET_PREFIX;
 use super::item::WorkItem;
 use super::objects::{
     AUTHENTICATION_KEYS, BY_PEER, BY_USER, Local, label, secret_of, user_of_slice, users,
 };
 use super::parameters::address_of;
 use super::slice::is_replica;
-use super::tenant::CERTIFICATE_SECRET;
 use crate::network::TENANT_ROLE;
 use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, labels};
 use control_runtime::{Change, Key};
@@ -128,7 +128,7 @@ fn items_of_secret(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem>
 /// Returns the work items of a Secret with a certificate.
 fn items_of_certificate(local: &Local<'_>, namespace: &str, secret: &str) -> BTreeSet<WorkItem> {
     let mut items = tenants_within(local, namespace);
-    let rest = secret.strip_prefix(CERTIFICATE_SECRET);
+    let rest = secret.strip_prefix(SECRET_PREFIX);
     if let Some(slice) = rest.and_then(|rest| rest.strip_prefix('-')) {
         items.insert(WorkItem::ResourceSlice(Key::new(namespace, slice)));
     }

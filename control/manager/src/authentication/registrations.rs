@@ -29,8 +29,15 @@ const FORCE_STATUS: &str = "only the manager writes these statuses; a user may h
 
 /// Returns the resources that the controller follows, with Liqo in `namespace`.
 pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
-    let liqo = || Scope::Namespace(namespace.to_owned());
+    let mut all = of_liqo();
+    all.extend(of_certificates(namespace));
+    all.extend(of_cluster(namespace));
 
+    all
+}
+
+/// Returns the resources of Liqo's API.
+fn of_liqo() -> Vec<Registration> {
     vec![
         Registration::whole::<Tenant>(Scope::All)
             .index(BY_PEER, |tenant: &Tenant| {
@@ -43,7 +50,7 @@ pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
             .force("status", FORCE_STATUS)
             .fields(&["spec.tenantCondition", "status"]),
         Registration::whole::<Identity>(Scope::All)
-            .verbs(&["create", "patch"])
+            .verbs(&["create", "patch", "delete"])
             .subresource("status", "patch")
             .subresource("finalizers", "update")
             .force("", FORCE)
@@ -67,7 +74,14 @@ pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
             .subresource("status", "patch")
             .force("status", FORCE_STATUS),
         Registration::whole::<NamespaceMap>(Scope::All).verbs(&["delete"]),
-        Registration::of(Scope::All, kept_storage_class),
+    ]
+}
+
+/// Returns the resources with keys, certificates and rights, with Liqo in `namespace`.
+fn of_certificates(namespace: &str) -> Vec<Registration> {
+    let liqo = || Scope::Namespace(namespace.to_owned());
+
+    vec![
         Registration::whole::<Secret>(liqo())
             .name(AUTHENTICATION_KEYS)
             .verbs(&["create", "patch"]),
@@ -97,6 +111,15 @@ pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
         Registration::whole::<ClusterRoleBinding>(Scope::All)
             .index(BY_SUBJECT, users_of_cluster_role_binding)
             .verbs(&["create", "delete"]),
+    ]
+}
+
+/// Returns the resources that describe this cluster, with Liqo in `namespace`.
+fn of_cluster(namespace: &str) -> Vec<Registration> {
+    let liqo = || Scope::Namespace(namespace.to_owned());
+
+    vec![
+        Registration::of(Scope::All, kept_storage_class),
         Registration::of(Scope::All, keep::<Namespace>),
         // The provider's decision about the Tenant is an annotation of its namespace.
         Registration::of(Scope::Planned, keep::<Namespace>).verbs(&["patch"]),

@@ -3,12 +3,12 @@
 //! Both verdicts are written at once, because `liqoctl` waits for the first one and then reads the second.
 
 use super::binding;
-use super::certificate::{Issued, Requested};
+use super::certificate::{Issued, Requested, SECRET_PREFIX};
 use super::decision;
 use super::item::WorkItem;
 use super::objects::{BY_PEER, Local, label, origin, warn};
 use super::parameters::auth_params;
-use super::tenant::{CERTIFICATE_SECRET, Issuer, Refusal};
+use super::tenant::{Issuer, Refusal};
 use super::verdict::{self, Grants, State, Verdict};
 use control_api::authentication::auth_params::AuthParams;
 use control_api::authentication::resource_slice::{
@@ -153,7 +153,7 @@ impl Request<'_> {
         request::check(&csr.0, &subject, &public)
             .map_err(|error| ("InvalidCSR", format!("spec.csr: {error}")))?;
         let item = WorkItem::ResourceSlice(self.key.clone());
-        let secret = format!("{CERTIFICATE_SECRET}-{name}");
+        let secret = format!("{SECRET_PREFIX}-{name}");
         let requested = Requested {
             peer: self.consumer,
             secret: Key::new(self.key.namespace.clone(), secret),

@@ -1,6 +1,6 @@
 //! Tenants: the consumers of this cluster, their certificates and their rights.
 
-use super::certificate::{CERTIFICATE, FirstSeen, Issued, Requested};
+use super::certificate::{CERTIFICATE, FirstSeen, Issued, Requested, SECRET_PREFIX};
 use super::item::WorkItem;
 use super::nonce::{NONCE, bound_to, is_bound_to, value};
 use super::objects::{BY_PEER, BY_USER, Local, label, warn};
@@ -21,9 +21,6 @@ const FINALIZER: Finalizer = Finalizer {
     name: "tenant.liqo.io/finalizer",
     wait_max: Duration::from_secs(60),
 };
-
-/// Name of the Secret with the certificate of a consumer's control plane.
-pub(super) const CERTIFICATE_SECRET: &str = "liqo-remote-certificate";
 
 /// Reason of an Event, and its message.
 pub(super) type Refusal = (&'static str, String);
@@ -188,7 +185,7 @@ fn issue(
         .map_err(|error| ("InvalidPublicKey", format!("spec.publicKey: {error}")))?;
     let peer = tenant.spec.cluster_id.as_deref().unwrap_or_default();
     let subject = Subject::control_plane(peer);
-    let secret = Key::new(key.namespace.clone(), CERTIFICATE_SECRET);
+    let secret = Key::new(key.namespace.clone(), SECRET_PREFIX);
     if !is_established(local, &secret, &csr.0) {
         verify(local, (key, tenant), &public, plan)?;
     }

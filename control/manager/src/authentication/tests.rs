@@ -1,5 +1,4 @@
 use super::*;
-use control_api::Tenant;
 use control_credentials::{ClusterKey, KeyType, Subject, request};
 use control_runtime::Key;
 use k8s_openapi::ByteString;
@@ -9,6 +8,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use side::{MOMENT, Side, tenant_namespace};
 use std::time::Duration;
 
+mod ends;
 mod side;
 mod slices;
 
@@ -337,66 +337,6 @@ fn a_request_by_another_user_is_not_approved() {
 
     let csr = milan.only::<CertificateSigningRequest>();
     assert_eq!(csr["status"]["conditions"], Value::Null);
-}
-
-#[test]
-fn the_rights_of_a_consumer_end_with_its_tenant_and_while_it_is_drained() {
-    let (mut milan, nonce) = milan();
-    let spec = proof(&ed25519(1), &nonce);
-    milan.put_tenant("rome", &spec);
-    milan.run(2 * MOMENT);
-    milan.sign(HOUR);
-    milan.run(MOMENT);
-    assert_eq!(
-        (
-            milan.count::<RoleBinding>(),
-            milan.count::<ClusterRoleBinding>()
-        ),
-        (1, 1)
-    );
-
-    let mut drained = spec.clone();
-    drained["tenantCondition"] = json!("Drained");
-    milan.put_tenant("rome", &drained);
-    milan.run(MOMENT);
-    assert_eq!(
-        (
-            milan.count::<RoleBinding>(),
-            milan.count::<ClusterRoleBinding>()
-        ),
-        (0, 0)
-    );
-    // `liqoctl peer` of the consumer omits the condition, and so does not change the provider's decision.
-    milan.put_tenant("rome", &spec);
-    milan.run(MOMENT);
-    assert_eq!(milan.only::<Tenant>()["spec"]["tenantCondition"], "Drained");
-    assert_eq!(milan.count::<RoleBinding>(), 0);
-    let mut active = spec.clone();
-    active["tenantCondition"] = json!("Active");
-    milan.put_tenant("rome", &active);
-    milan.run(MOMENT);
-    assert_eq!(
-        (
-            milan.count::<RoleBinding>(),
-            milan.count::<ClusterRoleBinding>()
-        ),
-        (1, 1)
-    );
-
-    milan.delete_tenant("rome");
-    milan.run(MOMENT);
-    assert_eq!(
-        (
-            milan.count::<RoleBinding>(),
-            milan.count::<ClusterRoleBinding>()
-        ),
-        (0, 0)
-    );
-    assert_eq!(
-        milan.count::<control_api::Tenant>(),
-        0,
-        "the finalizer is removed"
-    );
 }
 
 #[test]

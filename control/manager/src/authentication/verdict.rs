@@ -19,7 +19,7 @@ const QUANTITY_LEN_MAX: usize = 32;
 /// Largest exponent of a quantity.
 const EXPONENT_MAX: u32 = 18;
 
-/// What this cluster grants to consumers.
+/// Resources and classes that this cluster grants to consumers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Grants {
     /// Whether requests of the default class are granted.

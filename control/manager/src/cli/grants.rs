@@ -1,4 +1,4 @@
-//! Flags of what this cluster grants to consumers.
+//! Flags about the resources that this cluster grants to consumers.
 
 use crate::authentication::Grants;
 use clap::{ArgAction, Args};
@@ -6,7 +6,7 @@ use control_api::classes::{IngressClass, LoadBalancerClass};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// What this cluster grants to consumers.
+/// Resources and classes that this cluster grants to consumers.
 #[derive(Clone, Debug, Args)]
 pub(super) struct GrantsArgs {
     /// Grant ResourceSlices of the default class what they request.

@@ -2,7 +2,7 @@
 
 use control_api::labels;
 use control_api::{
-    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
+    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey,
 };
 use control_runtime::Resource;
 use k8s_openapi::api::apps::v1::Deployment;
@@ -38,7 +38,6 @@ pub(crate) enum Kind {
     GatewayClient,
     PublicKey,
     Connection,
-    ForeignCluster,
     Node,
     /// Pods of the gateway only.
     Pod,
@@ -60,7 +59,7 @@ pub(crate) enum Kind {
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 18] = [
+pub(crate) const KINDS: [Kind; 17] = [
     Kind::Network,
     Kind::Ip,
     Kind::Configuration,
@@ -68,7 +67,6 @@ pub(crate) const KINDS: [Kind; 18] = [
     Kind::GatewayClient,
     Kind::PublicKey,
     Kind::Connection,
-    Kind::ForeignCluster,
     Kind::Node,
     Kind::Pod,
     Kind::Namespace,
@@ -92,7 +90,6 @@ impl Kind {
             Self::GatewayClient => Resource::of::<GatewayClient>(),
             Self::PublicKey => Resource::of::<PublicKey>(),
             Self::Connection => Resource::of::<Connection>(),
-            Self::ForeignCluster => Resource::of::<ForeignCluster>(),
             Self::Node => Resource::of::<Node>(),
             Self::Pod => Resource::of::<Pod>(),
             Self::Namespace => Resource::of::<Namespace>(),
@@ -146,7 +143,6 @@ impl Kind {
             | Self::GatewayClient
             | Self::PublicKey
             | Self::Connection
-            | Self::ForeignCluster
             | Self::Node
             | Self::Namespace
             | Self::RoleBinding
@@ -166,7 +162,6 @@ impl Kind {
             | Self::GatewayClient
             | Self::PublicKey
             | Self::Connection
-            | Self::ForeignCluster
             | Self::Node
             | Self::Pod
             | Self::Namespace
@@ -184,7 +179,6 @@ impl Kind {
             Self::Network
             | Self::Ip
             | Self::Connection
-            | Self::ForeignCluster
             | Self::Secret
             | Self::RoleBinding
             | Self::Service
@@ -210,8 +204,7 @@ impl Kind {
             | Self::Configuration
             | Self::GatewayServer
             | Self::GatewayClient
-            | Self::Connection
-            | Self::ForeignCluster => &["status"],
+            | Self::Connection => &["status"],
             Self::Service | Self::Deployment => &[
                 "metadata.annotations",
                 "metadata.labels",
@@ -244,7 +237,7 @@ impl Kind {
     /// controllers do not write. The manager never sends requests to these subresources.
     pub(crate) fn subresources(self) -> &'static [(&'static str, &'static str)] {
         match self {
-            Self::Network | Self::Connection | Self::ForeignCluster => &[("status", "patch")],
+            Self::Network | Self::Connection => &[("status", "patch")],
             Self::Ip | Self::Configuration | Self::GatewayServer | Self::GatewayClient => {
                 &[("status", "patch"), ("finalizers", "update")]
             }
@@ -284,7 +277,6 @@ impl fmt::Display for Kind {
             Self::GatewayClient => "GatewayClient",
             Self::PublicKey => "PublicKey",
             Self::Connection => "Connection",
-            Self::ForeignCluster => "ForeignCluster",
             Self::Node => "Node",
             Self::Pod => "Pod",
             Self::Namespace => "Namespace",

@@ -3,7 +3,7 @@
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
 use control_api::{
-    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
+    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey,
 };
 use control_runtime::{Cache, Change, Cluster as ClusterName, Entry, Objects};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -17,7 +17,7 @@ pub(crate) use allocated::address;
 pub(crate) use cluster::{ADDRESS_TYPES, CLUSTER_ID, Cluster, is_real, is_terminating};
 pub(crate) use index::{IndexKey, with_indexes};
 pub(crate) use stored::{Stored, keep};
-pub(crate) use tenant::bound_namespaces;
+pub(crate) use tenant::{bound_namespaces, is_bound};
 
 mod allocated;
 mod cluster;
@@ -54,7 +54,6 @@ pub(crate) struct Local<'a> {
     pub(crate) clients: Objects<'a, GatewayClient>,
     pub(crate) public_keys: Objects<'a, PublicKey>,
     pub(crate) connections: Objects<'a, Connection>,
-    pub(crate) foreign_clusters: Objects<'a, ForeignCluster>,
     pub(crate) nodes: Objects<'a, Node>,
     pub(crate) pods: Objects<'a, Pod>,
     pub(crate) namespaces: Objects<'a, Namespace>,
@@ -75,7 +74,7 @@ macro_rules! objects {
         objects!(@ $local, $kind, $objects, $body,
             Network networks, Ip ips, Configuration configurations, GatewayServer servers,
             GatewayClient clients, PublicKey public_keys, Connection connections,
-            ForeignCluster foreign_clusters, Node nodes, Pod pods, Namespace namespaces,
+            Node nodes, Pod pods, Namespace namespaces,
             ConfigMap config_maps, Secret secrets, RoleBinding role_bindings, GatewayKeys secrets,
             Service services, EndpointSlice slices, Deployment deployments)
     };
@@ -109,7 +108,6 @@ impl<'a> Local<'a> {
             clients: cache.objects(local),
             public_keys: cache.objects(local),
             connections: cache.objects(local),
-            foreign_clusters: cache.objects(local),
             nodes: cache.objects(local),
             pods: cache.objects(local),
             namespaces: cache.objects(local),

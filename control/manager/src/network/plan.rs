@@ -23,7 +23,6 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) mod configuration;
 pub(crate) mod connection;
 pub(crate) mod deployment;
-pub(crate) mod foreign_cluster;
 pub(crate) mod gateway;
 pub(crate) mod ip;
 pub(crate) mod ip_service;

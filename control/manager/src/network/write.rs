@@ -79,7 +79,7 @@ impl Write {
 }
 
 /// Returns the merge patch that removes the fields and conditions of `old` that `new` lacks, if any.
-fn removals(old: &Value, new: &Value) -> Option<Value> {
+pub(crate) fn removals(old: &Value, new: &Value) -> Option<Value> {
     match (old, new) {
         (Value::Object(old), Value::Object(new)) => {
             let patches = old.iter().filter_map(|(field, old)| {

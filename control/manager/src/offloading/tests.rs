@@ -5,6 +5,7 @@ use side::{MOMENT, Side, key};
 mod consumer;
 mod golden;
 mod hostile;
+mod names;
 mod provider;
 mod recorded;
 mod side;

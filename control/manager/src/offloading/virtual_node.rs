@@ -106,7 +106,6 @@ fn check<'a>(
         label(&identity.metadata, labels::RESOURCE_SLICE_NAME) == Some(&key.name)
             && identity.spec.type_ == Some(IdentityType::ResourceSlice)
             && identity.spec.cluster_id.as_deref() == Some(peer)
-            && identity.metadata.deletion_timestamp.is_none()
     });
     let status = identity.and_then(|identity| identity.status.as_ref());
     let kubeconfig = status.and_then(|status| status.kubeconfig_secret_ref.as_ref());

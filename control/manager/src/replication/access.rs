@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 /// First and longest interval between two reviews.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
-/// What a provider permits.
+/// Access to a provider's API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Access {
     /// Number of reviews since the refusal; `None` if nothing was refused.
@@ -74,7 +74,7 @@ impl Access {
     }
 }
 
-/// What to do about the access.
+/// Next step of an access that may be refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing is refused.

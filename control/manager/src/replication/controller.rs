@@ -3,9 +3,10 @@
 use super::access;
 use super::item::WorkItem;
 use super::kind::Kind;
-use super::object::{Replication, provider};
+use super::object::Replication;
 use super::peer::{self, Peer, provider_of};
 use super::registrations::registrations;
+use super::selection::provider;
 use crate::authentication::cluster_id;
 use control_api::ForeignCluster;
 use control_runtime::{

@@ -3,20 +3,11 @@
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::peer::{Peer, is_dead};
+use super::selection::FINALIZER;
 use control_api::labels;
-use control_runtime::{
-    Action, Cache, Cluster, Env, Event, Finalizer, Key, Plan, Protection, Ref, Write,
-};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Protection, Ref, Write};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
-use std::time::Duration;
-
-/// Delays the deletion of an object until its replica is gone.
-pub(super) const FINALIZER: Finalizer = Finalizer {
-    name: "crdreplicator.liqo.io/resource",
-    wait_max: Duration::from_secs(300),
-};
 
 /// Longest status of a provider that is taken over, as JSON in bytes.
 const STATUS_LEN_MAX: usize = 256 * 1024;
@@ -33,16 +24,6 @@ pub(super) struct Replication<'a> {
     pub(super) kind: Kind,
     /// Name of the local object.
     pub(super) key: &'a Key,
-}
-
-/// Returns the provider that an object is replicated to.
-pub(super) fn provider(metadata: &ObjectMeta) -> Option<&str> {
-    let labels = metadata.labels.as_ref()?;
-    let is_replicated = labels.get(labels::REPLICATION).map(String::as_str) == Some("true");
-    labels
-        .get(labels::REMOTE_ID)
-        .map(String::as_str)
-        .filter(|_| is_replicated)
 }
 
 impl Replication<'_> {

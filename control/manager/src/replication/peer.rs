@@ -3,6 +3,7 @@
 use super::access::{Access, Next, review};
 use super::item::WorkItem;
 use super::kind::Kind;
+use super::selection::{FINALIZER, provider};
 use control_api::core::foreign_cluster::{
     ForeignClusterConditionStatus, ForeignClusterConditionType,
 };
@@ -239,11 +240,9 @@ fn has_replicated(peer: &Peer, id: &str, cache: &Cache) -> bool {
             .into_iter();
         let mut finalized = objects.filter(|(_, metadata)| {
             let finalizers = metadata.finalizers.iter().flatten();
-            finalizers
-                .into_iter()
-                .any(|it| it == super::object::FINALIZER.name)
+            finalizers.into_iter().any(|it| it == FINALIZER.name)
         });
-        finalized.any(|(_, metadata)| super::object::provider(metadata) == Some(id))
+        finalized.any(|(_, metadata)| provider(metadata) == Some(id))
     })
 }
 

@@ -34,7 +34,7 @@ pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
                     .map(str::to_owned)
                     .collect()
             }),
-        Registration::of(Scope::All, keep::<ForeignCluster>),
+        Registration::whole::<ForeignCluster>(Scope::All),
         Registration::of(Scope::Namespace(namespace.to_owned()), keep::<ConfigMap>).labels(
             format!("{}={}", labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP),
         ),

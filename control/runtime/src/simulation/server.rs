@@ -14,6 +14,9 @@ use std::collections::{BTreeMap, VecDeque};
 
 type Id = (Resource, Key);
 
+/// Sets fields in a new object.
+type SetDefaults = fn(&mut Value);
+
 /// Objects of one cluster, and the history of their changes.
 #[derive(Debug)]
 pub struct Server {
@@ -23,7 +26,7 @@ pub struct Server {
     version: u64,
     lists: usize,
     /// Fields that it sets in new objects of a resource.
-    defaults: Vec<(Resource, fn(&mut Value))>,
+    defaults: Vec<(Resource, SetDefaults)>,
     /// Whether it refuses all requests but reviews of the rights.
     pub(super) is_refusing: bool,
     /// Fields that the schema of a resource lacks, as an older CRD does: writes drop them.
@@ -107,7 +110,7 @@ impl Server {
 
     /// Sets fields of the objects of a type that requests create, as an API server sets the user of a
     /// CertificateSigningRequest.
-    pub fn set_defaults<K: kube::Resource<DynamicType = ()>>(&mut self, set: fn(&mut Value)) {
+    pub fn set_defaults<K: kube::Resource<DynamicType = ()>>(&mut self, set: SetDefaults) {
         self.defaults.push((Resource::of::<K>(), set));
     }
 

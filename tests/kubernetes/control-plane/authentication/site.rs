@@ -20,8 +20,8 @@ pub(crate) const LIQO: &str = "liqo";
 
 /// A cluster with one peer.
 pub(crate) struct Site {
-    pub(super) name: String,
-    pub(super) peer: String,
+    pub(crate) name: String,
+    pub(crate) peer: String,
     /// A client with all rights.
     pub(crate) client: Client,
     // Ends before the control plane.
@@ -46,7 +46,7 @@ impl Site {
     }
 
     /// Starts a cluster whose certificates have this lifetime.
-    pub(super) async fn start_signing(
+    pub(crate) async fn start_signing(
         name: &'static str,
         peer: &'static str,
         arguments: &[&str],
@@ -109,7 +109,7 @@ impl Site {
     }
 
     /// Returns the URL of the API server.
-    pub(super) fn server(&self) -> &str {
+    pub(crate) fn server(&self) -> &str {
         self.control_plane.server()
     }
 
@@ -139,7 +139,7 @@ impl Site {
     }
 
     /// Returns a value of a Secret once it exists.
-    pub(super) async fn secret(&self, namespace: &str, name: &str, key: &str) -> Result<Vec<u8>> {
+    pub(crate) async fn secret(&self, namespace: &str, name: &str, key: &str) -> Result<Vec<u8>> {
         let secrets: Api<Secret> = Api::namespaced(self.client.clone(), namespace);
         let what = format!("{key} of Secret {name}");
         until(Deadline::after(SOON), &what, async || {
@@ -153,7 +153,7 @@ impl Site {
 }
 
 /// Returns a client with a kubeconfig.
-pub(super) async fn client(kubeconfig: &str) -> Result<Client> {
+pub(crate) async fn client(kubeconfig: &str) -> Result<Client> {
     let kubeconfig = Kubeconfig::from_yaml(kubeconfig).context("the kubeconfig is invalid")?;
     let config = Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?;
     Client::try_from(config).context("failed to create a client")

@@ -267,16 +267,6 @@ impl Side {
         }
     }
 
-    /// Changes the CertificateSigningRequests.
-    pub(super) fn edit_requests(&mut self, edit: impl Fn(&mut Value)) {
-        for mut csr in self.objects::<CertificateSigningRequest>() {
-            edit(&mut csr);
-            self.simulation
-                .local()
-                .put::<CertificateSigningRequest>(csr);
-        }
-    }
-
     /// Signs the approved requests, as Kubernetes' signer does.
     pub(super) fn sign(&mut self, lifetime: Duration) {
         for mut csr in self.objects::<CertificateSigningRequest>() {

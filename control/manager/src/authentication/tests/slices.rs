@@ -2,23 +2,23 @@
 
 use super::side::{MOMENT, Side, tenant_namespace};
 use super::{HOUR, ed25519, proof};
-use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant};
+use control_api::{Identity, Renew, ResourceSlice, Tenant};
 use control_credentials::{ClusterKey, Subject, request};
 use control_runtime::Key;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{Namespace, Secret};
-use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::api::storage::v1::StorageClass;
 use serde_json::{Value, json};
 use std::time::Duration;
 
-fn slice_key(name: &str) -> Key {
+pub(super) fn slice_key(name: &str) -> Key {
     Key::new(tenant_namespace("rome"), name)
 }
 
 /// Returns the replica of a ResourceSlice that `rome` requests with this key.
-fn slice(name: &str, key: &ClusterKey, resources: &Value) -> Value {
+pub(super) fn slice(name: &str, key: &ClusterKey, resources: &Value) -> Value {
     let subject = Subject::resource_slice("rome", name);
     let csr = request::create(key, &subject).unwrap();
     json!({
@@ -46,7 +46,7 @@ fn slice(name: &str, key: &ClusterKey, resources: &Value) -> Value {
 }
 
 /// Returns `milan` with the Tenant of `rome`, whose certificate is issued.
-fn provider() -> (Side, Value) {
+pub(super) fn provider() -> (Side, Value) {
     let (mut milan, nonce) = super::milan();
     let spec = proof(&ed25519(1), &nonce);
     milan.put_tenant("rome", &spec);
@@ -58,26 +58,26 @@ fn provider() -> (Side, Value) {
     (milan, spec)
 }
 
-fn put_condition(milan: &mut Side, spec: &Value, condition: &str) {
+pub(super) fn put_condition(milan: &mut Side, spec: &Value, condition: &str) {
     let mut spec = spec.clone();
     spec["tenantCondition"] = json!(condition);
     milan.put_tenant("rome", &spec);
     milan.run(MOMENT);
 }
 
-fn put(milan: &mut Side, slice: &Value) {
+pub(super) fn put(milan: &mut Side, slice: &Value) {
     milan.put::<ResourceSlice>(slice.clone());
     milan.run(2 * MOMENT);
     milan.sign(HOUR);
     milan.run(2 * MOMENT);
 }
 
-fn status(milan: &mut Side, name: &str) -> Value {
+pub(super) fn status(milan: &mut Side, name: &str) -> Value {
     milan.object::<ResourceSlice>(&slice_key(name)).unwrap()["status"].clone()
 }
 
 /// Returns status and reason of a condition.
-fn condition(status: &Value, type_: &str) -> (String, String) {
+pub(super) fn condition(status: &Value, type_: &str) -> (String, String) {
     let conditions = status["conditions"].as_array().cloned().unwrap_or_default();
     let found = conditions
         .into_iter()
@@ -303,51 +303,6 @@ fn the_cordon_of_a_slice_outlives_the_slice() {
         .object::<Namespace>(&Key::cluster(tenant_namespace("rome")))
         .unwrap();
     assert!(namespace["metadata"]["annotations"]["liqo.io/cordoned-resourceslices"].is_null());
-}
-
-#[test]
-fn a_drained_tenant_loses_its_rights_and_objects_and_a_deleted_one_its_certificates() {
-    let (mut milan, spec) = provider();
-    let map = json!({
-        "apiVersion": "offloading.liqo.io/v1beta1",
-        "kind": "NamespaceMap",
-        "metadata": {
-            "name": "rome",
-            "namespace": tenant_namespace("rome"),
-            "labels": {"liqo.io/originID": "rome", "liqo.io/replicated": "true"},
-        },
-    });
-    put(&mut milan, &slice("milan", &ed25519(1), &json!({})));
-    milan.put::<NamespaceMap>(map);
-    let mut own = slice("own", &ed25519(1), &json!({}));
-    own["metadata"]["labels"] = json!({"liqo.io/replication": "true", "liqo.io/remoteID": "rome"});
-    milan.put::<ResourceSlice>(own);
-    put_condition(&mut milan, &spec, "Drained");
-    assert_eq!(
-        milan.count::<RoleBinding>() + milan.count::<ClusterRoleBinding>(),
-        0
-    );
-    assert_eq!(milan.count::<NamespaceMap>(), 0);
-    assert_eq!(milan.only::<ResourceSlice>()["metadata"]["name"], "own");
-
-    put_condition(&mut milan, &spec, "Active");
-    assert_eq!(milan.count::<RoleBinding>(), 1);
-    put(&mut milan, &slice("milan", &ed25519(1), &json!({})));
-    assert_eq!(
-        condition(&status(&mut milan, "milan"), "Resources").0,
-        "Accepted"
-    );
-    milan.delete_tenant("rome");
-    milan.run(2 * MOMENT);
-    assert_eq!(milan.count::<Tenant>(), 0);
-    assert_eq!(milan.count::<CertificateSigningRequest>(), 0);
-    assert_eq!(milan.only::<ResourceSlice>()["metadata"]["name"], "own");
-    let names: Vec<_> = milan
-        .objects::<Secret>()
-        .iter()
-        .map(|it| it["metadata"]["name"].clone())
-        .collect();
-    assert_eq!(names, ["authentication-keys"]);
 }
 
 #[test]

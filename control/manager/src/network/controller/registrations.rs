@@ -5,7 +5,7 @@ use crate::network::kind::{KINDS, Kind};
 use crate::network::local::{Stored, keep, with_indexes};
 use crate::network::settings::Settings;
 use control_api::{
-    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network, PublicKey,
+    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey,
 };
 use control_runtime::{Registration, Scope};
 use k8s_openapi::api::apps::v1::Deployment;
@@ -42,7 +42,6 @@ pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
         | Kind::GatewayClient
         | Kind::PublicKey
         | Kind::Connection
-        | Kind::ForeignCluster
         | Kind::Node
         | Kind::Namespace
         | Kind::RoleBinding
@@ -92,7 +91,6 @@ fn typed(kind: Kind, scope: Scope) -> Registration {
         Kind::GatewayClient => of::<GatewayClient>(scope),
         Kind::PublicKey => of::<PublicKey>(scope),
         Kind::Connection => of::<Connection>(scope),
-        Kind::ForeignCluster => of::<ForeignCluster>(scope),
         Kind::Node => of::<Node>(scope),
         Kind::Pod => of::<Pod>(scope),
         Kind::Namespace => of::<Namespace>(scope),

@@ -141,7 +141,6 @@ pub(super) fn is_of_peer(kind: Kind) -> bool {
             | Kind::GatewayClient
             | Kind::PublicKey
             | Kind::Connection
-            | Kind::ForeignCluster
             | Kind::Namespace
             | Kind::Secret
             | Kind::Deployment
@@ -222,9 +221,6 @@ impl<'a> Local<'a> {
             }
             Kind::Configuration => {
                 items.insert(WorkItem::Configuration(key.clone()));
-            }
-            Kind::ForeignCluster => {
-                items.insert(WorkItem::Peer(key.name.clone()));
             }
             Kind::Node => {
                 items.insert(WorkItem::Node(key.name.clone()));

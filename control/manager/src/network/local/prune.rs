@@ -2,8 +2,8 @@
 
 use super::stored::Stored;
 use control_api::{
-    Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, IP, Network,
-    PublicKey, annotations, labels,
+    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, annotations,
+    labels,
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
@@ -22,9 +22,6 @@ impl Stored for GatewayServer {
     const IS_OF_PEER: bool = true;
 }
 impl Stored for GatewayClient {
-    const IS_OF_PEER: bool = true;
-}
-impl Stored for ForeignCluster {
     const IS_OF_PEER: bool = true;
 }
 impl Stored for ConfigMap {}

@@ -34,6 +34,14 @@ pub(crate) fn bound_namespaces(
     Local::new(cache, namespace, named_tenants, &derived).bound_namespaces()
 }
 
+/// Returns whether the manager has its rights in a namespace that is labelled for a peer.
+pub(crate) fn is_bound(cache: &Cache, namespace: &str, tenant: &str) -> bool {
+    let derived = Derived::default();
+    let local = Local::new(cache, namespace, &[], &derived);
+    let binding = local.role_bindings.get(&Key::new(tenant, TENANT_ROLE));
+    local.is_tenant(tenant) && binding.is_some_and(|binding| local.binds_manager(binding))
+}
+
 impl<'a> Local<'a> {
     /// Returns the only namespace whose objects have an effect for a peer.
     pub(crate) fn tenant_namespace(&self, peer: &str) -> Option<&'a str> {

@@ -1,11 +1,8 @@
-//! The objects of one peer except its Networks: gateway, keys, Connection, summary.
+//! The objects of one peer except its Networks: gateway, keys, Connection.
 
 use super::gateway::{Gateway, NOT_TENANT_NAMESPACE, Problem};
-use super::{
-    Env, Plan, Planner, connection, deployment, foreign_cluster, invalid_cluster_id, secret,
-    underlay,
-};
-use crate::network::kind::{Key, Kind};
+use super::{Env, Plan, Planner, connection, deployment, invalid_cluster_id, secret, underlay};
+use crate::network::kind::Kind;
 use crate::network::local::is_terminating;
 use k8s_openapi::jiff::Timestamp;
 
@@ -44,8 +41,6 @@ pub(super) fn plan(planner: &mut Planner<'_>, peer: &str, env: &mut Env<'_>) -> 
         .extend(connection::leftovers(planner, peer, primary));
     plan.writes
         .extend(deployment::writes(planner, peer, primary));
-    plan.writes
-        .extend(foreign_cluster::writes(planner, peer, primary, env.now));
 
     plan
 }
@@ -130,7 +125,7 @@ fn check(planner: &Planner<'_>, peer: &str) -> Result<(), Problem> {
 /// a tunnel.
 fn reserve_endpoints(planner: &mut Planner<'_>, peer: &str) -> Plan {
     let mut plan = Plan::default();
-    let source = (Kind::ForeignCluster, Key::cluster(peer));
+    let source = underlay::source(peer);
     let addresses = underlay::endpoints(planner, peer);
     for covered in planner.allocation.set_underlay(source, addresses) {
         for key in underlay::covering(planner, covered) {

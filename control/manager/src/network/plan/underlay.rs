@@ -35,11 +35,16 @@ pub(super) fn of_peers(planner: &Planner<'_>) -> impl Iterator<Item = Source> + 
         .into_iter()
         .map(|peer| {
             let addresses = endpoints(planner, &peer);
-            ((Kind::ForeignCluster, Key::cluster(peer)), addresses)
+            (source(&peer), addresses)
         })
         .collect();
 
     sources.into_iter()
+}
+
+/// Returns the identification of the endpoints of a peer: its GatewayClients.
+pub(super) fn source(peer: &str) -> (Kind, Key) {
+    (Kind::GatewayClient, Key::cluster(peer))
 }
 
 /// Returns the addresses in the status of a node.

@@ -4,15 +4,15 @@ use super::side::{MOMENT, Side, key};
 use super::{Edit, golden};
 use control_api::{Identity, ResourceSlice, VirtualNode};
 use control_runtime::Key;
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 
-fn milan() -> Key {
+pub(super) fn milan() -> Key {
     key("milan", "milan")
 }
 
 /// Returns `rome` with the credentials of a slice, and without the slice.
-fn prepared(seed: u64) -> Side {
+pub(super) fn prepared(seed: u64) -> Side {
     let mut rome = Side::new(seed);
     rome.put_peer("milan");
     rome.put_identity("milan", "milan", true);
@@ -157,6 +157,46 @@ fn a_virtual_node_follows_the_status_of_its_slice_and_keeps_fields_of_users() {
         })
     );
     assert!(rome.replanned().is_empty());
+    assert!(
+        rome.is_guarded::<VirtualNode>(),
+        "another leader may decide meanwhile"
+    );
+}
+
+#[test]
+fn a_virtual_node_that_is_being_deleted_is_created_again_when_it_is_gone() {
+    let mut rome = rome();
+    rome.edit::<VirtualNode>(&milan(), |node| {
+        node["metadata"]["finalizers"] = json!(["example.com/x"]);
+    });
+    rome.remove::<VirtualNode>(&milan());
+    rome.edit_slice(&milan(), |slice| {
+        slice["status"]["resources"] = json!({"cpu": "1"})
+    });
+    rome.run(MOMENT);
+    assert_eq!(
+        rome.spec::<VirtualNode>(&milan()),
+        golden::virtual_node()["spec"]
+    );
+
+    rome.edit::<VirtualNode>(&milan(), |node| node["metadata"]["finalizers"] = json!([]));
+    rome.run(MOMENT);
+    let hard = &rome.spec::<VirtualNode>(&milan())["resourceQuota"]["hard"];
+    assert_eq!(*hard, json!({"cpu": "1"}));
+}
+
+#[test]
+fn nothing_is_created_in_a_namespace_that_is_being_deleted() {
+    let mut rome = prepared(7);
+    let namespace = Key::cluster("liqo-tenant-milan");
+    rome.edit::<Namespace>(&namespace, |namespace| {
+        namespace["metadata"]["finalizers"] = json!(["example.com/x"]);
+    });
+    rome.remove::<Namespace>(&namespace);
+    rome.put::<ResourceSlice>(golden::local());
+    rome.run(MOMENT);
+
+    assert_eq!(rome.requests::<VirtualNode>(), 0);
 }
 
 /// The deletion of a VirtualNode evicts its pods.
@@ -254,6 +294,7 @@ fn a_finalizer_of_another_controller_stays() {
 
     let node = rome.object::<VirtualNode>(&milan()).unwrap();
     assert_eq!(node["metadata"]["finalizers"], json!(["example.com/x"]));
+    assert!(rome.replanned().is_empty());
 }
 
 #[test]
@@ -280,7 +321,15 @@ fn a_virtual_node_of_a_user_gets_defaults_and_status() {
         (&json!(true), &json!(true))
     );
 
-    rome.edit::<VirtualNode>(&extra, |node| node["spec"]["createNode"] = json!(false));
+    rome.edit::<VirtualNode>(&extra, |node| {
+        node["spec"] = json!({"clusterID": "milan", "createNode": false});
+    });
+    rome.run(MOMENT);
+    let spec = rome.spec::<VirtualNode>(&extra);
+    assert_eq!(
+        spec,
+        json!({"clusterID": "milan", "createNode": false, "disableNetworkCheck": false})
+    );
     let before = rome.object::<VirtualNode>(&extra).unwrap();
     rome.run(MOMENT);
     assert!(rome.replanned().is_empty());
@@ -293,136 +342,6 @@ fn a_virtual_node_of_a_user_gets_defaults_and_status() {
     rome.remove::<VirtualNode>(&extra);
     rome.run(MOMENT);
     assert_eq!(rome.count::<VirtualNode>(), 0);
-}
-
-#[test]
-fn a_virtual_node_that_is_not_of_the_slice_is_not_overwritten() {
-    for namespace in ["liqo-tenant-milan", "liqo-tenant-naples"] {
-        let mut rome = prepared(7);
-        rome.put_peer("naples");
-        let mut other = golden::virtual_node();
-        other["metadata"]["namespace"] = json!(namespace);
-        other["metadata"]["ownerReferences"] = json!([]);
-        other["spec"]["resourceQuota"]["hard"] = json!({"cpu": "1"});
-        rome.put::<VirtualNode>(other.clone());
-        rome.put::<ResourceSlice>(golden::local());
-        rome.run(MOMENT);
-
-        let other_key = Key::new(namespace, "milan");
-        assert_eq!(rome.spec::<VirtualNode>(&other_key), other["spec"]);
-        assert_eq!(rome.count::<VirtualNode>(), 1, "{namespace}");
-        let events = rome.events();
-        assert_eq!(events.len(), 1, "{events:?}");
-        let expected =
-            format!("ResourceSlice milan VirtualNodeExists: VirtualNode {namespace}/milan exists");
-        assert!(events[0].starts_with(&expected), "{events:?}");
-
-        rome.remove::<VirtualNode>(&other_key);
-        rome.run(MOMENT);
-        assert_eq!(
-            rome.spec::<VirtualNode>(&milan()),
-            golden::virtual_node()["spec"]
-        );
-    }
-}
-
-#[test]
-fn a_node_that_is_not_of_the_provider_prevents_a_virtual_node() {
-    for labels in [
-        json!({}),
-        json!({"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "naples"}),
-        json!({"liqo.io/remote-cluster-id": "milan"}),
-    ] {
-        let mut rome = prepared(7);
-        rome.put_node("milan", &labels);
-        rome.put::<ResourceSlice>(golden::local());
-        rome.run(MOMENT);
-        assert_eq!(rome.count::<VirtualNode>(), 0, "{labels}");
-        let events = rome.events();
-        assert_eq!(events.len(), 1, "{events:?}");
-        assert!(events[0].starts_with("ResourceSlice milan NodeExists: Node milan exists"));
-
-        rome.remove::<Node>(&Key::cluster("milan"));
-        rome.run(MOMENT);
-        assert_eq!(rome.count::<VirtualNode>(), 1, "{labels}");
-
-        rome.put_node("milan", &labels);
-        rome.run(MOMENT);
-        let events = rome.events();
-        assert!(
-            events
-                .iter()
-                .any(|it| it.starts_with("VirtualNode milan NodeExists")),
-            "{events:?}"
-        );
-    }
-
-    let mut rome = prepared(7);
-    let own = json!({"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": "milan"});
-    rome.put_node("milan", &own);
-    rome.put::<ResourceSlice>(golden::local());
-    rome.run(MOMENT);
-    assert_eq!(
-        rome.count::<VirtualNode>(),
-        1,
-        "the Node is of the provider"
-    );
-}
-
-#[test]
-fn the_oldest_slice_of_a_name_gets_the_virtual_node() {
-    for seed in 0..20 {
-        let mut rome = prepared(seed);
-        rome.put_peer("naples");
-        rome.put_identity("naples", "milan", true);
-        let mut younger = golden::local();
-        younger["metadata"]["namespace"] = json!("liqo-tenant-naples");
-        younger["metadata"]["creationTimestamp"] = json!("2026-11-21T07:15:28Z");
-        younger["spec"]["providerClusterID"] = json!("naples");
-        younger["metadata"]["labels"]["liqo.io/remoteID"] = json!("naples");
-        younger["metadata"]["labels"]["liqo.io/remote-cluster-id"] = json!("naples");
-        rome.put::<ResourceSlice>(younger);
-        rome.put::<ResourceSlice>(golden::local());
-        rome.run_with_faults();
-        assert_eq!(rome.count::<VirtualNode>(), 1, "seed {seed}");
-        assert!(rome.object::<VirtualNode>(&milan()).is_some());
-        let events = rome.events();
-        assert!(
-            events
-                .iter()
-                .any(|it| it.contains("DuplicateName") || it.contains("VirtualNodeExists"))
-        );
-
-        rome.remove::<ResourceSlice>(&milan());
-        rome.run_with_faults();
-        assert_eq!(rome.count::<VirtualNode>(), 1);
-        assert!(
-            rome.object::<VirtualNode>(&key("naples", "milan"))
-                .is_some()
-        );
-    }
-}
-
-/// Users of other namespaces, and consumers of this cluster, cannot keep a slice from its VirtualNode.
-#[test]
-fn objects_of_others_claim_no_name() {
-    let mut rome = prepared(7);
-    rome.put_peer("naples");
-    rome.put::<Namespace>(json!({"metadata": {"name": "other"}}));
-    let mut slice = golden::local();
-    slice["metadata"]["creationTimestamp"] = json!("2020-01-01T00:00:00Z");
-    slice["metadata"]["namespace"] = json!("other");
-    rome.put::<ResourceSlice>(slice.clone());
-    slice["metadata"]["namespace"] = json!("liqo-tenant-naples");
-    slice["metadata"]["labels"]["liqo.io/replicated"] = json!("true");
-    rome.put::<ResourceSlice>(slice);
-    let mut node = golden::virtual_node();
-    node["metadata"]["namespace"] = json!("other");
-    rome.put::<VirtualNode>(node);
-    rome.put::<ResourceSlice>(golden::local());
-    rome.run(MOMENT);
-
-    assert!(rome.object::<VirtualNode>(&milan()).is_some());
 }
 
 #[test]

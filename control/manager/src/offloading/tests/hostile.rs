@@ -193,8 +193,9 @@ fn long_and_unprintable_names_do_not_fill_an_event() {
 
 #[test]
 fn names_of_classes_are_checked() {
+    let long = "a".repeat(254);
     let status = json!({
-        "storageClasses": [{"storageClassName": "A"}, {"storageClassName": "a.b"}],
+        "storageClasses": [{"storageClassName": "A"}, {"storageClassName": long}, {"storageClassName": "a.b"}],
         "ingressClasses": [{"ingressClassName": "a/b"}, {"ingressClassName": "a-b"}],
         "loadBalancerClasses": [{"loadBalancerClassName": "a/b/c"}, {"loadBalancerClassName": "a/B"}],
     });
@@ -207,7 +208,7 @@ fn names_of_classes_are_checked() {
         json!([{"loadBalancerClassName": "a/B"}])
     );
     assert!(
-        events[0].contains("storageClasses[A] (invalid name), ingressClasses[a/b]"),
+        events[0].contains("storageClasses[A] (invalid name), storageClasses[aaa"),
         "{events:?}"
     );
 }

@@ -45,6 +45,10 @@ fn a_quota_follows_the_status_of_its_slice() {
     let resources = &milan.spec::<Quota>(&quota_key())["resources"];
     assert_eq!(*resources, json!({"cpu": "30", "nvidia.com/gpu": "1"}));
     assert_eq!(milan.requests::<Quota>(), 2, "one creation and one change");
+    assert!(
+        milan.is_guarded::<Quota>(),
+        "another leader may decide meanwhile"
+    );
     assert!(milan.replanned().is_empty());
 }
 
@@ -214,20 +218,25 @@ fn changes_and_deletions_of_a_quota_by_users_are_reverted() {
 
 #[test]
 fn a_quota_that_is_not_of_the_slice_is_not_overwritten() {
+    let owner = |api_version: &str, kind: &str, is_controller: bool| {
+        json!([{
+            "apiVersion": api_version,
+            "kind": kind,
+            "name": "milan",
+            "uid": "1",
+            "controller": is_controller,
+        }])
+    };
+    let slices = "authentication.liqo.io/v1beta1";
     for owners in [
         json!([]),
-        json!([{"apiVersion": "v1", "kind": "ConfigMap", "name": "milan", "uid": "1", "controller": true}]),
-        json!([{"apiVersion": "authentication.liqo.io/v1beta1", "kind": "ResourceSlice", "name": "other", "uid": "1",
-            "controller": true}]),
-        json!([{"apiVersion": "authentication.liqo.io/v1beta1", "kind": "ResourceSlice", "name": "milan", "uid": "1"}]),
+        owner("v1", "ConfigMap", true),
+        owner("example.com/v1", "ResourceSlice", true),
+        owner(slices, "Tenant", true),
+        owner(slices, "ResourceSlice", false),
     ] {
         let mut milan = Side::new(7);
         milan.put_peer("rome");
-        // The slice `other` has accepted conditions too, but another user.
-        let mut other = golden::replicated();
-        other["metadata"]["name"] = json!("other");
-        other["status"] = Value::Null;
-        milan.put::<ResourceSlice>(other);
         let mut quota = golden::quota();
         quota["metadata"]["ownerReferences"] = owners.clone();
         quota["spec"]["resources"] = json!({"cpu": "1"});
@@ -235,26 +244,31 @@ fn a_quota_that_is_not_of_the_slice_is_not_overwritten() {
         milan.put::<ResourceSlice>(golden::replicated());
         milan.run(MOMENT);
 
-        if owners[0]["name"] == "other" {
-            // It is a leftover of that slice, so it makes room.
-            assert_eq!(milan.spec::<Quota>(&quota_key()), golden::quota()["spec"]);
-            continue;
-        }
-        assert_eq!(
-            milan.spec::<Quota>(&quota_key())["resources"],
-            json!({"cpu": "1"}),
-            "{owners}"
-        );
+        let resources = &milan.spec::<Quota>(&quota_key())["resources"];
+        assert_eq!(*resources, json!({"cpu": "1"}), "{owners}");
         let events = milan.events();
         assert_eq!(events.len(), 1, "{events:?}");
-        assert!(
-            events[0].starts_with("ResourceSlice milan QuotaExists: Quota liqo-tenant-rome/milan-")
-        );
+        let expected = "ResourceSlice milan QuotaExists: Quota liqo-tenant-rome/milan-";
+        assert!(events[0].starts_with(expected), "{events:?}");
 
         milan.remove::<Quota>(&quota_key());
         milan.run(MOMENT);
         assert_eq!(milan.spec::<Quota>(&quota_key()), golden::quota()["spec"]);
     }
+}
+
+#[test]
+fn a_leftover_of_another_slice_makes_room() {
+    let mut milan = Side::new(7);
+    milan.put_peer("rome");
+    let mut quota = golden::quota();
+    quota["metadata"]["ownerReferences"][0]["name"] = json!("other");
+    quota["spec"]["resources"] = json!({"cpu": "1"});
+    milan.put::<Quota>(quota);
+    milan.put::<ResourceSlice>(golden::replicated());
+    milan.run(MOMENT);
+
+    assert_eq!(milan.spec::<Quota>(&quota_key()), golden::quota()["spec"]);
 }
 
 /// The user of a Quota is that of the tenant namespace's cluster, whatever a slice names.
@@ -358,6 +372,27 @@ fn nothing_is_created_in_a_namespace_that_is_being_deleted() {
 
     assert_eq!(milan.requests::<Quota>(), 0);
     assert_eq!(milan.events(), [""; 0]);
+}
+
+#[test]
+fn a_quota_that_is_being_deleted_is_created_again_when_it_is_gone() {
+    let mut milan = milan();
+    milan.edit::<Quota>(&quota_key(), |quota| {
+        quota["metadata"]["finalizers"] = json!(["example.com/x"]);
+    });
+    milan.remove::<Quota>(&quota_key());
+    milan.edit_slice(&slice_key(), |slice| {
+        slice["status"]["resources"] = json!({"cpu": "1"})
+    });
+    milan.run(MOMENT);
+    assert_eq!(milan.spec::<Quota>(&quota_key()), golden::quota()["spec"]);
+
+    milan.edit::<Quota>(&quota_key(), |quota| {
+        quota["metadata"]["finalizers"] = json!([])
+    });
+    milan.run(MOMENT);
+    let resources = &milan.spec::<Quota>(&quota_key())["resources"];
+    assert_eq!(*resources, json!({"cpu": "1"}));
 }
 
 #[test]

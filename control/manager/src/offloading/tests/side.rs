@@ -5,7 +5,7 @@ use crate::offloading::{OffloadingController, Settings};
 use control_api::offloading::quota::LimitsEnforcement;
 use control_api::{Identity, ResourceSlice, VirtualNode};
 use control_runtime::simulation::{Sent, Simulation};
-use control_runtime::{Cluster, Key, Resource};
+use control_runtime::{Action, Cluster, Key, Request, Resource};
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -146,6 +146,18 @@ impl Side {
         let log = self.simulation.log().iter();
         log.filter(|sent| sent.request.object().resource == Resource::of::<K>())
             .count()
+    }
+
+    /// Returns whether each change of objects of a type, but not of their statuses, names the version that it changes.
+    pub(super) fn is_guarded<K: kube::Resource<DynamicType = ()>>(&self) -> bool {
+        let log = self.simulation.log().iter();
+        log.filter_map(|sent| match &sent.request {
+            Request::Write(write) => Some(write),
+            Request::Read(_) => None,
+        })
+        .filter(|write| write.object.resource == Resource::of::<K>())
+        .filter(|write| write.subresource.is_none() && matches!(write.action, Action::Merge(_)))
+        .all(|write| write.uid.is_some() && write.resource_version.is_some())
     }
 
     pub(super) fn redundant(&self) -> Vec<&Sent> {

@@ -133,7 +133,6 @@ fn a_configuration_in_another_namespace_occupies_no_cidr() {
     rome.settle();
 
     assert_eq!(rome.names(Kind::Network).len(), 4);
-    assert!(rome.names(Kind::ForeignCluster).is_empty());
     let name = Key::new("developers", "mallory");
     let reported = condition(
         rome.get(Kind::Configuration, &name),
@@ -228,11 +227,6 @@ fn a_namespace_that_the_settings_name_serves_a_peer_without_labels() {
     );
     assert!(reported.starts_with("True"), "{reported}");
     assert_eq!(bindings(&rome), [format!("named/{BINDING}")]);
-    let summary = rome.get(Kind::ForeignCluster, &Key::cluster("milan"));
-    assert_eq!(
-        summary["status"]["tenantNamespace"],
-        json!({"local": "named"})
-    );
 }
 
 #[test]

@@ -1,0 +1,40 @@
+//! The ForeignCluster controller: one object per peer summarizes the peering.
+//!
+//! ```text
+//! objects         the objects of peers in the cache, found by cluster ID
+//! peer            what exists of one peer
+//! networking      \
+//! authentication   > conditions of one module each
+//! offloading      /
+//! plan            creation, status and deletion of the ForeignCluster
+//! watches         the watches of Secrets and pods, which follow the rights of the manager
+//! controller      the connection to the runtime
+//! ```
+//!
+//! A ForeignCluster is derived from the objects in the cache alone. It exists as long as any Liqo object of the peer
+//! does, so that an interrupted `liqoctl unpeer`, which reads it, can run again.
+
+pub(crate) use controller::{ForeignClusterController, Settings};
+#[cfg(test)]
+pub(crate) use registrations::registrations;
+
+mod authentication;
+mod controller;
+mod item;
+mod networking;
+mod objects;
+mod offloading;
+mod peer;
+mod plan;
+mod registrations;
+mod watches;
+
+use control_api::core::foreign_cluster::{
+    ForeignClusterConditionStatus as Status, ForeignClusterConditionType as Type,
+};
+
+/// A condition without times: type, status, reason, message.
+type Line<'a> = (Type, Status, &'a str, &'a str);
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Creation, status and deletion of a ForeignCluster.
+
+use super::item::WorkItem;
+use super::objects::{Local, label};
+use super::peer::Peer;
+use super::{Line, authentication, networking, offloading};
+use crate::network::removals;
+use control_api::core::foreign_cluster::{
+    ForeignClusterCondition, Module, Modules, PeerRole, TenantNamespaces,
+};
+use control_api::{ForeignCluster, ForeignClusterStatus, annotations, labels};
+use control_runtime::{Action, Cluster, Entry, Key, Plan, Ref, Write};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use serde_json::json;
+
+/// Finalizer by which upstream's manager ends its probes of the peer's API server. This one needs none, and removes
+/// it from the objects of an upstream installation, because their deletion would never end.
+const UPSTREAM_FINALIZER: &str = "api-server-checker.liqo.io/finalizer";
+
+/// Plans the ForeignCluster of a peer: at most one write, as each requires the version that it was planned with.
+pub(super) fn plan(local: Local<'_>, id: &str, now: Timestamp) -> Plan<WorkItem> {
+    let object = Ref::of::<ForeignCluster>(&Cluster::Local, &Key::cluster(id));
+    let present = local.cache.entry(&object);
+    let peer = is_peer(local, id).then(|| Peer::find(local, id));
+    let write = match (peer.filter(Peer::is_any), present) {
+        (None, None) => None,
+        (None, Some(entry)) => deletion(object, entry),
+        (Some(_), None) => Some(creation(object, id)),
+        (Some(peer), Some(entry)) => update(local, &peer, object, entry, now),
+    };
+
+    Plan {
+        writes: write.into_iter().collect(),
+        ..Plan::default()
+    }
+}
+
+/// Returns whether an ID is valid and that of another cluster.
+fn is_peer(local: Local<'_>, id: &str) -> bool {
+    control_fabric::is_cluster_id(id) && local.cluster_id() != Some(id)
+}
+
+fn creation(object: Ref, id: &str) -> Write {
+    let fields = json!({
+        "apiVersion": object.resource.api_version(),
+        "kind": object.resource.kind,
+        "metadata": {"name": id, "labels": {labels::REMOTE_CLUSTER_ID: id}},
+        "spec": {"clusterID": id},
+    });
+    Write::new(object, Action::Create(fields))
+}
+
+fn deletion(object: Ref, entry: &Entry) -> Option<Write> {
+    if let Some(write) = without_finalizer(&object, entry) {
+        return Some(write);
+    }
+    if entry.deleted_at().is_some() {
+        return None;
+    }
+    let mut write = Write::new(object, Action::Delete);
+    write.uid = Some(entry.uid.clone());
+
+    Some(write)
+}
+
+fn update(
+    local: Local<'_>,
+    peer: &Peer<'_>,
+    object: Ref,
+    entry: &Entry,
+    now: Timestamp,
+) -> Option<Write> {
+    let present = entry.get::<ForeignCluster>()?;
+    if let Some(write) = without_finalizer(&object, entry) {
+        return Some(write);
+    }
+    let mut write = if label(&present.metadata, labels::REMOTE_CLUSTER_ID) == Some(peer.id) {
+        let new = status(local, peer, present, now);
+        let old = present.status.as_ref().map(|status| json!(status));
+        let (old, new) = (old.unwrap_or_else(|| json!({})), json!(new));
+        if old == new {
+            return None;
+        }
+        // An Apply would leave fields and conditions that another field manager has added.
+        let action = match removals(&old, &new) {
+            Some(patch) => Action::Merge(json!({"status": patch})),
+            None => Action::Apply(json!({"status": new})),
+        };
+        Write::new(object, action).subresource("status")
+    } else {
+        let labels = json!({labels::REMOTE_CLUSTER_ID: peer.id});
+        Write::new(
+            object,
+            Action::Merge(json!({"metadata": {"labels": labels}})),
+        )
+    };
+    // Another leader may have written it since.
+    write.resource_version = entry.version.map(|version| version.to_string());
+
+    Some(write)
+}
+
+/// Returns the removal of upstream's finalizer; `None` if the object does not have it.
+fn without_finalizer(object: &Ref, entry: &Entry) -> Option<Write> {
+    let finalizers = entry.finalizers();
+    let kept: Vec<_> = finalizers
+        .iter()
+        .filter(|it| *it != UPSTREAM_FINALIZER)
+        .cloned()
+        .collect();
+    if kept.len() == finalizers.len() {
+        return None;
+    }
+    let mut write = Write::new(object.clone(), Action::Finalize(kept));
+    write.uid = Some(entry.uid.clone());
+    write.resource_version = entry.version.map(|version| version.to_string());
+
+    Some(write)
+}
+
+/// Returns the status. It depends on the present one by the times of conditions only.
+fn status(
+    local: Local<'_>,
+    peer: &Peer<'_>,
+    present: &ForeignCluster,
+    now: Timestamp,
+) -> ForeignClusterStatus {
+    let old = present
+        .status
+        .as_ref()
+        .and_then(|status| status.modules.clone());
+    let old = old.unwrap_or_default();
+    let module = |old: &Module, enabled, lines: Vec<Line<'_>>| Module {
+        conditions: lines
+            .into_iter()
+            .map(|line| condition(old, line, now))
+            .collect(),
+        enabled,
+    };
+    let networking = networking::lines(peer, local.replicas());
+    let has_virtual_nodes = !peer.virtual_nodes.is_empty();
+    let parameters = peer.identity.and_then(|it| it.spec.auth_params.as_ref());
+    let some = |text: &Option<String>| text.clone().filter(|text| !text.is_empty());
+
+    ForeignClusterStatus {
+        api_server_url: parameters.and_then(|it| some(&it.api_server)),
+        // The API server of the peer is not probed, so there is no condition of it.
+        conditions: Vec::new(),
+        foreign_proxy_url: parameters.and_then(|it| some(&it.proxy_url)),
+        modules: Some(Modules {
+            authentication: module(
+                &old.authentication,
+                peer.has_authentication(),
+                authentication::lines(peer),
+            ),
+            networking: module(&old.networking, peer.has_networking(), networking),
+            offloading: module(
+                &old.offloading,
+                has_virtual_nodes,
+                offloading::lines(peer, local),
+            ),
+        }),
+        observed_generation: present.metadata.generation,
+        role: role(peer),
+        tenant_namespace: tenant_namespaces(peer),
+    }
+}
+
+/// Returns the role of the peer: it is a consumer of this cluster, a provider, or both.
+fn role(peer: &Peer<'_>) -> PeerRole {
+    let is_consumer = peer.tenant.is_some();
+    let is_provider =
+        peer.identity.is_some() || peer.secret.is_some() || !peer.virtual_nodes.is_empty();
+    match (is_consumer, is_provider) {
+        (true, true) => PeerRole::ConsumerAndProvider,
+        (true, false) => PeerRole::Consumer,
+        (false, true) => PeerRole::Provider,
+        (false, false) => PeerRole::Unknown,
+    }
+}
+
+fn tenant_namespaces(peer: &Peer<'_>) -> Option<TenantNamespaces> {
+    let of_identity = peer.identity.and_then(|it| it.spec.namespace.as_deref());
+    let annotations = peer.secret.and_then(|it| it.metadata.annotations.as_ref());
+    let of_secret = annotations.and_then(|it| it.get(annotations::REMOTE_TENANT_NAMESPACE));
+    let remote = of_identity.or(of_secret.map(String::as_str));
+    let namespaces = TenantNamespaces {
+        local: peer.namespace.map(str::to_owned),
+        remote: remote.filter(|it| !it.is_empty()).map(str::to_owned),
+    };
+
+    (namespaces != TenantNamespaces::default()).then_some(namespaces)
+}
+
+/// Returns a condition, with the transition time of the old one if the status is the same.
+fn condition(old: &Module, line: Line<'_>, now: Timestamp) -> ForeignClusterCondition {
+    let (type_, status, reason, message) = line;
+    let mut same = old.conditions.iter();
+    let same = same.find(|old| old.type_ == type_ && old.status == status);
+    let since = same.and_then(|same| same.last_transition_time.clone());
+
+    ForeignClusterCondition {
+        last_transition_time: Some(since.unwrap_or(Time(now))),
+        message: Some(message.to_owned()),
+        reason: Some(reason.to_owned()),
+        status,
+        type_,
+    }
+}
