@@ -218,8 +218,12 @@ impl Cluster {
             other => return other,
         }
         let existing = api.get(name).await?;
-        let mut merged = serde_json::to_value(existing).map_err(kube::Error::SerdeError)?;
+        let before = serde_json::to_value(&existing).map_err(kube::Error::SerdeError)?;
+        let mut merged = before.clone();
         manifest::merge(&mut merged, object);
+        if merged == before {
+            return Ok(existing);
+        }
         api.replace(name, &params, &parse(merged)?).await
     }
 
