@@ -109,9 +109,11 @@ impl Node {
             },
             secret: secret.map_or_else(String::new, |secret| secret.name.clone()),
             slice: node.labels().get(labels::RESOURCE_SLICE_NAME).cloned(),
-            resources: quota
-                .and_then(|quota| quota.hard.clone())
-                .unwrap_or_default(),
+            resources: texts(
+                quota
+                    .and_then(|quota| quota.hard.clone())
+                    .unwrap_or_default(),
+            ),
         }
     }
 
