@@ -7,6 +7,7 @@ pub(crate) mod gateway_server;
 pub(crate) mod identity;
 pub(crate) mod kubeconfig;
 pub(crate) mod nonce;
+pub(crate) mod peering_user;
 pub(crate) mod public_key;
 pub(crate) mod resource_slice;
 pub(crate) mod signed_nonce;
@@ -56,6 +57,7 @@ const KINDS: &[Entry] = &[
     ),
     Entry::new("virtualnode", &["vn"], virtual_node::ACTIONS),
     Entry::new("kubeconfig", &["kc"], kubeconfig::ACTIONS),
+    Entry::new("peering-user", &[], peering_user::ACTIONS),
 ];
 
 /// A command `liqoctl VERB KIND` with its flags.

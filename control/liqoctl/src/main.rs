@@ -23,6 +23,7 @@ mod failure;
 mod global;
 mod helm;
 mod kinds;
+mod manager;
 mod manifest;
 mod objects;
 mod observed;

@@ -24,6 +24,7 @@ pub(crate) fn add(suite: &mut Suite) {
         clusters_authenticate_repeatedly_and_part,
         a_peering_is_made_in_time_and_leaves_nothing,
         an_unreachable_provider_is_left_by_force_only,
+        a_peering_user_peers_until_it_is_deleted,
     );
 }
 
@@ -158,6 +159,44 @@ async fn an_unreachable_provider_is_left_by_force_only(_: &'static Fixture) -> R
     Ok(())
 }
 
+async fn a_peering_user_peers_until_it_is_deleted(_: &'static Fixture) -> Result<()> {
+    let rome = Site::start("rome", "milan", &[]).await?;
+    let milan = Site::start("milan", "rome", &[]).await?;
+    let generate = ["generate", "peering-user", "--consumer-cluster-id=rome"];
+    let text = run(&milan, &generate).await?;
+    let (_, kubeconfig) = text.split_once("apiVersion: v1").context("no kubeconfig")?;
+    let path = milan
+        .control_plane()
+        .folder()
+        .join("peering-user.kubeconfig");
+    std::fs::write(&path, format!("apiVersion: v1{kubeconfig}"))?;
+    let flag = format!("--remote-kubeconfig={}", path.display());
+    let again = refusal(&milan, &path, &generate).await?;
+    ensure!(again.contains("delete peering-user"), "{again}");
+
+    // Twice, because the user may create a Secret and not change it.
+    let peer = ["peer", "--networking-disabled", &flag];
+    for _ in 0..2 {
+        let out = run(&rome, &peer).await?;
+        ensure!(out.contains("ResourceSlice resources: Accepted"), "{out}");
+    }
+    let out = run(&rome, &["unpeer", &flag]).await?;
+    ensure!(
+        out.contains("is kept: the user may not list its objects"),
+        "{out}"
+    );
+    ensure!(milan.names::<Tenant>("").await?.is_empty());
+
+    run(
+        &milan,
+        &["delete", "peering-user", "--consumer-cluster-id=rome"],
+    )
+    .await?;
+    let error = refusal(&rome, &path, &["peer", "--networking-disabled"]).await?;
+    ensure!(error.contains("request this right"), "{error}");
+    Ok(())
+}
+
 /// Starts a cluster that records its requests.
 async fn audited(name: &'static str, peer: &'static str) -> Result<Site> {
     let options = Options::new(artifacts()?);
@@ -213,7 +252,7 @@ async fn run(local: &Site, words: &[&str]) -> Result<String> {
 async fn refusal(local: &Site, remote: &std::path::Path, words: &[&str]) -> Result<String> {
     let flag = format!("--remote-kubeconfig={}", remote.display());
     let words = match words.first() {
-        Some(&"force") => words.to_vec(),
+        Some(&("force" | "generate")) => words.to_vec(),
         _ => [words, &[&flag]].concat(),
     };
     let (is_success, out, error) = execute(local, &words).await?;

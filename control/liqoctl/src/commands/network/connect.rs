@@ -8,9 +8,9 @@ use super::steps::{
     PeerConfiguration, PeerKey, Server, check_template, has_templates,
 };
 use crate::cidrs::Cidrs;
-use crate::commands::version;
 use crate::global::Global;
 use crate::kinds::gateway::{Gateway as Kind, Spec};
+use crate::manager;
 use crate::pair::{Pair, Side};
 use crate::progress::{self, begin};
 use crate::steps::Runner;
@@ -168,8 +168,8 @@ pub(crate) async fn establish(
 /// Returns an error if an API server fails.
 pub(crate) async fn warn_about_versions(pair: &Pair) -> Result<()> {
     let versions = tokio::try_join!(
-        version::server(&pair.local.cluster, &pair.local.liqo.namespace),
-        version::server(&pair.remote.cluster, &pair.remote.liqo.namespace),
+        manager::version(&pair.local.cluster, &pair.local.liqo.namespace),
+        manager::version(&pair.remote.cluster, &pair.remote.liqo.namespace),
     )?;
     if let (Some(here), Some(there)) = versions
         && here != there
