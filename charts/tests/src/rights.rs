@@ -122,6 +122,7 @@ fn every_policy_denies() {
         "liqo-controller-manager-secrets",
         "liqo-controller-manager-services",
         "liqo-ip-services",
+        "liqo-tenant-condition",
         "liqo-tenant-namespaces",
     ];
     assert_eq!(policies, expected.map(str::to_owned).into());

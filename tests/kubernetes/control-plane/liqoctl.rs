@@ -25,6 +25,7 @@ pub(crate) fn add(suite: &mut Suite) {
         a_peering_is_made_in_time_and_leaves_nothing,
         an_unreachable_provider_is_left_by_force_only,
         a_peering_user_peers_until_it_is_deleted,
+        the_reverse_peering_outlives_the_end_of_the_other,
     );
 }
 
@@ -194,6 +195,44 @@ async fn a_peering_user_peers_until_it_is_deleted(_: &'static Fixture) -> Result
     .await?;
     let error = refusal(&rome, &path, &["peer", "--networking-disabled"]).await?;
     ensure!(error.contains("request this right"), "{error}");
+    Ok(())
+}
+
+async fn the_reverse_peering_outlives_the_end_of_the_other(_: &'static Fixture) -> Result<()> {
+    let rome = Site::start("rome", "milan", &[]).await?;
+    let milan = Site::start("milan", "rome", &[]).await?;
+    let peer = ["peer", "--networking-disabled"];
+    let (forward, reverse) =
+        tokio::join!(liqoctl(&rome, &milan, &peer), liqoctl(&milan, &rome, &peer));
+    forward?;
+    reverse?;
+    let generate = ["generate", "peering-user", "--consumer-cluster-id=rome"];
+    let error = refusal(&milan, &milan.kubeconfig(), &generate).await?;
+    ensure!(error.contains("--allow-reverse-peering"), "{error}");
+
+    let words = ["unpeer", "--delete-namespaces"];
+    let error = refusal(&rome, &milan.kubeconfig(), &words).await?;
+    ensure!(error.contains("is also a consumer"), "{error}");
+    ensure!(rome.names::<VirtualNode>("").await? == ["milan"]);
+
+    liqoctl(&rome, &milan, &["unpeer"]).await?;
+    ensure!(rome.names::<VirtualNode>("").await?.is_empty());
+    ensure!(milan.names::<Tenant>("").await?.is_empty());
+    ensure!(milan.names::<VirtualNode>("").await? == ["rome"]);
+    ensure!(rome.names::<Tenant>("").await? == ["milan"]);
+    let provided = rome.names::<ResourceSlice>("liqo.io/replicated=true");
+    ensure!(provided.await? == ["rome"]);
+    for site in [&rome, &milan] {
+        let namespace = site.namespace().await?;
+        ensure!(namespace.metadata.deletion_timestamp.is_none());
+    }
+
+    liqoctl(&milan, &rome, &["unpeer"]).await?;
+    ensure!(rome.names::<Tenant>("").await?.is_empty());
+    for site in [&rome, &milan] {
+        let namespace = site.namespace().await?;
+        ensure!(namespace.metadata.deletion_timestamp.is_some());
+    }
     Ok(())
 }
 
