@@ -218,12 +218,8 @@ impl Cluster {
             other => return other,
         }
         let existing = api.get(name).await?;
-        let before = serde_json::to_value(&existing).map_err(kube::Error::SerdeError)?;
-        let mut merged = before.clone();
+        let mut merged = serde_json::to_value(&existing).map_err(kube::Error::SerdeError)?;
         manifest::merge(&mut merged, object);
-        if merged == before {
-            return Ok(existing);
-        }
         api.replace(name, &params, &parse(merged)?).await
     }
 

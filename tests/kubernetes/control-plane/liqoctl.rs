@@ -33,7 +33,7 @@ pub(crate) fn add(suite: &mut Suite) {
 const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 
 /// Limit of the requests of `liqoctl` for one peering in both clusters.
-const REQUESTS_MAX: usize = 25;
+const REQUESTS_MAX: usize = 22;
 
 /// User of `liqoctl` in the audit log.
 const ADMINISTRATOR: &str = "admin";

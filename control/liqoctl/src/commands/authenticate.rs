@@ -111,9 +111,10 @@ pub(crate) async fn authenticate(
     let id = &local.liqo.cluster_id;
     let provider = &remote.cluster;
     let nonce = nonce::step(provider, &namespaces.remote, id);
+    let key = tenants::key_step(&local.cluster, &local.liqo.namespace);
     let (nonce, key, proxy_url) = tokio::try_join!(
         runner.apply(&nonce, &()),
-        tenants::cluster_key(&local.cluster, &local.liqo.namespace),
+        runner.apply(&key, &()),
         route.proxy_url(pair, namespaces),
     )?;
     let proof = tenants::Proof::new(&key, id, &nonce)?;

@@ -5,18 +5,19 @@ use crate::global::Global;
 use crate::manifest::{self, AUTHENTICATION};
 use crate::observed::Select;
 use crate::output::{self, Format};
-use crate::steps::{Lines, ObjectStep, lines};
+use crate::steps::{Lines, ObjectStep, Progress, Runner, lines};
 use crate::verbs::{Action, Run, Verb};
+use crate::wait::Deadline;
 use crate::{objects, parse};
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use clap::Args;
 use control_api::Tenant;
 use control_api::authentication::auth_params::AuthParams;
 use control_credentials::{Certificate, ClusterKey, PublicKey, Subject, request};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use kube::Api;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 mod condition;
 
@@ -51,6 +52,9 @@ pub(crate) const ACTIONS: &[Action] = &[
 /// Name of the Secret with the key of a cluster, in Liqo's namespace.
 const AUTHENTICATION_KEYS: &str = "authentication-keys";
 
+/// Limit of `liqoctl generate tenant`.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
 /// Entry of the Secret with the private key.
 const PRIVATE_KEY: &str = "privateKey";
 
@@ -78,27 +82,29 @@ impl Proof {
     }
 }
 
-/// Returns the key of a cluster, which its controller manager has created.
-///
-/// # Errors
-///
-/// Returns an error with the remedy if the Secret is missing or invalid.
-pub(crate) async fn cluster_key(cluster: &Cluster, liqo: &str) -> Result<ClusterKey> {
-    let api = Api::<Secret>::namespaced(cluster.client.clone(), liqo);
-    let secret = cluster.get(&api, "Secret", AUTHENTICATION_KEYS).await?;
-    let place = cluster.place();
-    let Some(secret) = secret else {
-        bail!(
-            "Secret {liqo}/{AUTHENTICATION_KEYS} does not exist in {place}: does the controller-manager run, with the chart's value authentication.enabled?"
-        );
+/// Returns the step that waits for the key of a cluster, which its controller manager creates when it starts.
+pub(crate) fn key_step<'a>(cluster: &'a Cluster, liqo: &str) -> ObjectStep<'a, Secret, ClusterKey> {
+    let lines = Lines {
+        scope: cluster.side,
+        apply: None,
+        wait: None,
+        goal: "reading the key of the cluster (does the controller-manager run, with the chart's value authentication.enabled?)",
     };
+    let select = Select::Name(AUTHENTICATION_KEYS.to_owned());
+    ObjectStep::wait(cluster, lines, liqo, select, key)
+}
+
+fn key(secret: &Secret) -> Progress<ClusterKey> {
     let entry = secret.data.as_ref().and_then(|data| data.get(PRIVATE_KEY));
-    let key = entry.with_context(|| {
-        format!("Secret {liqo}/{AUTHENTICATION_KEYS} in {place} has no {PRIVATE_KEY}")
-    })?;
-    ClusterKey::from_pem(&key.0).with_context(|| {
-        format!("Secret {liqo}/{AUTHENTICATION_KEYS} in {place}, data.{PRIVATE_KEY}")
-    })
+    let Some(text) = entry else {
+        return Progress::Missing(format!("Secret {AUTHENTICATION_KEYS} has no {PRIVATE_KEY}"));
+    };
+    match ClusterKey::from_pem(&text.0) {
+        Ok(key) => Progress::Done(key),
+        Err(error) => Progress::Refused(format!(
+            "Secret {AUTHENTICATION_KEYS}, data.{PRIVATE_KEY}: {error}: restore the Secret, or delete it and peer again"
+        )),
+    }
 }
 
 /// Returns the Tenant of the consumer `id`.
@@ -227,7 +233,9 @@ impl Run for Generate {
             Some(nonce) => nonce.trim().as_bytes().to_vec(),
             None => super::signed_nonce::stored(&cluster, global, &self.remote_cluster_id).await?,
         };
-        let key = cluster_key(&cluster, &liqo.namespace).await?;
+        let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
+        let key = key_step(&cluster, &liqo.namespace);
+        let key = Runner::run(deadline, async |runner| runner.apply(&key, &()).await).await?;
         let proof = Proof::new(&key, &liqo.cluster_id, &nonce)?;
         let namespace = self.remote_tenant_namespace.as_deref();
         let proxy_url = self.proxy_url.as_deref();
@@ -246,13 +254,13 @@ mod tests {
     use super::*;
     use control_credentials::KeyType;
 
-    fn key(seed: u8) -> ClusterKey {
+    fn generated(seed: u8) -> ClusterKey {
         ClusterKey::generate(KeyType::Ed25519, [seed; 32]).unwrap()
     }
 
     #[test]
     fn the_manifest_has_upstreams_fields() {
-        let key = key(1);
+        let key = generated(1);
         let proof = Proof::new(&key, "rome", b"nonce").unwrap();
 
         let object = manifest("rome", Some("liqo-tenant-rome"), &proof, None);
@@ -274,8 +282,26 @@ mod tests {
     }
 
     #[test]
+    fn an_invalid_key_is_not_waited_for() {
+        let secret =
+            |data: Value| -> Secret { serde_json::from_value(json!({"data": data})).unwrap() };
+        let pem = ByteString(generated(1).to_pem().as_bytes().to_vec());
+
+        assert!(matches!(
+            super::key(&secret(json!({}))),
+            Progress::Missing(_)
+        ));
+        let valid = secret(json!({"privateKey": pem}));
+        assert!(matches!(super::key(&valid), Progress::Done(_)));
+        let Progress::Refused(reason) = super::key(&secret(json!({"privateKey": "Zm9v"}))) else {
+            panic!("an invalid key must end the command");
+        };
+        assert!(reason.contains("restore the Secret"), "{reason}");
+    }
+
+    #[test]
     fn a_proxy_is_part_of_the_spec() {
-        let proof = Proof::new(&key(1), "rome", b"nonce").unwrap();
+        let proof = Proof::new(&generated(1), "rome", b"nonce").unwrap();
 
         let object = manifest("rome", None, &proof, Some("http://10.70.0.2:8118"));
 
@@ -297,7 +323,9 @@ mod tests {
         }));
         let granted = Granted::of(&granted).unwrap();
 
-        let error = granted.check("rome", key(1).public_key()).unwrap_err();
+        let error = granted
+            .check("rome", generated(1).public_key())
+            .unwrap_err();
 
         assert!(error.contains("an earlier request"), "{error}");
         assert!(Granted::of(&tenant(json!({"tenantNamespace": "a"}))).is_err());
