@@ -36,6 +36,7 @@ const PURE: &[&str] = &[
     "control/manager/src/foreign_cluster",
     "control/manager/src/network",
     "control/manager/src/offloading",
+    "control/manager/src/replication",
     "gateway/src/engine",
     "gateway/src/offload",
     "gateway/src/path",
