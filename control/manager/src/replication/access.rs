@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 /// First and longest interval between two reviews.
 const INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
 
+/// Parts of the messages of admission policies, webhooks and quotas.
+const ADMISSION: [&str; 3] = [" denied request", " denied the request", "exceeded quota"];
+
 /// Access to a provider's API server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Access {
@@ -119,7 +122,61 @@ pub(super) fn refusal(outcome: &Outcome) -> Option<&str> {
     let is_terminating = causes
         .into_iter()
         .any(|it| it.reason == "NamespaceTerminating");
-    let is_refusal = [401, 403].contains(&status.code) && !is_terminating;
+    // Admission refuses one object, not the client.
+    let is_admission = ADMISSION
+        .into_iter()
+        .any(|text| status.message.contains(text));
+    let is_refusal = [401, 403].contains(&status.code) && !is_terminating && !is_admission;
 
     is_refusal.then_some(status.message.as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use kube::core::Status;
+
+    fn outcome(code: u16, message: &str) -> Outcome {
+        let status = Status::failure(message, "Forbidden").with_code(code);
+        Outcome::Refused(Box::new(status))
+    }
+
+    #[test]
+    fn missing_rights_are_a_refusal_and_admission_is_none() {
+        let rights = "resourceslices is forbidden: User \"rome\" cannot create resource";
+        assert!(refusal(&outcome(403, rights)).is_some());
+        assert!(refusal(&outcome(401, "Unauthorized")).is_some());
+        for message in [
+            "ValidatingAdmissionPolicy 'a' with binding 'a' denied request: no",
+            "admission webhook \"a\" denied the request: no",
+            "pods is forbidden: exceeded quota: a",
+        ] {
+            assert!(refusal(&outcome(403, message)).is_none(), "{message}");
+        }
+        assert!(refusal(&outcome(500, rights)).is_none());
+        assert!(refusal(&Outcome::TimedOut).is_none());
+    }
+
+    #[test]
+    fn reviews_are_repeated_at_growing_intervals_and_by_the_clock() {
+        let mut access = Access::default();
+        let mut now = Instant::now();
+        assert_eq!(access.next(now), Next::Permitted);
+        assert!(access.refuse() && !access.refuse());
+        let mut waits = Vec::new();
+        for _ in 0..6 {
+            let Next::Wait(wait) = access.next(now) else {
+                panic!("a review without delay");
+            };
+            waits.push(wait.as_secs());
+            now += wait;
+            assert_eq!(access.next(now), Next::Review);
+            assert!(!access.reviewed(&Outcome::TimedOut));
+        }
+        assert_eq!(waits, [1, 2, 4, 8, 15, 15]);
+        let allowed = Outcome::Answer(control_runtime::Answer(
+            json!({"status": {"allowed": true}}),
+        ));
+        assert!(access.reviewed(&allowed) && !access.is_refused());
+    }
 }

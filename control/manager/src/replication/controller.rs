@@ -64,7 +64,7 @@ impl ReplicationController {
         plan
     }
 
-    /// Returns what is known about an object; `None` if its provider is unknown.
+    /// Returns the state of an object's replication; `None` before the ID of this cluster is known.
     fn replication<'a>(
         &'a self,
         kind: Kind,
@@ -74,18 +74,15 @@ impl ReplicationController {
         let labelled = kind.metadata(cache, key).and_then(provider);
         let mut connected = self.peers.iter();
         let of_namespace = connected.find(|(_, peer)| peer.namespace == key.namespace);
-        let provider = labelled.or_else(|| of_namespace.map(|(id, _)| id.as_str()))?;
-        let peer = self.peers.get(provider);
-        let peer = peer.filter(|peer| peer.namespace == key.namespace);
-        if peer.is_none() && !cache.is_listed::<Secret>(&Cluster::Local, &key.namespace) {
-            return None; // It is not known whether there are credentials.
-        }
+        let provider = labelled.or_else(|| of_namespace.map(|(id, _)| id.as_str()));
+        let peer = provider.and_then(|id| self.peers.get(id));
 
         Some(Replication {
             cache,
             consumer: cluster_id(cache, &self.namespace)?,
-            provider,
-            peer,
+            provider: provider.unwrap_or_default(),
+            peer: peer.filter(|peer| peer.namespace == key.namespace),
+            is_known: cache.is_listed::<Secret>(&Cluster::Local, &key.namespace),
             kind,
             key,
         })

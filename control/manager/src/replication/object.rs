@@ -22,6 +22,8 @@ pub(super) struct Replication<'a> {
     pub(super) provider: &'a str,
     /// The connection to the provider; `None` if there are no credentials.
     pub(super) peer: Option<&'a Peer>,
+    /// Whether the Secrets with credentials are listed.
+    pub(super) is_known: bool,
     pub(super) kind: Kind,
     /// Name of the local object.
     pub(super) key: &'a Key,
@@ -98,7 +100,7 @@ impl Replication<'_> {
     /// them, or a user has declared it dead.
     fn is_gone(&self) -> bool {
         let Some(peer) = self.peer else {
-            return true;
+            return self.is_known;
         };
         let is_deleted = self
             .replica()

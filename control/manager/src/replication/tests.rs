@@ -115,6 +115,32 @@ fn the_deletion_waits_at_most_five_minutes_and_not_for_a_cluster_that_is_dead() 
 }
 
 #[test]
+fn an_object_without_provider_and_credentials_that_are_unknown_delay_no_deletion_for_ever() {
+    let mut peering = Peering::new(12);
+    peering.put_slice("milan", "2");
+    peering.run(MOMENT);
+    peering.remove_credentials();
+    let mut unlabelled = peering.slice("milan").unwrap();
+    unlabelled["metadata"]["labels"] = json!({});
+    peering.simulation.local().put::<ResourceSlice>(unlabelled);
+    peering.run(MOMENT);
+    peering.delete_slice("milan");
+    peering.run(MOMENT);
+    assert!(peering.slice("milan").is_none());
+
+    // The manager restarts after its rights to the Secrets have ended.
+    let mut peering = Peering::new(13);
+    peering.put_slice("milan", "2");
+    peering.run(MOMENT);
+    peering.remove_rights();
+    peering.simulation.crash(0);
+    peering.simulation.crash(1);
+    peering.delete_slice("milan");
+    peering.run(Duration::from_secs(310));
+    assert!(peering.slice("milan").is_none());
+}
+
+#[test]
 fn a_replica_without_object_is_deleted_also_after_a_crash() {
     let mut peering = Peering::new(5);
     peering.put_slice("milan", "2");

@@ -91,6 +91,12 @@ impl Peering {
         self.simulation.local().remove::<Secret>(&key);
     }
 
+    /// Ends the right of the manager to read the Secrets of the tenant namespace.
+    pub(super) fn remove_rights(&mut self) {
+        let key = local("liqo-controller-manager-tenant");
+        self.simulation.local().remove::<RoleBinding>(&key);
+    }
+
     /// Creates or changes a ResourceSlice, as `liqoctl` does.
     pub(super) fn put_slice(&mut self, name: &str, cpu: &str) {
         let server = self.simulation.local();
