@@ -35,6 +35,7 @@ mod parse;
 mod progress;
 mod prompt;
 mod removal;
+mod state;
 mod steps;
 mod tenant;
 mod verbs;

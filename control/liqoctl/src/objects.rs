@@ -1,7 +1,7 @@
 //! The objects of a peer, which its label selects.
 
 use crate::cluster::Cluster;
-use crate::steps::State;
+use crate::state::State;
 use anyhow::{Result, bail};
 use control_api::labels;
 use k8s_openapi::NamespaceResourceScope;

@@ -133,7 +133,7 @@ async fn unreachable(global: &Global, error: Error) -> Error {
     }
 }
 
-/// Tells the user which namespaces lose their pods at the provider. On a terminal, asks for confirmation.
+/// Prints which namespaces lose their pods at the provider. On a terminal, asks for confirmation.
 async fn confirm(global: &Global, peer: &str, offloaded: &[String]) -> Result<()> {
     if offloaded.is_empty() {
         return Ok(());

@@ -122,7 +122,7 @@ fn manifest(id: &str, namespace: Option<&str>, proof: &Proof, proxy_url: Option<
     manifest::object_of((AUTHENTICATION, "Tenant"), id, namespace, id, spec)
 }
 
-/// The credentials that a provider issued to a consumer.
+/// Credentials that a provider returns to a consumer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Granted {
     /// Credentials and address of the API server.

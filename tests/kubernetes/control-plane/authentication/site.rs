@@ -90,7 +90,10 @@ impl Site {
             group: None,
         };
         let address = format!("--api-server-address-override={}", control_plane.server());
-        let mut all = vec!["--authentication-enabled".to_owned(), address];
+        let mut all = ["--authentication-enabled", "--local-api-servers"]
+            .map(str::to_owned)
+            .to_vec();
+        all.push(address);
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let manager = Manager::start_on(&control_plane, subject, LIQO, &all)?;
 

@@ -86,8 +86,8 @@ fn offloaded(maps: &[NamespaceMap]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Returns whether the controller manager reports that the API server does not respond, and no user has
-/// declared the cluster dead.
+/// Returns whether the controller manager reports that the API server does not respond, and no user has declared the
+/// cluster dead.
 fn is_unreachable(foreign: &ForeignCluster) -> bool {
     let declared = foreign
         .annotations()

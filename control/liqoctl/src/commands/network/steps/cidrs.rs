@@ -3,7 +3,8 @@
 use crate::cidrs::Cidrs;
 use crate::cluster::list_all;
 use crate::pair::Side;
-use crate::steps::{Lines, State, Step, lines};
+use crate::state::State;
+use crate::steps::{Lines, Step, lines};
 use anyhow::Result;
 use control_api::{Network, labels};
 use kube::Api;

@@ -3,7 +3,8 @@
 use super::gateway::Gateway;
 use crate::kinds::gateway::Spec;
 use crate::objects;
-use crate::steps::{Lines, State, Step, Undo, lines};
+use crate::state::State;
+use crate::steps::{Lines, Step, Undo, lines};
 use anyhow::Result;
 use control_api::GatewayClient;
 

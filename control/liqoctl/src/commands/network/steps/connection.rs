@@ -3,7 +3,8 @@
 use super::gateway::Gateway;
 use crate::commands::network::diagnose;
 use crate::kinds::gateway_client::Endpoint;
-use crate::steps::{Lines, State, Step, lines};
+use crate::state::State;
+use crate::steps::{Lines, Step, lines};
 use anyhow::Result;
 use control_api::{Connection, GatewayClient, GatewayServer};
 
