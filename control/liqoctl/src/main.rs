@@ -5,7 +5,9 @@
 //! commands  one module per command, and kinds: one module per kind of `liqoctl VERB KIND`
 //! verbs     create, get and delete, for any kind
 //! steps     idempotent steps, of which commands that change clusters consist
+//! observed  one object, read by a list, by the responses to writes and by a watch
 //! pair      the two clusters of a peering; tenant, objects: a peer's namespace and objects
+//! manager   the controller-manager's settings
 //! cluster   requests to one API server; helm: runs the program helm
 //! progress  progress lines on the terminal
 //! ```

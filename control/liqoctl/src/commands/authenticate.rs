@@ -44,7 +44,7 @@ pub(crate) struct Options {
     route: Route,
 }
 
-/// Flags of the way to the provider's API server.
+/// Flags of the route to the provider's API server.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct Route {
     /// Reach the API server of the provider through the network that connects the clusters.

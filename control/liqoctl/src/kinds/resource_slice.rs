@@ -154,7 +154,7 @@ fn decision(
     }
     match (authentication, resources) {
         (None, _) => Progress::Missing(
-            "the provider has not answered the ResourceSlice (do the controller-managers of both clusters run?)"
+            "the provider has not decided on the ResourceSlice (do the controller-managers of both clusters run?)"
                 .to_owned(),
         ),
         (Some(_), None) if needs_resources => Progress::Missing(
