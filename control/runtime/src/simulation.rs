@@ -16,7 +16,7 @@
 //! [`Simulation::hand_over`] is the result; Events. Tests with a real API server and with sockets
 //! cover them.
 
-use crate::controller::{Controller, Env, Gate, Outcome, Request};
+use crate::controller::{Controller, Env, Event, Gate, Outcome, Request};
 use crate::injector::Injector;
 use crate::worker::{TypedWorker, Worker};
 use control_client::object::{Cluster, Ref};
@@ -263,6 +263,11 @@ impl Simulation {
     /// Returns all requests that API servers have carried out.
     pub fn log(&self) -> &[Sent] {
         &self.log
+    }
+
+    /// Returns the Events that the plans of a replica have published since its start.
+    pub fn events(&self, replica: usize) -> &[Event] {
+        &self.replicas[replica].events
     }
 
     /// Returns the writes that were sent twice.

@@ -9,7 +9,7 @@
 
 use super::item::WorkItem;
 use super::nonce::{remaining, value};
-use super::objects::{BY_SECRET, Local};
+use super::objects::{BY_SECRET, Local, warn};
 use super::registrations::SIGNER;
 use control_api::{annotations, labels};
 use control_credentials::{Certificate, PublicKey, Subject, digest};
@@ -26,6 +26,9 @@ use std::time::Duration;
 
 /// Longest time for which a signer may take before it is reported.
 const SIGNER_MAX: Duration = Duration::from_secs(30);
+
+/// Time by which Kubernetes' signer dates certificates back (kube-controller-manager, pkg/controller/certificates/authority).
+const BACKDATED: Duration = Duration::from_secs(300);
 
 /// Prefix of the names of CertificateSigningRequests, by which admission policies of users select them.
 const PREFIX: &str = "liqo-identity-";
@@ -112,6 +115,7 @@ impl Requested<'_> {
                 env.now
             }
         };
+        self.report_lifetime(certificate, plan);
         let renewal = certificate.renewal(seen);
         if let Some(rest) = remaining(env.now, renewal) {
             self.delete_signed(local, certificate, plan);
@@ -122,6 +126,22 @@ impl Requested<'_> {
             Issued::Certificate(renewed) => Issued::Certificate(renewed),
             Issued::Pending | Issued::Refused(..) => Issued::Certificate(text.0.clone()),
         }
+    }
+
+    /// Reports a lifetime so short that the renewal of each new certificate is due at once.
+    fn report_lifetime(&self, certificate: Certificate, plan: &mut Plan<WorkItem>) {
+        let issued = certificate.not_before.saturating_add(BACKDATED);
+        if !certificate.is_too_short(issued.unwrap_or(certificate.not_before)) {
+            return;
+        }
+        let Some(object) = self.item.requester() else {
+            return;
+        };
+        let message = format!(
+            "signer {SIGNER} issues certificates of so short a lifetime that each is renewed at once: set \
+             --cluster-signing-duration of the kube-controller-manager to 10 minutes or more"
+        );
+        warn(plan, object, ("ShortCertificateLifetime", message));
     }
 
     /// Plans the next step of a CertificateSigningRequest.

@@ -1,6 +1,7 @@
 //! Work items of the authentication controller.
 
-use control_runtime::Key;
+use control_api::{ResourceSlice, Tenant};
+use control_runtime::{Cluster, Key, Ref};
 use std::fmt;
 
 /// A work item, with the namespace and the name of its object.
@@ -49,6 +50,22 @@ impl WorkItem {
             | Self::Identity(key)
             | Self::ResourceSlice(key)
             | Self::Renew(key) => Some(key),
+        }
+    }
+}
+
+impl WorkItem {
+    /// Returns the object that requests a certificate.
+    pub(super) fn requester(&self) -> Option<Ref> {
+        match self {
+            Self::Tenant(key) => Some(Ref::of::<Tenant>(&Cluster::Local, key)),
+            Self::ResourceSlice(key) => Some(Ref::of::<ResourceSlice>(&Cluster::Local, key)),
+            Self::ClusterKey
+            | Self::SecretWatches
+            | Self::Nonce(_)
+            | Self::SignedNonce(_)
+            | Self::Identity(_)
+            | Self::Renew(_) => None,
         }
     }
 }

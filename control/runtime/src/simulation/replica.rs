@@ -2,7 +2,7 @@
 
 use super::server::{Manager, Server};
 use crate::cache::{Cache, CacheLimits, Changed};
-use crate::controller::{ClusterChange, Env, Outcome, Request, WatchChange};
+use crate::controller::{ClusterChange, Env, Event, Outcome, Request, WatchChange};
 use crate::entry::Signal;
 use crate::execute::enter;
 use crate::in_flight::InFlight;
@@ -20,6 +20,8 @@ pub(super) struct Replica {
     pub(super) watches: BTreeMap<WatchId, Progress>,
     pub(super) clusters: BTreeSet<Cluster>,
     pub(super) requests: Vec<Flight>,
+    /// Events of all plans, also while it does not lead.
+    pub(super) events: Vec<Event>,
 }
 
 pub(super) struct Hosted {
@@ -76,6 +78,7 @@ impl Replica {
             workers: Vec::new(),
             in_flight: InFlight::default(),
             watches: BTreeMap::new(),
+            events: Vec::new(),
             clusters: BTreeSet::from([Cluster::Local]),
             requests: Vec::new(),
         };
@@ -232,6 +235,7 @@ impl Replica {
                 }
             }
         }
+        self.events.extend(effects.events);
         for ready in effects.requests {
             let id = (worker, ready.id);
             self.in_flight.push(id, ready.queue, ready.request);

@@ -349,6 +349,12 @@ impl Side {
             .count()
     }
 
+    /// Returns the reasons of the Events.
+    pub(super) fn reasons(&self) -> Vec<&'static str> {
+        let events = self.simulation.events(0).iter();
+        events.map(|event| event.reason).collect()
+    }
+
     /// Returns the position of the first write to an object of a type, or to its subresource.
     pub(super) fn position<K: kube::Resource<DynamicType = ()>>(
         &self,

@@ -398,3 +398,44 @@ fn an_own_slice_is_completed_and_keeps_an_identity() {
             .is_some()
     );
 }
+
+#[test]
+fn certificates_of_so_short_a_lifetime_that_each_is_renewed_at_once_are_reported() {
+    let (mut milan, nonce) = super::milan();
+    milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
+    milan.run(2 * MOMENT);
+    milan.sign(HOUR);
+    milan.run(MOMENT);
+    assert!(!milan.reasons().contains(&"ShortCertificateLifetime"));
+
+    put(&mut milan, &slice("milan", &ed25519(1), &json!({})));
+    assert!(!milan.reasons().contains(&"ShortCertificateLifetime"));
+    milan.put::<ResourceSlice>(slice("short", &ed25519(1), &json!({})));
+    milan.run(2 * MOMENT);
+    milan.sign(Duration::from_secs(60));
+    milan.run(MOMENT);
+    assert!(milan.reasons().contains(&"ShortCertificateLifetime"));
+    let requests = milan.creations::<CertificateSigningRequest>();
+    milan.run(Duration::from_secs(60));
+    assert!(
+        milan.creations::<CertificateSigningRequest>() - requests <= 6,
+        "no loop"
+    );
+}
+
+#[test]
+fn each_refusal_is_an_event() {
+    let (mut milan, _) = provider();
+    put(&mut milan, &slice("other-key", &ed25519(2), &json!({})));
+    put(
+        &mut milan,
+        &slice("negative", &ed25519(1), &json!({"cpu": "-4"})),
+    );
+    let user = Subject::resource_slice("rome", "admin").common_name;
+    milan.put_binding("admins", &user);
+    put(&mut milan, &slice("admin", &ed25519(1), &json!({})));
+    let reasons = milan.reasons();
+    for reason in ["InvalidCSR", "ResourceSliceResourcesDenied", "UserInUse"] {
+        assert!(reasons.contains(&reason), "{reason}: {reasons:?}");
+    }
+}
