@@ -117,6 +117,17 @@ fn a_signed_nonce_lasts_until_the_credentials_have_arrived() {
         rome.secret("milan", "liqo-signed-nonce", "signedNonce"),
         None
     );
+
+    // If the peering ends within two minutes, garbage collection deletes it with the Identity.
+    rome.put_signed_nonce("milan", b"another nonce");
+    rome.run(MOMENT);
+    let key = Key::new(tenant_namespace("milan"), "liqo-signed-nonce");
+    let secret = rome.object::<Secret>(&key).unwrap();
+    assert_eq!(
+        secret["metadata"]["ownerReferences"][0]["name"],
+        "controlplane-milan"
+    );
+    assert!(!secret["data"]["signedNonce"].is_null());
 }
 
 #[test]

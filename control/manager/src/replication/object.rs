@@ -89,8 +89,7 @@ impl Replication<'_> {
     /// Returns the name of the replica, and the cluster; `None` while the provider's objects are not known.
     fn replica(&self) -> Option<Ref> {
         let peer = self.peer?;
-        let is_known = !peer.access.is_refused()
-            && peer.is_listed(self.kind, self.provider, self.consumer, self.cache);
+        let is_known = peer.is_listed(self.kind, self.provider, self.consumer, self.cache);
         let key = Key::new(peer.remote_namespace.clone(), self.key.name.clone());
 
         is_known.then(|| Ref::new(&Cluster::remote(self.provider), &self.kind.resource(), &key))

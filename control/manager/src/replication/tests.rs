@@ -71,7 +71,10 @@ fn a_deleted_slice_goes_after_its_replica() {
     peering.run(MOMENT);
     peering.simulation.partition(&milan());
     peering.delete_slice("milan");
-    peering.run(Duration::from_secs(60));
+    peering.run(Duration::from_secs(30));
+    // The credentials are not known before the Secrets are listed again.
+    peering.simulation.crash(0);
+    peering.run(Duration::from_secs(30));
     assert!(peering.slice("milan").is_some(), "its replica may exist");
 
     peering.simulation.heal(&milan());
@@ -141,6 +144,21 @@ fn an_object_without_provider_and_credentials_that_are_unknown_delay_no_deletion
 }
 
 #[test]
+fn a_finalizer_that_a_user_removes_is_set_again_and_the_replica_stays() {
+    let mut peering = Peering::new(14);
+    peering.put_slice("milan", "2");
+    peering.run(MOMENT);
+    let uid = peering.replica("milan").unwrap()["metadata"]["uid"].clone();
+    let mut edited = peering.slice("milan").unwrap();
+    edited["metadata"]["finalizers"] = json!([]);
+    peering.simulation.local().put::<ResourceSlice>(edited);
+    peering.run(MOMENT);
+    let finalizers = peering.slice("milan").unwrap()["metadata"]["finalizers"].clone();
+    assert_eq!(finalizers, json!(["crdreplicator.liqo.io/resource"]));
+    assert_eq!(peering.replica("milan").unwrap()["metadata"]["uid"], uid);
+}
+
+#[test]
 fn a_replica_without_object_is_deleted_also_after_a_crash() {
     let mut peering = Peering::new(5);
     peering.put_slice("milan", "2");
@@ -196,6 +214,11 @@ fn a_provider_that_refuses_is_asked_by_reviews_only_until_it_permits() {
     peering.simulation.cluster(&milan()).refuse(false);
     peering.run(Duration::from_secs(20));
     assert!(peering.replica("milan").is_some());
+    let slice = peering.slice("milan").unwrap();
+    assert!(
+        !slice["status"].is_null(),
+        "before the provider has decided again"
+    );
     peering.grant("milan");
     peering.run(MOMENT);
     let conditions = peering.slice("milan").unwrap()["status"]["conditions"].clone();
@@ -278,17 +301,12 @@ fn the_renew_of_an_identity_returns_the_credentials_and_goes_after_the_secret() 
         .unwrap();
     assert_eq!(stored["spec"]["authParams"], renew["status"]["authParams"]);
 
-    // Garbage collection deletes the Renew after the Secret.
+    // The Renew of the Identity goes without waiting for garbage collection, and its replica although the Secret is gone.
     peering
         .simulation
         .local()
         .remove::<Identity>(&local("controlplane-milan"));
     peering.remove_credentials();
-    peering.run(MOMENT);
-    peering
-        .simulation
-        .local()
-        .remove::<Renew>(&local("controlplane-milan"));
     peering.run(MOMENT);
     assert!(
         peering

@@ -397,6 +397,16 @@ fn an_own_slice_is_completed_and_keeps_an_identity() {
         rome.secret("milan", "kubeconfig-resourceslice-milan", "kubeconfig")
             .is_some()
     );
+
+    // Without garbage collection, which a finalizer would delay.
+    let mut own = rome.object::<ResourceSlice>(&key).unwrap();
+    own["metadata"]["finalizers"] = json!(["liqo.io/test"]);
+    rome.put::<ResourceSlice>(own);
+    rome.remove::<ResourceSlice>(&key);
+    rome.run(MOMENT);
+    assert_eq!(rome.count::<Identity>(), 0);
+    let secret = "kubeconfig-resourceslice-milan";
+    assert!(rome.secret("milan", secret, "kubeconfig").is_none());
 }
 
 #[test]
@@ -438,4 +448,40 @@ fn each_refusal_is_an_event() {
     for reason in ["InvalidCSR", "ResourceSliceResourcesDenied", "UserInUse"] {
         assert!(reasons.contains(&reason), "{reason}: {reasons:?}");
     }
+}
+
+#[test]
+fn the_renew_of_an_earlier_identity_is_replaced_and_its_credentials_are_not_used() {
+    let mut rome = Side::new("rome");
+    rome.put_peer("milan");
+    let key = Key::new(tenant_namespace("milan"), "controlplane-milan");
+    rome.put::<Renew>(json!({
+        "apiVersion": "authentication.liqo.io/v1beta1",
+        "kind": "Renew",
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "ownerReferences": [{
+                "apiVersion": "authentication.liqo.io/v1beta1",
+                "kind": "Identity",
+                "name": key.name,
+                "uid": "that of an earlier one",
+            }],
+        },
+        "status": {"authParams": {"apiServer": "https://192.0.2.9:6443", "signedCRT": "b2xk"}},
+    }));
+    rome.put_identity("milan", b"certificate");
+    rome.run(2 * MOMENT);
+
+    let identity = rome.object::<Identity>(&key).unwrap();
+    assert_eq!(
+        identity["spec"]["authParams"]["apiServer"],
+        "https://192.0.2.2:6443"
+    );
+    let renew = rome.object::<Renew>(&key).unwrap();
+    assert_eq!(
+        renew["metadata"]["ownerReferences"][0]["uid"],
+        identity["metadata"]["uid"]
+    );
+    assert!(renew["status"].is_null());
 }
