@@ -52,11 +52,16 @@ fn no_role_reads_secrets_beyond_liqos_namespace_and_tenant_namespaces() {
         .map(|role| text(&role["metadata"]["name"]))
         .collect();
 
-    assert_eq!(readers, ["liqo-controller-manager-tenant"]);
+    let expected = [
+        "liqo-peering-user-tenant-ns",
+        "liqo-controller-manager-tenant",
+    ];
+    assert_eq!(readers, expected);
     let bound = objects().into_iter().filter(|it| {
-        text(&it["kind"]).ends_with("RoleBinding") && text(&it["roleRef"]["name"]) == readers[0]
+        text(&it["kind"]).ends_with("RoleBinding")
+            && readers.contains(&text(&it["roleRef"]["name"]))
     });
-    assert_eq!(bound.count(), 0, "the chart binds the role to no account");
+    assert_eq!(bound.count(), 0, "the chart binds the roles to no account");
 }
 
 #[test]
@@ -156,6 +161,7 @@ fn every_policy_denies() {
         "liqo-controller-manager-secrets",
         "liqo-controller-manager-services",
         "liqo-ip-services",
+        "liqo-tenant-condition",
         "liqo-tenant-namespaces",
     ];
     assert_eq!(policies, expected.map(str::to_owned).into());

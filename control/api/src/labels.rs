@@ -113,6 +113,12 @@ pub const ORIGIN_ID: &str = "liqo.io/originID";
 pub const OWNERSHIP: &str = "liqo.io/ownership";
 /// On the Identity and the VirtualNode of a ResourceSlice. Value: name of the ResourceSlice.
 pub const RESOURCE_SLICE_NAME: &str = "liqo.io/resourceslice-name";
+/// On an object of a peering user. Value: the name of the user.
+pub const PEERING_USER_NAME: &str = "liqo.io/peering-user-name";
+/// Kubernetes' recommended label. Value: the role of the object within its application.
+pub const APP_COMPONENT: &str = "app.kubernetes.io/component";
+/// Value of [`APP_COMPONENT`] on the roles of peering users.
+pub const COMPONENT_PEERING_USER: &str = "peering-user";
 
 /// Domains of keys that steer controllers and schedulers of the cluster.
 const RESERVED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "liqo.io"];

@@ -83,7 +83,7 @@ impl Clusters {
             }
             return Ok(false);
         }
-        let transport = Transport::new(config.as_ref())?;
+        let transport = Transport::new(config.as_ref(), config.destinations())?;
         let namespace = config.as_ref().default_namespace.clone();
         let client = Client::new(transport.clone(), namespace);
         let remote = Remote {
@@ -204,7 +204,11 @@ mod tests {
             "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:PORT"}}],
             "users": [{"name": "u", "user": {"token": "TOKEN"}}]}"#;
         let text = text.replace("PORT", &port.to_string());
-        RemoteConfig::parse(&text.replace("TOKEN", token)).unwrap()
+        RemoteConfig::parse(
+            &text.replace("TOKEN", token),
+            crate::destination::Destinations::Any,
+        )
+        .unwrap()
     }
 
     #[tokio::test]

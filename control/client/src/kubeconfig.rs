@@ -1,5 +1,6 @@
 //! Access to the API server of a peer, from a kubeconfig that the peer may have written.
 
+use crate::destination::Destinations;
 use crate::transport::{ConfigError, Transport};
 use kube::Config;
 use kube::config::Kubeconfig;
@@ -13,6 +14,7 @@ pub struct RemoteConfig {
     config: Config,
     /// The kubeconfig, by which equal configurations are recognised.
     text: String,
+    destinations: Destinations,
 }
 
 /// A kubeconfig cannot be used.
@@ -33,13 +35,13 @@ pub enum KubeconfigError {
 }
 
 impl RemoteConfig {
-    /// Parses the kubeconfig of a Secret.
+    /// Parses the kubeconfig of a Secret, for connections to these destinations.
     ///
     /// # Errors
     ///
     /// Returns [`KubeconfigError::Forbidden`] for fields that would run a program (`exec`,
     /// `auth-provider`) or read a file: the author of the Secret must not gain access to this process.
-    pub fn parse(text: &str) -> Result<Self, KubeconfigError> {
+    pub fn parse(text: &str, destinations: Destinations) -> Result<Self, KubeconfigError> {
         if text.len() > LEN_MAX {
             return Err(KubeconfigError::Syntax("it is longer than 1 MiB".into()));
         }
@@ -50,12 +52,18 @@ impl RemoteConfig {
         }
         let config = Config::try_from(kubeconfig)
             .map_err(|error| KubeconfigError::Incomplete(error.to_string()))?;
-        Transport::new(&config)?;
+        Transport::new(&config, destinations)?;
 
         Ok(Self {
             config,
             text: text.to_owned(),
+            destinations,
         })
+    }
+
+    /// Returns the addresses that may be connected to.
+    pub(crate) fn destinations(&self) -> Destinations {
+        self.destinations
     }
 }
 
@@ -127,13 +135,16 @@ mod tests {
     }
 
     fn error(cluster: &str, user: &str) -> String {
-        let parsed = RemoteConfig::parse(&kubeconfig(cluster, user));
+        let parsed = RemoteConfig::parse(&kubeconfig(cluster, user), Destinations::Remote);
         parsed.unwrap_err().to_string()
     }
 
     #[test]
     fn a_token_is_accepted() {
-        let parsed = RemoteConfig::parse(&kubeconfig("", r#""token": "secret""#));
+        let parsed = RemoteConfig::parse(
+            &kubeconfig("", r#""token": "secret""#),
+            Destinations::Remote,
+        );
 
         let config = parsed.unwrap();
         assert_eq!(config.config.cluster_url, "https://192.0.2.1:6443/");
@@ -183,9 +194,29 @@ mod tests {
     }
 
     #[test]
+    fn an_api_server_or_proxy_on_this_machine_is_refused() {
+        let text = kubeconfig("", r#""token": "a""#).replace("192.0.2.1", "169.254.169.254");
+        let error = RemoteConfig::parse(&text, Destinations::Remote).unwrap_err();
+        assert!(error.to_string().contains("169.254.169.254"), "{error}");
+        assert!(RemoteConfig::parse(&text, Destinations::Any).is_ok());
+
+        let proxy = kubeconfig(
+            r#", "proxy-url": "http://127.0.0.1:8118""#,
+            r#""token": "a""#,
+        );
+        assert!(RemoteConfig::parse(&proxy, Destinations::Remote).is_err());
+        // The address behind a proxy is that of the proxy's network.
+        let behind = text.replace(
+            r#""server""#,
+            r#""proxy-url": "http://192.0.2.2:8118", "server""#,
+        );
+        assert!(RemoteConfig::parse(&behind, Destinations::Remote).is_ok());
+    }
+
+    #[test]
     fn text_that_is_no_kubeconfig_is_an_error() {
-        assert!(RemoteConfig::parse("\u{0}[").is_err());
-        assert!(RemoteConfig::parse("{}").is_err());
-        assert!(RemoteConfig::parse(&" ".repeat(LEN_MAX + 1)).is_err());
+        for text in ["\u{0}[", "{}", &" ".repeat(LEN_MAX + 1)] {
+            assert!(RemoteConfig::parse(text, Destinations::Remote).is_err());
+        }
     }
 }

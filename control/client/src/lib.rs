@@ -9,6 +9,7 @@
 //! | [`watch`] | lists of objects and their changes, as streams that never end |
 //! | [`kubeconfig`] | kubeconfigs from Secrets, which may neither run a program nor read a file |
 //! | [`election`] | which of several replicas holds a Lease |
+//! | [`destination`] | addresses that this process connects to on behalf of a peer |
 //! | [`backoff`], [`cause`] | delays before requests are repeated; causes of errors |
 
 #![forbid(unsafe_code)]
@@ -16,6 +17,7 @@
 pub mod backoff;
 pub mod cause;
 pub mod clusters;
+pub mod destination;
 pub mod election;
 pub mod kubeconfig;
 pub mod object;

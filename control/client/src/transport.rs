@@ -15,6 +15,7 @@
 //! A remote API server is not trusted: [`ResponseBody`] bounds responses, the lines of watches, and the sum of
 //! all that a transport receives at a time.
 
+use crate::destination::Destinations;
 use http::{Request, Response};
 use kube::client::{Body, ConfigExt as _};
 use kube::{Client, Config};
@@ -49,7 +50,7 @@ use pool::Pool;
 ///
 /// Returns [`ConfigError`] if the certificates, keys, headers or the proxy are invalid.
 pub fn client(config: &Config) -> Result<Client, ConfigError> {
-    let transport = Transport::new(config)?;
+    let transport = Transport::new(config, Destinations::Any)?;
 
     Ok(Client::new(transport, config.default_namespace.clone()))
 }
@@ -63,6 +64,7 @@ type Stack = BoxCloneSyncService<Request<Body>, Response<ResponseBody>, BoxError
 pub struct Transport {
     current: Arc<RwLock<Generation>>,
     budget: Arc<Budget>,
+    destinations: Destinations,
 }
 
 /// The service stack of one configuration, and the connections below the stack.
@@ -75,16 +77,21 @@ struct Generation {
 }
 
 impl Transport {
-    /// Creates a transport for the address and the credentials in `config`; connects on demand.
+    /// Creates a transport for the address and the credentials in `config`; connects on demand, and to these destinations
+    /// only.
     ///
     /// # Errors
     ///
     /// Returns [`ConfigError`] if the certificates, keys, headers or the proxy are invalid.
-    pub fn new(config: &Config) -> Result<Self, ConfigError> {
+    pub fn new(config: &Config, destinations: Destinations) -> Result<Self, ConfigError> {
         let budget = Arc::<Budget>::default();
-        let current = Arc::new(RwLock::new(Generation::new(config, &budget)?));
+        let generation = Generation::new(config, &budget, destinations)?;
 
-        Ok(Self { current, budget })
+        Ok(Self {
+            current: Arc::new(RwLock::new(generation)),
+            budget,
+            destinations,
+        })
     }
 
     /// Replaces address and credentials of all requests from now on.
@@ -96,7 +103,7 @@ impl Transport {
     ///
     /// Returns [`ConfigError`] if `config` is invalid; then the previous configuration stays.
     pub fn replace(&self, config: &Config) -> Result<(), ConfigError> {
-        let next = Generation::new(config, &self.budget)?;
+        let next = Generation::new(config, &self.budget, self.destinations)?;
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         let previous = std::mem::replace(&mut *current, next);
         drop(current);
@@ -127,8 +134,12 @@ impl std::fmt::Debug for Transport {
 }
 
 impl Generation {
-    fn new(config: &Config, budget: &Arc<Budget>) -> Result<Self, ConfigError> {
-        let connectors = Connectors::new(config)?;
+    fn new(
+        config: &Config,
+        budget: &Arc<Budget>,
+        destinations: Destinations,
+    ) -> Result<Self, ConfigError> {
+        let connectors = Connectors::new(config, destinations)?;
         let uri = config.cluster_url.clone();
         let pool = Pool::new(uri.clone(), connectors.clone(), budget.clone());
         let leases = Pool::new(uri, connectors, budget.clone());

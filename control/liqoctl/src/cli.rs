@@ -1,6 +1,8 @@
 //! The command line.
 
-use crate::commands::{completion, info, install, network, test, uninstall, version};
+use crate::commands::{
+    authenticate, completion, force, info, install, network, peer, test, uninstall, unpeer, version,
+};
 use crate::global::Global;
 use crate::kinds;
 use anyhow::Result;
@@ -29,6 +31,26 @@ enum Command {
     ///
     /// Example: liqoctl uninstall --kubeconfig rome.yaml --purge --skip-confirm
     Uninstall(uninstall::Options),
+    /// Peers with a provider: the local cluster, its consumer, gets resources of the remote one.
+    ///
+    /// Example: liqoctl peer --kubeconfig rome.yaml --remote-kubeconfig milan.yaml --cpu 4 --memory 8Gi --pods 30
+    Peer(Box<peer::Options>),
+    /// Ends the peering with a provider.
+    ///
+    /// Example: liqoctl unpeer --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
+    Unpeer(unpeer::Options),
+    /// Ends a peering whose other cluster will never respond again.
+    Force(force::Options),
+    /// Obtains the credentials of a provider for the local cluster, its consumer.
+    ///
+    /// Example: liqoctl authenticate --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
+    #[command(visible_alias = "auth")]
+    Authenticate(authenticate::Options),
+    /// Removes the credentials of a provider.
+    ///
+    /// Example: liqoctl unauthenticate --kubeconfig rome.yaml --remote-kubeconfig milan.yaml
+    #[command(visible_alias = "unauth")]
+    Unauthenticate(authenticate::Unauthenticate),
     /// Connects the networks of two clusters.
     Network(network::Options),
     #[command(flatten)]
@@ -60,6 +82,13 @@ impl Cli {
         match self.command {
             Command::Install(options) => install::run(global, *options).await,
             Command::Uninstall(options) => uninstall::run(global, options).await,
+            Command::Peer(options) => peer::run(global, *options).await,
+            Command::Unpeer(options) => unpeer::run(global, &options).await,
+            Command::Force(options) => force::run(global, &options).await,
+            Command::Authenticate(options) => authenticate::run(global, &options).await,
+            Command::Unauthenticate(options) => {
+                authenticate::unauthenticate(global, &options).await
+            }
             Command::Network(options) => network::run(global, options).await,
             Command::Object(command) => command.run(global).await,
             Command::Info(options) => info::run(global, options).await,

@@ -14,7 +14,7 @@ use crate::manifest;
 use anyhow::{Context as _, Result, anyhow, bail};
 use control_api::labels;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{DeleteParams, Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -175,7 +175,7 @@ impl Cluster {
     /// Returns an error if the API server refuses it.
     pub(crate) async fn apply<K>(&self, api: &Api<K>, object: Value) -> Result<K>
     where
-        K: Clone + Debug + DeserializeOwned + Resource,
+        K: Clone + Debug + DeserializeOwned + Serialize + Resource,
     {
         let object = self.with_metadata(object);
         let kind = object["kind"].as_str().unwrap_or_default().to_owned();
@@ -183,13 +183,48 @@ impl Cluster {
         let Some(name) = name else {
             bail!("an object of kind {kind} has no name");
         };
-        api.patch(
-            &name,
-            &PatchParams::apply(FIELD_MANAGER).force(),
-            &Patch::Apply(&object),
-        )
-        .await
-        .map_err(self.failed(&format!("apply {kind} {name}")))
+        let params = PatchParams::apply(FIELD_MANAGER).force();
+        let patched = api.patch(&name, &params, &Patch::Apply(&object)).await;
+        let written = match patched {
+            // Upstream's roles of peering users permit no patches.
+            Err(error) if failure::is_forbidden(&error) => {
+                match self.create_or_replace(api, &name, &object).await {
+                    Err(second) if failure::is_forbidden(&second) => Err(error),
+                    other => other,
+                }
+            }
+            other => other,
+        };
+        written.map_err(self.failed(&format!("apply {kind} {name}")))
+    }
+
+    /// Creates an object, or replaces the one that exists.
+    async fn create_or_replace<K>(
+        &self,
+        api: &Api<K>,
+        name: &str,
+        object: &Value,
+    ) -> kube::Result<K>
+    where
+        K: Clone + Debug + DeserializeOwned + Serialize + Resource,
+    {
+        let params = PostParams {
+            field_manager: Some(FIELD_MANAGER.to_owned()),
+            ..PostParams::default()
+        };
+        let parse = |value: Value| serde_json::from_value(value).map_err(kube::Error::SerdeError);
+        match api.create(&params, &parse(object.clone())?).await {
+            Err(error) if failure::is_conflict(&error) => {}
+            other => return other,
+        }
+        let existing = api.get(name).await?;
+        let before = serde_json::to_value(&existing).map_err(kube::Error::SerdeError)?;
+        let mut merged = before.clone();
+        manifest::merge(&mut merged, object);
+        if merged == before {
+            return Ok(existing);
+        }
+        api.replace(name, &params, &parse(merged)?).await
     }
 
     /// Deletes an object. Returns whether it existed.

@@ -35,6 +35,11 @@ pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
     code(error) == Some(403)
 }
 
+/// Returns whether the object exists already, or was changed by another writer.
+pub(crate) fn is_conflict(error: &kube::Error) -> bool {
+    code(error) == Some(409)
+}
+
 fn code(error: &kube::Error) -> Option<u16> {
     let kube::Error::Api(status) = error else {
         return None;

@@ -4,7 +4,15 @@ pub(crate) mod configuration;
 pub(crate) mod gateway;
 pub(crate) mod gateway_client;
 pub(crate) mod gateway_server;
+pub(crate) mod identity;
+pub(crate) mod kubeconfig;
+pub(crate) mod nonce;
+pub(crate) mod peering_user;
 pub(crate) mod public_key;
+pub(crate) mod resource_slice;
+pub(crate) mod signed_nonce;
+pub(crate) mod tenant;
+pub(crate) mod virtual_node;
 
 use crate::global::Global;
 use crate::verbs::{Action, Parsed, Verb};
@@ -12,12 +20,44 @@ use anyhow::Result;
 use clap::error::ErrorKind;
 use clap::{ArgMatches, Command, Error, FromArgMatches, Subcommand};
 
-/// Name of the subcommand and actions of each kind, in the order of the help pages.
-const KINDS: &[(&str, &[Action])] = &[
-    ("configuration", configuration::ACTIONS),
-    ("gatewayserver", gateway_server::ACTIONS),
-    ("gatewayclient", gateway_client::ACTIONS),
-    ("publickey", public_key::ACTIONS),
+/// A kind as a subcommand.
+struct Entry {
+    name: &'static str,
+    aliases: &'static [&'static str],
+    actions: &'static [Action],
+}
+
+impl Entry {
+    const fn new(
+        name: &'static str,
+        aliases: &'static [&'static str],
+        actions: &'static [Action],
+    ) -> Self {
+        Self {
+            name,
+            aliases,
+            actions,
+        }
+    }
+}
+
+/// The kinds, in the order of the help pages.
+const KINDS: &[Entry] = &[
+    Entry::new("configuration", &[], configuration::ACTIONS),
+    Entry::new("gatewayserver", &[], gateway_server::ACTIONS),
+    Entry::new("gatewayclient", &[], gateway_client::ACTIONS),
+    Entry::new("publickey", &[], public_key::ACTIONS),
+    Entry::new("nonce", &[], nonce::ACTIONS),
+    Entry::new("tenant", &["tenants"], tenant::ACTIONS),
+    Entry::new("identity", &["identities"], identity::ACTIONS),
+    Entry::new(
+        "resourceslice",
+        &["resourceslices", "rs"],
+        resource_slice::ACTIONS,
+    ),
+    Entry::new("virtualnode", &["vn"], virtual_node::ACTIONS),
+    Entry::new("kubeconfig", &["kc"], kubeconfig::ACTIONS),
+    Entry::new("peering-user", &[], peering_user::ACTIONS),
 ];
 
 /// A command `liqoctl VERB KIND` with its flags.
@@ -36,21 +76,21 @@ impl ObjectCommand {
 }
 
 /// Returns the kinds that have a verb, with their action.
-fn actions(verb: Verb) -> impl Iterator<Item = (&'static str, &'static Action)> {
-    let action = move |actions: &'static [Action]| actions.iter().find(|it| it.verb == verb);
-    let with_action = move |(name, actions): &(&'static str, &'static [Action])| {
-        action(actions).map(|action| (*name, action))
-    };
-    KINDS.iter().filter_map(with_action)
+fn actions(verb: Verb) -> impl Iterator<Item = (&'static Entry, &'static Action)> {
+    KINDS.iter().filter_map(move |entry| {
+        let action = entry.actions.iter().find(|it| it.verb == verb);
+        action.map(|action| (entry, action))
+    })
 }
 
 /// Returns the subcommand of a verb.
 fn command(verb: Verb) -> Command {
+    let kinds = actions(verb).map(|(entry, action)| action.command(entry.name, entry.aliases));
     Command::new(verb.name())
         .about(verb.about())
         .subcommand_required(true)
         .arg_required_else_help(true)
-        .subcommands(actions(verb).map(|(name, action)| action.command(name)))
+        .subcommands(kinds)
 }
 
 impl Subcommand for ObjectCommand {
@@ -73,7 +113,7 @@ impl FromArgMatches for ObjectCommand {
         let (verb, matches) = matches.subcommand().ok_or_else(unknown)?;
         let verb = Verb::ALL.into_iter().find(|it| it.name() == verb);
         let (kind, matches) = matches.subcommand().ok_or_else(unknown)?;
-        let action = verb.and_then(|verb| actions(verb).find(|(name, _)| *name == kind));
+        let action = verb.and_then(|verb| actions(verb).find(|(entry, _)| entry.name == kind));
         let (_, action) = action.ok_or_else(unknown)?;
 
         action.parse(matches).map(Self)

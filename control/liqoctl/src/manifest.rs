@@ -6,6 +6,10 @@ use serde_json::{Map, Value, json};
 
 /// The API version of the networking kinds.
 pub(crate) const NETWORKING: &str = "networking.liqo.io/v1beta1";
+/// The API version of the authentication kinds.
+pub(crate) const AUTHENTICATION: &str = "authentication.liqo.io/v1beta1";
+/// The API version of the offloading kinds.
+pub(crate) const OFFLOADING: &str = "offloading.liqo.io/v1beta1";
 
 /// Returns an object of the networking group with the label of `peer`.
 pub(crate) fn object(
@@ -15,11 +19,22 @@ pub(crate) fn object(
     peer: &str,
     spec: Value,
 ) -> Value {
+    object_of((NETWORKING, kind), name, namespace, peer, spec)
+}
+
+/// Returns an object of any API version and kind, with the label of `peer`.
+pub(crate) fn object_of(
+    (api_version, kind): (&str, &str),
+    name: &str,
+    namespace: Option<&str>,
+    peer: &str,
+    spec: Value,
+) -> Value {
     let mut metadata = json!({"name": name, "labels": {labels::REMOTE_CLUSTER_ID: peer}});
     if let Some(namespace) = namespace {
         metadata["namespace"] = namespace.into();
     }
-    json!({"apiVersion": NETWORKING, "kind": kind, "metadata": metadata, "spec": spec})
+    json!({"apiVersion": api_version, "kind": kind, "metadata": metadata, "spec": spec})
 }
 
 /// Adds labels and annotations. Keys that the object has keep their value.
@@ -42,6 +57,18 @@ pub(crate) fn add_metadata(
                 .entry(key.as_str())
                 .or_insert_with(|| value.as_str().into());
         }
+    }
+}
+
+/// Sets every field of `object` in `existing`. Lists are replaced.
+pub(crate) fn merge(existing: &mut Value, object: &Value) {
+    match (existing, object) {
+        (Value::Object(existing), Value::Object(object)) => {
+            for (key, value) in object {
+                merge(existing.entry(key.as_str()).or_insert(Value::Null), value);
+            }
+        }
+        (existing, object) => existing.clone_from(object),
     }
 }
 

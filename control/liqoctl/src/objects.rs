@@ -1,7 +1,7 @@
 //! The objects of a peer, which its label selects.
 
 use crate::cluster::Cluster;
-use crate::steps::State;
+use crate::state::State;
 use anyhow::{Result, bail};
 use control_api::labels;
 use k8s_openapi::NamespaceResourceScope;
@@ -47,8 +47,21 @@ pub(crate) async fn list<K: Kind>(
     namespace: &str,
     peer: &str,
 ) -> Result<Vec<K>> {
+    select(cluster, namespace, &selector(peer)).await
+}
+
+/// Returns the objects with the labels of `selector`, sorted by name.
+///
+/// # Errors
+///
+/// Returns an error if the API server fails.
+pub(crate) async fn select<K: Kind>(
+    cluster: &Cluster,
+    namespace: &str,
+    selector: &str,
+) -> Result<Vec<K>> {
     let api = Api::<K>::namespaced(cluster.client.clone(), namespace);
-    let mut found = cluster.list(&api, &K::plural(&()), &selector(peer)).await?;
+    let mut found = cluster.list(&api, &K::plural(&()), selector).await?;
     found.sort_by_key(|object| object.name_any());
     Ok(found)
 }

@@ -27,6 +27,22 @@ pub(crate) fn print(format: Format, value: &Value) -> Result<()> {
     Ok(())
 }
 
+/// Prints several objects as one stream.
+///
+/// # Errors
+///
+/// Returns an error if standard output cannot be written.
+pub(crate) fn print_all(format: Format, objects: &[Value]) -> Result<()> {
+    let texts = objects.iter().map(|object| text(format, object));
+    let separator = match format {
+        Format::Json => "",
+        Format::Yaml => "---\n",
+    };
+    let text = texts.collect::<Result<Vec<_>>>()?.join(separator);
+    std::io::stdout().write_all(text.as_bytes())?;
+    Ok(())
+}
+
 /// Returns a value as text that ends with a line feed.
 ///
 /// # Errors

@@ -30,14 +30,34 @@ impl Pair {
     /// Returns an error if a cluster is unreachable or has no installation, or if both are the
     /// same cluster.
     pub(crate) async fn open(global: &Global, flags: &RemoteFlags) -> Result<Self> {
-        let local = Cluster::local(global).await?;
-        let remote = Cluster::open(global, Flags::remote(flags)).await?;
-        let (mine, theirs) = tokio::try_join!(local.identity(), remote.identity())?;
+        Self::connect(global, Flags::local(global), Flags::remote(flags)).await
+    }
+
+    /// Finds Liqo in both clusters, for a command whose `--namespace` and `--remote-namespace` name the namespaces
+    /// of Liqo.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error as [`Self::open`] does.
+    pub(crate) async fn open_liqo(global: &Global, flags: &RemoteFlags) -> Result<Self> {
+        let local = Flags::local(global).with_liqo_in_namespace();
+        let remote = Flags::remote(flags).with_liqo_in_namespace();
+        Self::connect(global, local, remote).await
+    }
+
+    async fn connect(global: &Global, local: Flags<'_>, remote: Flags<'_>) -> Result<Self> {
+        let local = Cluster::open(global, local).await?;
+        let remote = Cluster::open(global, remote).await?;
+        let (mine, theirs, here, there) = tokio::try_join!(
+            local.identity(),
+            remote.identity(),
+            local.installation(),
+            remote.installation(),
+        )?;
         refuse_one_cluster(
             (&local.url, mine.as_deref()),
             (&remote.url, theirs.as_deref()),
         )?;
-        let (here, there) = tokio::try_join!(local.installation(), remote.installation())?;
         refuse_one_id(&here.cluster_id, &there.cluster_id)?;
         let (id, peer) = (here.cluster_id.clone(), there.cluster_id.clone());
         Ok(Self {

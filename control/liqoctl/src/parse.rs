@@ -89,6 +89,37 @@ pub(crate) fn cluster_id(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Parses an amount of a resource in the format of Kubernetes: `2`, `500m`, `4Gi`, `1.5`, `1e3`.
+///
+/// # Errors
+///
+/// Returns an error if it is negative or has another format.
+pub(crate) fn quantity(text: &str) -> Result<String, String> {
+    const SUFFIXES: [&str; 16] = [
+        "", "n", "u", "m", "k", "M", "G", "T", "P", "E", "Ki", "Mi", "Gi", "Ti", "Pi", "Ei",
+    ];
+    let end = text.find(|c: char| !c.is_ascii_digit() && c != '.');
+    let (number, suffix) = text.split_at(end.unwrap_or(text.len()));
+    let is_exponent = |suffix: &str| {
+        let digits = suffix.strip_prefix(['e', 'E']);
+        digits.is_some_and(|digits| digits.parse::<i8>().is_ok())
+    };
+    if number.parse::<f64>().is_err() || !(SUFFIXES.contains(&suffix) || is_exponent(suffix)) {
+        return Err("write it as 2, 500m or 4Gi".to_owned());
+    }
+    Ok(text.to_owned())
+}
+
+/// Parses `resource=quantity`.
+///
+/// # Errors
+///
+/// Returns an error if the resource or its quantity is missing or invalid.
+pub(crate) fn resource(text: &str) -> Result<(String, String), String> {
+    let (name, amount) = pair(text)?;
+    Ok((name, quantity(&amount)?))
+}
+
 /// Parses an IPv4 CIDR whose host bits are zero.
 ///
 /// # Errors
@@ -145,6 +176,20 @@ mod tests {
             "it has host bits: did you mean 10.244.0.0/16?"
         );
         assert!(cidr("fd00::/64").is_err());
+    }
+
+    #[test]
+    fn quantities_have_the_format_of_kubernetes() {
+        for text in ["2", "500m", "4Gi", "1.5", ".5", "1e3", "1E-3", "0"] {
+            assert_eq!(quantity(text), Ok(text.to_owned()));
+        }
+        for text in [
+            "", "-1", "4GiB", "1 Gi", "Gi", "1.2.3", "1e", "many", "1ee3",
+        ] {
+            assert!(quantity(text).is_err(), "{text}");
+        }
+        assert!(resource("nvidia.com/gpu=2").is_ok());
+        assert!(resource("nvidia.com/gpu=x").is_err());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Asks the user for confirmation.
 
+use crate::global::Global;
 use anyhow::{Context as _, Result, bail};
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, IsTerminal as _, Write};
 
 /// Number of prompts before an answer that is neither yes nor no is treated as no.
 const TRIES: usize = 3;
@@ -22,6 +23,26 @@ pub(crate) async fn confirm(question: &str) -> Result<()> {
         bail!("nothing was changed: confirm with 'y', or use --skip-confirm");
     }
     Ok(())
+}
+
+/// Asks the user whether to run a destructive verb, unless a flag confirms it.
+///
+/// # Errors
+///
+/// Returns an error if the answer is no.
+pub(crate) async fn confirm_verb(global: &Global, verb: &str) -> Result<()> {
+    if global.skip_confirm {
+        return Ok(());
+    }
+    confirm(&format!(
+        "{verb} is a potentially destructive command.\nAre you sure you want to continue?"
+    ))
+    .await
+}
+
+/// Returns whether a user can answer a prompt.
+pub(crate) fn is_interactive() -> bool {
+    io::stdin().is_terminal() && io::stdout().is_terminal()
 }
 
 fn ask(question: &str, input: &mut impl BufRead, out: &mut impl Write) -> io::Result<bool> {

@@ -14,6 +14,7 @@ pub(crate) struct Removal<'a, K: Kind> {
     side: &'a Side,
     namespace: &'a str,
     noun: &'static str,
+    selector: String,
     kind: PhantomData<K>,
 }
 
@@ -24,12 +25,23 @@ impl<'a, K: Kind> Removal<'a, K> {
             side,
             namespace,
             noun,
+            selector: objects::selector(&side.peer),
             kind: PhantomData,
         }
     }
 
+    /// Returns the removal of the objects with the labels of `selector` only.
+    pub(crate) fn of(self, selector: String) -> Self {
+        Self { selector, ..self }
+    }
+
+    /// Returns the removal as a step of [`Runner::undo`](crate::steps::Runner::undo).
+    pub(crate) fn boxed(self) -> Option<Box<dyn Undo + 'a>> {
+        Some(Box::new(self))
+    }
+
     async fn list(&self) -> Result<Vec<K>> {
-        objects::list(&self.side.cluster, self.namespace, &self.side.peer).await
+        objects::select(&self.side.cluster, self.namespace, &self.selector).await
     }
 
     async fn delete_all(&self) -> Result<bool> {

@@ -7,36 +7,18 @@
 //! Blocked (being deleted) -> Pending (absent or different) -> apply -> Waiting -> Ready
 //! ```
 
+pub(crate) use object::{ObjectStep, Progress};
+
 use crate::progress::{self, Activity, begin};
-use crate::wait::{Deadline, Found};
+use crate::state::State;
+use crate::wait::{Deadline, Found, PERIOD};
 use anyhow::{Result, anyhow};
 use futures_util::future::LocalBoxFuture;
 use std::cell::RefCell;
 
-/// Progress of a step, as a function of observed objects.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum State<T> {
-    /// The objects are absent or differ from the desired ones.
-    Pending,
-    /// The objects cannot be written yet. The text is the reason.
-    Blocked(String),
-    /// The objects are written, but a controller has not completed its part. The text names the
-    /// missing part, with the remedy if one is known.
-    Waiting(String),
-    /// The step is complete.
-    Ready(T),
-}
-
-impl<T> State<T> {
-    /// Returns the state with another output.
-    pub(crate) fn map<U>(self, output: impl FnOnce(T) -> U) -> State<U> {
-        match self {
-            Self::Blocked(reason) => State::Blocked(reason),
-            Self::Pending => State::Pending,
-            Self::Waiting(missing) => State::Waiting(missing),
-            Self::Ready(value) => State::Ready(output(value)),
-        }
-    }
+/// Returns start and end of a part of [`Lines`].
+pub(crate) fn lines(start: &str, done: &str) -> Option<(String, String)> {
+    Some((start.to_owned(), done.to_owned()))
 }
 
 /// Progress lines of a step.
@@ -76,6 +58,11 @@ pub(crate) trait Step {
     /// Returns an error if the API server refuses an object.
     async fn apply(&self, _: &Self::Desired) -> Result<()> {
         Ok(())
+    }
+
+    /// Waits until the objects may have changed since the last observation.
+    async fn changed(&self) {
+        tokio::time::sleep(PERIOD).await;
     }
 
     /// Returns the removal of the objects, or none if they must not be removed.
@@ -198,7 +185,11 @@ impl Runner {
         let mut writer = Writer::default();
         let written = self
             .deadline
-            .until(lines.goal, async || writer.write(step, desired).await)
+            .until_changed(
+                lines.goal,
+                async || writer.write(step, desired).await,
+                async || step.changed().await,
+            )
             .await?;
         end(applying, &lines.apply);
 
@@ -206,15 +197,16 @@ impl Runner {
         let output = match written {
             Written::Ready(output) => output,
             Written::Waiting(_) => {
-                self.deadline
-                    .until(lines.goal, async || {
-                        Ok(match writer.write(step, desired).await? {
-                            Found::Ready(Written::Ready(output)) => Found::Ready(output),
-                            Found::Ready(Written::Waiting(missing)) | Found::Missing(missing) => {
-                                Found::Missing(missing)
-                            }
-                        })
+                let observe = async || {
+                    Ok(match writer.write(step, desired).await? {
+                        Found::Ready(Written::Ready(output)) => Found::Ready(output),
+                        Found::Ready(Written::Waiting(missing)) | Found::Missing(missing) => {
+                            Found::Missing(missing)
+                        }
                     })
+                };
+                self.deadline
+                    .until_changed(lines.goal, observe, async || step.changed().await)
                     .await?
             }
         };
@@ -326,6 +318,8 @@ pub(crate) fn removed(noun: &str, existed: bool) -> String {
     let capitalized: String = first.into_iter().flatten().chain(letters).collect();
     format!("{capitalized} {adverb} deleted")
 }
+
+mod object;
 
 #[cfg(test)]
 mod tests;

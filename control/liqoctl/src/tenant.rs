@@ -2,10 +2,12 @@
 
 use crate::cluster::{Cluster, list_all};
 use crate::failure;
+use crate::global::Global;
 use crate::pair::Side;
 use crate::parse::TENANT_PREFIX;
-use crate::steps::{Lines, State, Step};
-use anyhow::{Result, anyhow};
+use crate::state::State;
+use crate::steps::{Lines, Step, lines};
+use anyhow::{Context as _, Result, anyhow};
 use control_api::labels;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _};
@@ -17,6 +19,46 @@ use serde_json::{Value, json};
 ///
 /// Returns an error if several namespaces are labelled for the peer, or if the API server fails.
 pub(crate) async fn find(cluster: &Cluster, peer: &str) -> Result<Option<String>> {
+    let found = read(cluster, peer).await?;
+    Ok(found.map(|namespace| namespace.name_any()))
+}
+
+/// Returns the name of the peer's tenant namespace.
+///
+/// # Errors
+///
+/// Returns an error with the remedy if there is none.
+pub(crate) async fn get(cluster: &Cluster, peer: &str) -> Result<String> {
+    find(cluster, peer).await?.with_context(|| {
+        format!(
+            "{} has no tenant namespace for peer {peer}: check the cluster ID, or run `liqoctl peer` first",
+            cluster.place()
+        )
+    })
+}
+
+/// Returns the namespace that a flag names, else the peer's tenant namespace.
+///
+/// # Errors
+///
+/// Returns an error with the remedy if there is none.
+pub(crate) async fn named_or_default(
+    cluster: &Cluster,
+    global: &Global,
+    peer: &str,
+) -> Result<String> {
+    match &global.namespace {
+        Some(namespace) => Ok(namespace.clone()),
+        None => get(cluster, peer).await,
+    }
+}
+
+/// Returns the default name of the peer's tenant namespace.
+pub(crate) fn default_name(peer: &str) -> String {
+    format!("{TENANT_PREFIX}{peer}")
+}
+
+async fn read(cluster: &Cluster, peer: &str) -> Result<Option<Namespace>> {
     let api = Api::<Namespace>::all(cluster.client.clone());
     let selector = format!(
         "{}={peer},{}",
@@ -27,13 +69,12 @@ pub(crate) async fn find(cluster: &Cluster, peer: &str) -> Result<Option<String>
         Ok(found) => found,
         // Forbidden to list: try the default name.
         Err(error) if failure::is_forbidden(&error) => {
-            let name = format!("{TENANT_PREFIX}{peer}");
-            let read = cluster.get(&api, "namespace", &name).await?;
+            let read = cluster.get(&api, "namespace", &default_name(peer)).await?;
             read.into_iter().collect()
         }
         Err(error) => return Err(cluster.failed("list tenant namespaces")(error)),
     };
-    choose(&found, peer).map_err(|reason| anyhow!("{reason} (in {})", cluster.place()))
+    choose(found, peer).map_err(|reason| anyhow!("{reason} (in {})", cluster.place()))
 }
 
 /// Returns all tenant namespaces with the cluster IDs of their peers.
@@ -54,7 +95,22 @@ pub(crate) async fn all(cluster: &Cluster) -> Result<Vec<(String, String)>> {
 }
 
 /// Step: a cluster has the tenant namespace of its peer; returns the namespace's name.
-pub(crate) struct TenantNamespace<'a>(pub(crate) &'a Side);
+pub(crate) struct TenantNamespace<'a> {
+    cluster: &'a Cluster,
+    peer: &'a str,
+}
+
+impl<'a> TenantNamespace<'a> {
+    /// Returns the step for a side of a peering.
+    pub(crate) fn of(side: &'a Side) -> Self {
+        Self::new(&side.cluster, &side.peer)
+    }
+
+    /// Returns the step for the peer with this cluster ID.
+    pub(crate) fn new(cluster: &'a Cluster, peer: &'a str) -> Self {
+        Self { cluster, peer }
+    }
+}
 
 impl Step for TenantNamespace<'_> {
     type Desired = ();
@@ -62,46 +118,45 @@ impl Step for TenantNamespace<'_> {
 
     fn lines(&self) -> Lines {
         Lines {
-            scope: self.0.cluster.side,
-            apply: None,
+            scope: self.cluster.side,
+            apply: lines(
+                "Ensuring tenant namespace",
+                "Tenant namespace correctly ensured",
+            ),
             wait: None,
             goal: "creating the tenant namespace",
         }
     }
 
     async fn observe(&self, (): &()) -> Result<State<String>> {
-        let cluster = &self.0.cluster;
-        let Some(name) = find(cluster, &self.0.peer).await? else {
+        let Some(namespace) = read(self.cluster, self.peer).await? else {
             return Ok(State::Pending);
         };
-        let api = Api::<Namespace>::all(cluster.client.clone());
-        let read = cluster.get(&api, "namespace", &name).await?;
-        let is_terminating = read.is_some_and(|it| it.metadata.deletion_timestamp.is_some());
-        Ok(match is_terminating {
-            true => State::Blocked(format!(
+        let name = namespace.name_any();
+        Ok(match namespace.metadata.deletion_timestamp {
+            Some(_) => State::Blocked(format!(
                 "namespace {name} in {} is still being deleted",
-                cluster.place()
+                self.cluster.place()
             )),
-            false => State::Ready(name),
+            None => State::Ready(name),
         })
     }
 
     async fn apply(&self, (): &()) -> Result<()> {
-        let cluster = &self.0.cluster;
-        let api = Api::<Namespace>::all(cluster.client.clone());
-        cluster.apply(&api, manifest(&self.0.peer)).await?;
+        let api = Api::<Namespace>::all(self.cluster.client.clone());
+        self.cluster.apply(&api, manifest(self.peer)).await?;
         Ok(())
     }
 }
 
 /// Returns the namespace to create for `peer`.
-fn manifest(peer: &str) -> Value {
+pub(crate) fn manifest(peer: &str) -> Value {
     const PRIVILEGED: &str = "privileged";
     json!({
         "apiVersion": "v1",
         "kind": "Namespace",
         "metadata": {
-            "name": format!("{TENANT_PREFIX}{peer}"),
+            "name": default_name(peer),
             "labels": {
                 labels::REMOTE_CLUSTER_ID: peer,
                 labels::TENANT_NAMESPACE: "true",
@@ -113,10 +168,9 @@ fn manifest(peer: &str) -> Value {
     })
 }
 
-fn choose(found: &[Namespace], peer: &str) -> Result<Option<String>, String> {
-    match found {
-        [] => Ok(None),
-        [only] => Ok(Some(only.name_any())),
+fn choose(mut found: Vec<Namespace>, peer: &str) -> Result<Option<Namespace>, String> {
+    match found.as_slice() {
+        [] | [_] => Ok(found.pop()),
         several => {
             let names: Vec<String> = several.iter().map(|n| n.name_any()).collect();
             Err(format!(
@@ -142,9 +196,16 @@ mod tests {
     fn two_namespaces_of_one_peer_are_an_error() {
         let found = [namespace("a"), namespace("b")];
 
-        assert_eq!(choose(&[], "milan"), Ok(None));
-        assert_eq!(choose(&found[..1], "milan"), Ok(Some("a".into())));
-        assert!(choose(&found, "milan").unwrap_err().contains("(a, b)"));
+        assert_eq!(choose(Vec::new(), "milan"), Ok(None));
+        assert_eq!(
+            choose(found[..1].to_vec(), "milan"),
+            Ok(Some(namespace("a")))
+        );
+        assert!(
+            choose(found.to_vec(), "milan")
+                .unwrap_err()
+                .contains("(a, b)")
+        );
     }
 
     #[test]

@@ -22,11 +22,28 @@ pub(crate) enum Verb {
     Get,
     /// Deletes an object.
     Delete,
+    /// Lets a consumer use resources again.
+    Activate,
+    /// Refuses new resources, and keeps those that are granted.
+    Cordon,
+    /// Reverts [`Verb::Cordon`].
+    Uncordon,
+    /// Revokes the resources of a consumer.
+    Drain,
 }
 
 impl Verb {
     /// All verbs, in the order of the help page.
-    pub(crate) const ALL: [Self; 4] = [Self::Create, Self::Generate, Self::Get, Self::Delete];
+    pub(crate) const ALL: [Self; 8] = [
+        Self::Create,
+        Self::Generate,
+        Self::Get,
+        Self::Delete,
+        Self::Activate,
+        Self::Cordon,
+        Self::Uncordon,
+        Self::Drain,
+    ];
 
     /// Returns the subcommand's name.
     pub(crate) fn name(self) -> &'static str {
@@ -35,6 +52,10 @@ impl Verb {
             Self::Generate => "generate",
             Self::Get => "get",
             Self::Delete => "delete",
+            Self::Activate => "activate",
+            Self::Cordon => "cordon",
+            Self::Uncordon => "uncordon",
+            Self::Drain => "drain",
         }
     }
 
@@ -45,6 +66,10 @@ impl Verb {
             Self::Generate => "Prints an object that a peer applies",
             Self::Get => "Prints objects",
             Self::Delete => "Deletes an object",
+            Self::Activate => "Lets a consumer use resources again",
+            Self::Cordon => "Refuses further resources to a consumer",
+            Self::Uncordon => "Reverts cordon",
+            Self::Drain => "Revokes the resources of a consumer",
         }
     }
 }
@@ -105,10 +130,11 @@ impl Action {
     }
 
     /// Returns the subcommand `name`.
-    pub(crate) fn command(&self, name: &'static str) -> Command {
+    pub(crate) fn command(&self, name: &'static str, aliases: &'static [&'static str]) -> Command {
         let long = format!("{}\n\nExample: {}", self.about, self.example);
 
         (self.add_flags)(Command::new(name))
+            .visible_aliases(aliases)
             .about(self.about.trim_end_matches('.'))
             .long_about(long)
     }

@@ -8,7 +8,7 @@ use tokio::time::Instant;
 
 /// Time between observations. A controller writes objects within tens of milliseconds, and a user
 /// does not notice a delay below a fifth of a second.
-const PERIOD: Duration = Duration::from_millis(100);
+pub(crate) const PERIOD: Duration = Duration::from_millis(100);
 
 /// The end of the time limit of a command.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,22 @@ impl Deadline {
     pub(crate) async fn until<T>(
         self,
         goal: &str,
+        observe: impl AsyncFnMut() -> Result<Found<T>>,
+    ) -> Result<T> {
+        let changed = async || tokio::time::sleep(PERIOD).await;
+        self.until_changed(goal, observe, changed).await
+    }
+
+    /// Observes after each return of `changed`, until the condition is met.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of `observe`, or an error with the missing part at the deadline.
+    pub(crate) async fn until_changed<T>(
+        self,
+        goal: &str,
         mut observe: impl AsyncFnMut() -> Result<Found<T>>,
+        mut changed: impl AsyncFnMut(),
     ) -> Result<T> {
         loop {
             // An observation must not exceed the deadline by much.
@@ -67,7 +82,8 @@ impl Deadline {
                 let total = parse::show_duration(self.total);
                 bail!("{goal} took longer than {total}: {missing}");
             }
-            tokio::time::sleep(PERIOD).await;
+            // At the deadline, the last observation decides.
+            let _ = tokio::time::timeout_at(self.at, changed()).await;
         }
     }
 }

@@ -12,7 +12,9 @@ use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use control_api::offloading::quota::LimitsEnforcement;
 use control_credentials::KeyType;
-use control_runtime::{self as runtime, LeaseSettings, Replicas, Runtime, Timing, transport};
+use control_runtime::{
+    self as runtime, Destinations, LeaseSettings, Replicas, Runtime, Timing, transport,
+};
 use control_source::Installation;
 use ipam::DEFAULT_POOLS;
 use ipnet::Ipv4Net;
@@ -64,6 +66,10 @@ pub(crate) struct Cli {
     /// Authenticate consumers, and keep the credentials at providers.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     authentication_enabled: bool,
+
+    /// Let providers have their API servers at loopback and link-local addresses, for several clusters on one machine.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    local_api_servers: bool,
 
     /// Create an RSA key for this cluster instead of Ed25519, which some API servers do not accept.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
@@ -134,6 +140,7 @@ impl Cli {
         let state = Arc::new(state::State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
+        let destinations = self.destinations();
         let (authentication, offloading) = (self.authentication(), self.offloading());
         let foreign_clusters = ForeignClusterController::new(self.foreign_clusters());
         let reviews = client.clone();
@@ -146,7 +153,8 @@ impl Cli {
             runtime.add(foreign_clusters, &replicas)?;
             if let Some(settings) = authentication {
                 let user = installation::user(&reviews).await?;
-                let replication = ReplicationController::new(settings.namespace.clone());
+                let replication =
+                    ReplicationController::new(settings.namespace.clone(), destinations);
                 let controller = AuthenticationController::new(settings, user);
                 runtime.add(controller, &replicas)?;
                 runtime.add(replication, &replicas)?;
@@ -222,6 +230,15 @@ impl Cli {
                 },
                 grants: self.grants.grants(&self.cluster_labels),
             })
+    }
+
+    /// Returns where providers may have their API servers.
+    fn destinations(&self) -> Destinations {
+        if self.local_api_servers {
+            Destinations::Any
+        } else {
+            Destinations::Remote
+        }
     }
 
     fn offloading(&self) -> offloading::Settings {

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! objects         the objects of peers in the cache, found by cluster ID
-//! peer            what exists of one peer
+//! peer            the objects of one peer
 //! networking      \
 //! authentication   > conditions of one module each
 //! offloading      /
@@ -14,11 +14,13 @@
 //! A ForeignCluster is derived from the objects in the cache alone. It exists as long as any Liqo object of the peer
 //! does, so that an interrupted `liqoctl unpeer`, which reads it, can run again.
 
-pub(crate) use controller::{ForeignClusterController, Settings};
+pub(crate) use controller::ForeignClusterController;
 #[cfg(test)]
 pub(crate) use registrations::registrations;
+pub(crate) use settings::Settings;
 
 mod authentication;
+mod condition;
 mod controller;
 mod item;
 mod networking;
@@ -27,14 +29,8 @@ mod offloading;
 mod peer;
 mod plan;
 mod registrations;
+mod settings;
 mod watches;
-
-use control_api::core::foreign_cluster::{
-    ForeignClusterConditionStatus as Status, ForeignClusterConditionType as Type,
-};
-
-/// A condition without times: type, status, reason, message.
-type Line<'a> = (Type, Status, &'a str, &'a str);
 
 #[cfg(test)]
 mod tests;

@@ -12,6 +12,7 @@ mod authentication;
 mod history;
 mod identities;
 mod lifecycle;
+mod liqoctl;
 mod offloading;
 mod ownership;
 mod peering;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
     authentication::add(&mut suite);
     offloading::add(&mut suite);
     peering::add(&mut suite);
+    liqoctl::add(&mut suite);
     history::add(&mut suite);
     upgrade::add(&mut suite);
 

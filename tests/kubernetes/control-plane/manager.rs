@@ -44,7 +44,7 @@ impl Manager {
             .arg("--http=127.0.0.1:0")
             .args(arguments)
             .env("KUBECONFIG", kubeconfig)
-            .env("RUST_LOG", "info")
+            .env("RUST_LOG", "error")
             .kill_on_drop(true)
             .spawn()
             .context("failed to start a controller manager")?;

@@ -144,15 +144,19 @@ fn control_plane(shell: &mut Shell, artifacts: &Path, options: &Test) -> Result<
         "--locked",
         "--package",
         "controller-manager",
+        "--package",
+        "liqoctl",
     ]))?;
-    let manager = workspace::target().join("debug/controller-manager");
+    let program = |name: &str| workspace::target().join("debug").join(name);
     let filter = options.filter.as_deref();
     run_suite(shell, None, "control-plane", filter, |tests| {
         if options.quick {
             tests.env(ESSENTIAL, "1");
         }
         tests.env(ARTIFACTS, artifacts).env(CHART, chart());
-        tests.env(MANAGER, &manager);
+        tests
+            .env(MANAGER, program("controller-manager"))
+            .env(LIQOCTL, program("liqoctl"));
     })
 }
 

@@ -1,5 +1,6 @@
 //! Connects to an API server: TCP, optionally through a proxy (CONNECT), then TLS.
 
+use crate::destination::{Destinations, Resolver};
 use http::{HeaderValue, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper_rustls::{FixedServerNameResolver, HttpsConnector, HttpsConnectorBuilder};
@@ -42,6 +43,12 @@ pub enum ConfigError {
     /// The proxy cannot be used.
     #[error("proxy-url {0:?} is not supported: use http:// or https://")]
     Proxy(String),
+
+    /// The address is one of this machine, or of its cloud.
+    #[error(
+        "{0} is no address of another cluster: it is loopback, link-local, multicast or a metadata service"
+    )]
+    Destination(String),
 }
 
 /// Connectors that differ in the application protocols that they offer (ALPN).
@@ -54,11 +61,18 @@ pub(super) struct Connectors {
 }
 
 impl Connectors {
-    /// Creates the connectors for the certificates and the proxy in `config`.
-    pub(super) fn new(config: &Config) -> Result<Self, ConfigError> {
+    /// Creates the connectors for the certificates and the proxy in `config`, which connect to these destinations.
+    pub(super) fn new(config: &Config, destinations: Destinations) -> Result<Self, ConfigError> {
+        // With a proxy, this process connects to the proxy only.
+        let dialled = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);
+        let host = dialled.host().unwrap_or_default();
+        if !destinations.permits_host(host) {
+            return Err(ConfigError::Destination(host.to_owned()));
+        }
+
         Ok(Self {
-            any: connector(config, true)?,
-            http1: connector(config, false)?,
+            any: connector(config, destinations, true)?,
+            http1: connector(config, destinations, false)?,
         })
     }
 }
@@ -70,8 +84,12 @@ trait Io: Read + Write + Connection + Send + Unpin {}
 
 impl<T: Read + Write + Connection + Send + Unpin> Io for T {}
 
-fn connector(config: &Config, http2: bool) -> Result<Connector, ConfigError> {
-    let mut tcp = HttpConnector::new();
+fn connector(
+    config: &Config,
+    destinations: Destinations,
+    http2: bool,
+) -> Result<Connector, ConfigError> {
+    let mut tcp = HttpConnector::new_with_resolver(Resolver::new(destinations));
     tcp.enforce_http(false);
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(Duration::from_secs(30)));
@@ -204,7 +222,7 @@ mod tests {
         let mut config = Config::new(uri);
         config.proxy_url = Some(Uri::from_static("socks5://user:secret@10.0.0.2:1080"));
 
-        let error = Connectors::new(&config)
+        let error = Connectors::new(&config, Destinations::Remote)
             .err()
             .expect("a refusal")
             .to_string();

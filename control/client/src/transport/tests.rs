@@ -92,7 +92,7 @@ async fn requests_cross_a_proxy_with_its_credentials() {
         let proxy = Proxy::start().await;
         let mut config = server.config();
         config.proxy_url = Some(proxy.url("user:p%40ss"));
-        let transport = Transport::new(&config).expect("a valid configuration");
+        let transport = Transport::new(&config, Destinations::Any).expect("a valid configuration");
 
         let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
 
@@ -112,7 +112,7 @@ async fn an_upgrade_crosses_a_proxy_with_http1() {
     let proxy = Proxy::start().await;
     let mut config = server.config();
     config.proxy_url = Some(proxy.url("user:p%40ss"));
-    let transport = Transport::new(&config).expect("a valid configuration");
+    let transport = Transport::new(&config, Destinations::Any).expect("a valid configuration");
 
     let response = transport.oneshot(upgrade()).await.expect("a response");
 
@@ -126,8 +126,9 @@ async fn the_proxy_of_a_kubeconfig_is_used() {
     let proxy = Proxy::start().await;
     let url = proxy.url("user:p%40ss").to_string();
     let kubeconfig = server.kubeconfig(serde_json::json!({"proxy-url": url}));
-    let config = RemoteConfig::parse(&kubeconfig).expect("a kubeconfig");
-    let transport = Transport::new(config.as_ref()).expect("a valid configuration");
+    let config = RemoteConfig::parse(&kubeconfig, Destinations::Any).expect("a kubeconfig");
+    let transport =
+        Transport::new(config.as_ref(), Destinations::Any).expect("a valid configuration");
 
     let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
 
@@ -165,8 +166,9 @@ const CHILD: &str = "CONTROL_RUNTIME_TEST_KUBECONFIG";
 #[ignore = "another test starts it in a process of its own"]
 async fn child() {
     let kubeconfig = std::env::var(CHILD).expect("a kubeconfig");
-    let config = RemoteConfig::parse(&kubeconfig).expect("a kubeconfig");
-    let transport = Transport::new(config.as_ref()).expect("a valid configuration");
+    let config = RemoteConfig::parse(&kubeconfig, Destinations::Any).expect("a kubeconfig");
+    let transport =
+        Transport::new(config.as_ref(), Destinations::Any).expect("a valid configuration");
 
     let response = get(&transport, "/api/v1/pods/a").await.expect("a response");
 
@@ -176,7 +178,8 @@ async fn child() {
 #[tokio::test]
 async fn replaced_credentials_end_streams_and_serve_new_requests() {
     let server = Server::start(Protocols::Http2, 100).await;
-    let transport = Transport::new(&with_token(&server, "old")).expect("a valid configuration");
+    let transport = Transport::new(&with_token(&server, "old"), Destinations::Any)
+        .expect("a valid configuration");
     let mut watch = get(&transport, "/api/v1/pods?watch=true")
         .await
         .expect("a watch");
@@ -202,7 +205,8 @@ async fn replaced_credentials_end_streams_and_serve_new_requests() {
 #[tokio::test]
 async fn invalid_credentials_leave_the_previous_configuration() {
     let server = Server::start(Protocols::Http2, 100).await;
-    let transport = Transport::new(&with_token(&server, "old")).expect("a valid configuration");
+    let transport = Transport::new(&with_token(&server, "old"), Destinations::Any)
+        .expect("a valid configuration");
     let mut invalid = server.config();
     invalid.root_cert = Some(vec![b"no certificate".to_vec()]);
 
@@ -314,7 +318,7 @@ async fn a_response_byte_by_byte_ends_at_the_deadline_of_its_kind() {
 }
 
 fn transport(server: &Server) -> Transport {
-    Transport::new(&server.config()).expect("a valid configuration")
+    Transport::new(&server.config(), Destinations::Any).expect("a valid configuration")
 }
 
 fn with_token(server: &Server, token: &str) -> Config {

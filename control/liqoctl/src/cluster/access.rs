@@ -80,6 +80,14 @@ impl<'a> Flags<'a> {
             liqo_namespace: remote.remote_liqo_namespace.as_deref(),
         }
     }
+
+    /// Returns the flags of a command whose `--namespace` is Liqo's, as upstream's `peer`.
+    pub(crate) fn with_liqo_in_namespace(self) -> Self {
+        Self {
+            liqo_namespace: self.liqo_namespace.or(self.namespace),
+            ..self
+        }
+    }
 }
 
 /// Returns a client, the server's URL and the kubeconfig's namespace.

@@ -6,6 +6,7 @@ mod local;
 mod peer;
 mod query;
 mod render;
+mod resources;
 
 use crate::cluster::Cluster;
 use crate::global::Global;

@@ -114,7 +114,7 @@ async fn installed_version(
     installed: Option<&Installation>,
 ) -> Result<Option<String>> {
     match installed {
-        Some(installed) => super::version::server(cluster, &installed.namespace).await,
+        Some(installed) => crate::manager::version(cluster, &installed.namespace).await,
         None => Ok(None),
     }
 }

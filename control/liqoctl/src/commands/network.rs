@@ -1,10 +1,10 @@
 //! `liqoctl network`: connects the networks of two clusters, and disconnects them.
 
-mod args;
-mod connect;
+pub(crate) mod args;
+pub(crate) mod connect;
 mod diagnose;
 mod grant;
-mod removal;
+pub(crate) mod removal;
 mod steps;
 
 use crate::global::Global;

@@ -1,7 +1,7 @@
 //! Conditions of the authentication module.
 
+use super::condition::{Line, Status, Type};
 use super::peer::Peer;
-use super::{Line, Status, Type};
 use control_api::authentication::resource_slice::{
     REPLICATION_FORBIDDEN, ResourceSliceConditionStatus, ResourceSliceConditionType,
 };

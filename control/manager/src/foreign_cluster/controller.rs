@@ -4,6 +4,7 @@ use super::item::WorkItem;
 use super::objects::{Local, is_ready_replica, peers_of};
 use super::plan;
 use super::registrations::registrations;
+use super::settings::Settings;
 use super::watches::Watches;
 use crate::network::FIELD_MANAGER;
 use control_api::{ForeignCluster, VirtualNode};
@@ -11,18 +12,6 @@ use control_runtime::{Cache, Change, Controller, Env, Plan, Queue, Registration}
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::collections::BTreeSet;
-
-/// Values of the flags.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// Namespace of Liqo itself.
-    pub(crate) namespace: String,
-    /// Namespaces that may contain the objects of any peer, besides those with the tenant labels.
-    pub(crate) tenant_namespaces: Vec<String>,
-    /// Whether peers are authenticated, and resources offloaded to them. Otherwise the objects of these modules are not
-    /// registered, and only networking is summarized.
-    pub(crate) has_authentication: bool,
-}
 
 /// Plans ForeignClusters. No other controller writes them.
 pub(crate) struct ForeignClusterController {

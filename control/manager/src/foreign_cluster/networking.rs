@@ -1,7 +1,7 @@
 //! Conditions of the networking module.
 
+use super::condition::{Line, Status, Type};
 use super::peer::{Gateway, Peer};
-use super::{Line, Status, Type};
 use control_api::networking::connection::{CONNECTED, ERROR, PATH_HEALTHY};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 

@@ -1,6 +1,6 @@
 //! The objects of peers in the cache.
 
-use super::controller::Settings;
+use super::settings::Settings;
 use crate::network::CLUSTER_ID;
 use control_api::tenant_namespace::{choose, peer_of};
 use control_api::{

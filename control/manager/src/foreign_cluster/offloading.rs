@@ -1,8 +1,8 @@
 //! Conditions of the offloading module.
 
+use super::condition::{Line, Status, Type};
 use super::objects::{BY_PEER, Local, is_ready, label};
 use super::peer::Peer;
-use super::{Line, Status, Type};
 use control_api::{VirtualNode, labels};
 use control_runtime::Key;
 use k8s_openapi::api::core::v1::{Node, Pod};

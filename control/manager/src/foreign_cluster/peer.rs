@@ -1,4 +1,4 @@
-//! What exists of one peer.
+//! The objects of one peer.
 
 use super::objects::{Local, OfPeer};
 use control_api::authentication::identity::IdentityType;

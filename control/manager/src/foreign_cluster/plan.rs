@@ -1,9 +1,10 @@
 //! Creation, status and deletion of a ForeignCluster.
 
+use super::condition::Line;
 use super::item::WorkItem;
 use super::objects::{Local, label};
 use super::peer::Peer;
-use super::{Line, authentication, networking, offloading};
+use super::{authentication, networking, offloading};
 use crate::network::removals;
 use control_api::core::foreign_cluster::{
     ForeignClusterCondition, Module, Modules, PeerRole, TenantNamespaces,

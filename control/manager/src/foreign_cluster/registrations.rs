@@ -1,7 +1,7 @@
 //! The resources of the ForeignCluster controller.
 
-use super::controller::Settings;
 use super::objects::{BY_PEER, OfPeer};
+use super::settings::Settings;
 use crate::network::{FIELD_MANAGER, TENANT_ROLE, keep};
 use control_api::{
     Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, Identity,

@@ -10,7 +10,8 @@ use super::selection::provider;
 use crate::authentication::cluster_id;
 use control_api::ForeignCluster;
 use control_runtime::{
-    Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration, Request,
+    Cache, Change, Cluster, Controller, Destinations, Env, Key, Outcome, Plan, Queue, Registration,
+    Request,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,15 +20,18 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) struct ReplicationController {
     /// Namespace of Liqo itself.
     namespace: String,
+    /// Addresses at which providers may have their API servers.
+    destinations: Destinations,
     /// The providers with credentials, by cluster ID.
     peers: BTreeMap<String, Peer>,
 }
 
 impl ReplicationController {
     /// Creates the controller, with Liqo in `namespace`.
-    pub(crate) fn new(namespace: String) -> Self {
+    pub(crate) fn new(namespace: String, destinations: Destinations) -> Self {
         Self {
             namespace,
+            destinations,
             peers: BTreeMap::new(),
         }
     }
@@ -54,7 +58,7 @@ impl ReplicationController {
             return Plan::default();
         };
         let mut known = self.peers.remove(id);
-        let plan = peer::plan(&mut known, (id, consumer), cache, env);
+        let plan = peer::plan(&mut known, (id, consumer), self.destinations, cache, env);
         self.peers.extend(known.map(|peer| (id.to_owned(), peer)));
 
         plan

@@ -4,6 +4,7 @@ use super::item::WorkItem;
 use super::kind::Kind;
 use super::peer::{Peer, is_dead};
 use super::selection::FINALIZER;
+use control_api::authentication::resource_slice::REPLICATION_FORBIDDEN;
 use control_api::labels;
 use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Protection, Ref, Write};
 use k8s_openapi::jiff::Timestamp;
@@ -111,8 +112,11 @@ impl Replication<'_> {
         if self.peer.is_some_and(|peer| peer.access.is_refused()) {
             let refused = self.refused(object, local, env);
             if refused.is_some() {
-                plan.events
-                    .push(warning(object, REFUSED, REFUSED_MESSAGE.to_owned()));
+                plan.events.push(warning(
+                    object,
+                    REPLICATION_FORBIDDEN,
+                    REFUSED_MESSAGE.to_owned(),
+                ));
             }
             plan.writes.extend(refused);
             return;
@@ -166,7 +170,7 @@ impl Replication<'_> {
         let is_resources = |it: &Value| it["type"] == "Resources";
         if conditions
             .iter()
-            .any(|it| is_resources(it) && it["reason"] == REFUSED)
+            .any(|it| is_resources(it) && it["reason"] == REPLICATION_FORBIDDEN)
         {
             return None;
         }
@@ -175,7 +179,7 @@ impl Replication<'_> {
         conditions.push(json!({
             "type": "Resources",
             "status": "Denied",
-            "reason": REFUSED,
+            "reason": REPLICATION_FORBIDDEN,
             "message": REFUSED_MESSAGE,
             "lastTransitionTime": now.to_string(),
         }));
@@ -209,9 +213,6 @@ fn deletion(replica: Ref, remote: &Value) -> Option<Write> {
 
     metadata["deletionTimestamp"].is_null().then_some(write)
 }
-
-/// Reason of the condition of a ResourceSlice whose provider refuses the requests of this cluster.
-const REFUSED: &str = "ReplicationForbidden";
 
 const REFUSED_MESSAGE: &str =
     "the provider refuses the requests of this cluster: its Tenant is drained or deleted there";

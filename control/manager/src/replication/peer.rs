@@ -9,8 +9,8 @@ use control_api::core::foreign_cluster::{
 };
 use control_api::{ForeignCluster, annotations, labels};
 use control_runtime::{
-    Cache, Cluster, ClusterChange, Env, Event, Key, Plan, Ref, RemoteConfig, Selector, WatchChange,
-    WatchId,
+    Cache, Cluster, ClusterChange, Destinations, Env, Event, Key, Plan, Ref, RemoteConfig,
+    Selector, WatchChange, WatchId,
 };
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -103,11 +103,12 @@ pub(super) fn provider_of(metadata: &ObjectMeta) -> Option<&str> {
 pub(super) fn plan(
     peer: &mut Option<Peer>,
     (id, consumer): (&str, &str),
+    destinations: Destinations,
     cache: &Cache,
     env: &Env<'_>,
 ) -> Plan<WorkItem> {
     let mut plan = Plan::default();
-    match credentials(id, cache, &mut plan) {
+    match credentials(id, destinations, cache, &mut plan) {
         Some(new) => connect(peer, new, (id, consumer), &mut plan),
         None => {
             let is_needed = peer
@@ -183,7 +184,12 @@ fn connect(
 }
 
 /// Returns the provider that the Secret of its control plane describes.
-fn credentials(id: &str, cache: &Cache, plan: &mut Plan<WorkItem>) -> Option<Peer> {
+fn credentials(
+    id: &str,
+    destinations: Destinations,
+    cache: &Cache,
+    plan: &mut Plan<WorkItem>,
+) -> Option<Peer> {
     let secrets = cache.objects::<Secret>(&Cluster::Local);
     let mut of_provider: Vec<_> = secrets.indexed(BY_PROVIDER, id).collect();
     of_provider.sort_by_key(|(key, _)| *key);
@@ -213,7 +219,7 @@ fn credentials(id: &str, cache: &Cache, plan: &mut Plan<WorkItem>) -> Option<Pee
         warn(key, "InvalidKubeconfig", note);
         return None;
     };
-    match RemoteConfig::parse(text) {
+    match RemoteConfig::parse(text, destinations) {
         Ok(config) => Some(Peer {
             namespace: key.namespace.clone(),
             remote_namespace: remote_namespace.clone(),

@@ -293,6 +293,22 @@ fn credentials_that_would_run_a_program_or_read_a_file_are_not_used() {
 }
 
 #[test]
+fn an_api_server_on_this_machine_is_not_connected_to() {
+    for server in [
+        "https://127.0.0.1:6443",
+        "https://169.254.169.254",
+        "https://[::1]:6443",
+    ] {
+        let mut peering = Peering::new(11);
+        peering.remove_credentials();
+        peering.put_credentials(&kubeconfig_of(server));
+        peering.put_slice("milan", "2");
+        peering.run(MOMENT);
+        assert_eq!(peering.requests(), 0, "{server}");
+    }
+}
+
+#[test]
 fn new_credentials_replace_the_old_without_a_list() {
     let mut peering = Peering::new(10);
     peering.put_slice("milan", "2");

@@ -240,7 +240,11 @@ fn config() -> control_client::kubeconfig::RemoteConfig {
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:1"}}],
         "users": [{"name": "u", "user": {"token": "t"}}]}"#;
-    control_client::kubeconfig::RemoteConfig::parse(text).unwrap()
+    control_client::kubeconfig::RemoteConfig::parse(
+        text,
+        control_client::destination::Destinations::Any,
+    )
+    .unwrap()
 }
 
 /// Returns the watch of the ConfigMaps with a label.

@@ -1,8 +1,8 @@
 //! A controller that follows clusters of peers, which it adds by kubeconfigs in Secrets.
 
 use control_runtime::{
-    Cache, Change, Cluster, ClusterChange, Controller, Env, Event, Key, Plan, Ref, Registration,
-    RemoteConfig, Scope, Selector, WatchChange, WatchId,
+    Cache, Change, Cluster, ClusterChange, Controller, Destinations, Env, Event, Key, Plan, Ref,
+    Registration, RemoteConfig, Scope, Selector, WatchChange, WatchId,
 };
 use fake_apiserver::ApiServer;
 use k8s_openapi::ByteString;
@@ -96,7 +96,7 @@ fn connect(peer: &str, cache: &Cache) -> Plan<Item> {
     };
     let kubeconfig = secret.data.as_ref().and_then(|data| data.get("kubeconfig"));
     let kubeconfig = kubeconfig.map(|bytes| String::from_utf8_lossy(&bytes.0));
-    match RemoteConfig::parse(&kubeconfig.unwrap_or_default()) {
+    match RemoteConfig::parse(&kubeconfig.unwrap_or_default(), Destinations::Any) {
         Ok(config) => {
             let set = ClusterChange::Set(cluster.clone(), Box::new(config));
             plan.clusters.push(set);

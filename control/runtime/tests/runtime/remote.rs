@@ -2,9 +2,9 @@
 
 use crate::process::wait_for;
 use control_runtime::{
-    Cache, Change, Cluster, ClusterChange, Controller, Env, Key, Metrics, Plan, Ref, Registration,
-    RemoteConfig, Replicas, Resource, Runtime, Scope, Selector, Settings, WatchChange, WatchId,
-    transport,
+    Cache, Change, Cluster, ClusterChange, Controller, Destinations, Env, Key, Metrics, Plan, Ref,
+    Registration, RemoteConfig, Replicas, Resource, Runtime, Scope, Selector, Settings,
+    WatchChange, WatchId, transport,
 };
 use fake_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -80,7 +80,7 @@ async fn a_watch_of_a_cluster_that_is_not_connected_starts_when_it_is() {
         "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
         "clusters": [{"name": "c", "cluster": {"server": peer.url()}}],
         "users": [{"name": "u", "user": {}}]});
-    let config = RemoteConfig::parse(&kubeconfig.to_string()).unwrap();
+    let config = RemoteConfig::parse(&kubeconfig.to_string(), Destinations::Any).unwrap();
     let local = kube::Config::new(server.url().parse().unwrap());
     let settings = Settings {
         name: "test",

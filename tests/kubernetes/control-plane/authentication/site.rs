@@ -55,6 +55,16 @@ impl Site {
         let mut options = Options::new(artifacts()?);
         options.audit = false;
         options.signing_duration = lifetime;
+        Self::start_with(name, peer, arguments, options).await
+    }
+
+    /// Starts a cluster with the options of its control plane.
+    pub(crate) async fn start_with(
+        name: &'static str,
+        peer: &'static str,
+        arguments: &[&str],
+        options: Options,
+    ) -> Result<Self> {
         let control_plane = ControlPlane::start(options).await?;
         let chart = chart()?;
         control_plane.install_crds(&chart).await?;
@@ -80,7 +90,10 @@ impl Site {
             group: None,
         };
         let address = format!("--api-server-address-override={}", control_plane.server());
-        let mut all = vec!["--authentication-enabled".to_owned(), address];
+        let mut all = ["--authentication-enabled", "--local-api-servers"]
+            .map(str::to_owned)
+            .to_vec();
+        all.push(address);
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
         let manager = Manager::start_on(&control_plane, subject, LIQO, &all)?;
 
@@ -91,6 +104,11 @@ impl Site {
             _manager: manager,
             control_plane,
         })
+    }
+
+    /// Returns the control plane.
+    pub(crate) fn control_plane(&self) -> &ControlPlane {
+        &self.control_plane
     }
 
     /// Returns the URL of the API server.

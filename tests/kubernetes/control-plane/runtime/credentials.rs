@@ -5,9 +5,9 @@ use super::copies::{LABEL, VALUE};
 use crate::fixture::{Deadline, Fixture, SOON, Suite, parallel, until};
 use anyhow::{Context as _, Result, ensure};
 use control_runtime::{
-    Cache, Change, Cluster, ClusterChange, Controller, Env, Key, Metrics, Plan, Ref, Registration,
-    RemoteConfig, Replicas, Resource, Runtime, Scope, Selector, Settings, WatchChange, WatchId,
-    transport,
+    Cache, Change, Cluster, ClusterChange, Controller, Destinations, Env, Key, Metrics, Plan, Ref,
+    Registration, RemoteConfig, Replicas, Resource, Runtime, Scope, Selector, Settings,
+    WatchChange, WatchId, transport,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use kube::api::{ListParams, Patch, PatchParams};
@@ -99,7 +99,7 @@ fn connect(cache: &Cache) -> Plan<Item> {
     let data = secret.and_then(|secret| secret.data.as_ref()?.get(KUBECONFIG));
     let text = data.map(|data| String::from_utf8_lossy(&data.0).into_owned());
     // A kubeconfig without files and programs is parsed without waiting.
-    let parsed = text.and_then(|text| RemoteConfig::parse(&text).ok());
+    let parsed = text.and_then(|text| RemoteConfig::parse(&text, Destinations::Any).ok());
     let Some(config) = parsed else {
         return Plan::default();
     };

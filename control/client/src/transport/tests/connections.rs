@@ -11,7 +11,8 @@ const PODS: &str = "/api/v1/pods?watch=true";
 /// Returns a transport through a relay.
 async fn relayed(server: &Server) -> (Relay, Transport) {
     let relay = Relay::start(server).await;
-    let transport = Transport::new(&relay.config(server)).expect("a valid configuration");
+    let transport =
+        Transport::new(&relay.config(server), Destinations::Any).expect("a valid configuration");
     (relay, transport)
 }
 
@@ -132,7 +133,8 @@ async fn http2_is_offered_again_some_minutes_after_the_server_chose_http1() {
 async fn a_write_in_flight_while_credentials_are_replaced_ends_once_and_is_sent_once() {
     for protocols in [Protocols::Http2, Protocols::Http1] {
         let server = Server::start(protocols, 100).await;
-        let transport = Transport::new(&with_token(&server, "old")).expect("a transport");
+        let transport =
+            Transport::new(&with_token(&server, "old"), Destinations::Any).expect("a transport");
         let write = tokio::spawn(transport.clone().oneshot(patch("/delayed")));
         let received = timeout(PROMPT, server.received(1)).await;
         received.expect("the write in time");

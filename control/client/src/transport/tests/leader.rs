@@ -31,7 +31,8 @@ async fn a_write_whose_connection_opens_after_the_renew_deadline_is_not_sent() {
     for protocols in [Protocols::Http2, Protocols::Http1] {
         let server = Server::start(protocols, 100).await;
         let relay = Relay::start(&server).await;
-        let transport = Transport::new(&relay.config(&server)).expect("a valid configuration");
+        let transport = Transport::new(&relay.config(&server), Destinations::Any)
+            .expect("a valid configuration");
         relay.hold(0..usize::MAX);
 
         let sent = write("/api/v1/pods/a", &Leadership::lasting(LEFT));
@@ -51,7 +52,8 @@ async fn a_write_whose_connection_opens_after_a_renewal_is_sent() {
     for protocols in [Protocols::Http2, Protocols::Http1] {
         let server = Server::start(protocols, 100).await;
         let relay = Relay::start(&server).await;
-        let transport = Transport::new(&relay.config(&server)).expect("a valid configuration");
+        let transport = Transport::new(&relay.config(&server), Destinations::Any)
+            .expect("a valid configuration");
         relay.hold(0..usize::MAX);
         let leadership = Leadership::lasting(LEFT);
         let sent = write("/api/v1/pods/a", &leadership);

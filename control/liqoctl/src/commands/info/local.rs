@@ -1,14 +1,14 @@
 //! The report of an installation.
 
-use super::super::version;
 use super::boxes::{Item, draw};
 use super::foreign;
 use super::render::{self, Health, Networks};
 use crate::cluster::{Cluster, Installation};
+use crate::manager;
 use crate::progress;
 use anyhow::Result;
 use control_api::Network;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
 use serde_json::{Map, Value, json};
@@ -48,23 +48,16 @@ pub(crate) async fn collect(
     let namespace = &installation.namespace;
     let pods = Api::<Pod>::namespaced(cluster.client.clone(), namespace);
     let (manager, pods, foreign) = tokio::try_join!(
-        version::manager(cluster, namespace),
+        manager::find(cluster, namespace),
         cluster.list(&pods, "Pods", ""),
         foreign_clusters(cluster),
     )?;
     let argument = |flag| {
         manager
             .as_ref()
-            .and_then(|manager| version::argument(manager, flag))
+            .and_then(|manager| manager::argument(manager, flag))
     };
-    let api_server = match argument("--api-server-address-override") {
-        Some(address) => render::url(&address),
-        None => {
-            let nodes = Api::<Node>::all(cluster.client.clone());
-            let nodes = cluster.list(&nodes, "Nodes", render::CONTROL_PLANE).await;
-            render::api_server(&nodes.unwrap_or_default())
-        }
-    };
+    let api_server = manager::api_server(cluster, manager.as_ref()).await;
     let networks = if with_network {
         let api = Api::<Network>::namespaced(cluster.client.clone(), namespace);
         let (networks, warnings) = render::networks(&cluster.list(&api, "Networks", "").await?);
@@ -75,7 +68,7 @@ pub(crate) async fn collect(
     };
     Ok(Report {
         cluster_id: installation.cluster_id.clone(),
-        version: manager.as_ref().and_then(version::tag).unwrap_or_default(),
+        version: manager.as_ref().and_then(manager::tag).unwrap_or_default(),
         labels: render::labels(&argument("--cluster-labels").unwrap_or_default()),
         api_server,
         health: render::health(&pods),

@@ -3,11 +3,12 @@
 use super::boxes::{Item, draw};
 use super::foreign::{self, Module};
 use super::local::foreign_clusters;
+use super::resources::{Node, Slice};
 use crate::cluster::Cluster;
 use crate::{objects, tenant};
 use anyhow::{Result, bail};
 use control_api::networking::configuration::ClusterCidrs;
-use control_api::{Configuration, GatewayClient, GatewayServer};
+use control_api::{Configuration, GatewayClient, GatewayServer, ResourceSlice, VirtualNode};
 use serde_json::{Value, json};
 
 /// The report of `liqoctl info peer` for one peer.
@@ -22,6 +23,8 @@ pub(crate) struct Report {
     pub(super) remote: Cidrs,
     pub(super) remapped: Cidrs,
     pub(super) gateway: Option<Gateway>,
+    pub(super) slices: Vec<Slice>,
+    pub(super) nodes: Vec<Node>,
 }
 
 /// CIDRs by type.
@@ -69,14 +72,20 @@ pub(crate) async fn collect(cluster: &Cluster, ids: &[String]) -> Result<Vec<Rep
             remote: Cidrs::default(),
             remapped: Cidrs::default(),
             gateway: None,
+            slices: Vec::new(),
+            nodes: Vec::new(),
             id,
         };
         if let Some(namespace) = tenant::find(cluster, &report.id).await? {
-            let (configuration, client, server) = tokio::try_join!(
+            let (configuration, client, server, slices, nodes) = tokio::try_join!(
                 objects::find::<Configuration>(cluster, &namespace, &report.id),
                 objects::find::<GatewayClient>(cluster, &namespace, &report.id),
                 objects::find::<GatewayServer>(cluster, &namespace, &report.id),
+                objects::list::<ResourceSlice>(cluster, &namespace, &report.id),
+                objects::list::<VirtualNode>(cluster, &namespace, &report.id),
             )?;
+            report.slices = slices.iter().map(Slice::of).collect();
+            report.nodes = nodes.iter().map(Node::of).collect();
             report.network(configuration.as_ref(), client.as_ref(), server.as_ref());
         }
         reports.push(report);
@@ -160,9 +169,12 @@ impl Report {
             "authentication": {
                 "status": self.authentication.status,
                 "APIServerAddr": self.api_server,
-                "resourceSlices": null,
+                "resourceSlices": list(self.slices.iter().map(Slice::value)),
             },
-            "offloading": {"status": self.offloading.status, "virtualNodes": null},
+            "offloading": {
+                "status": self.offloading.status,
+                "virtualNodes": list(self.nodes.iter().map(Node::value)),
+            },
         });
         for (name, module) in [
             ("network", &self.networking),
@@ -186,10 +198,15 @@ impl Report {
         if !self.api_server.is_empty() {
             authentication.push(Item::entry("API server", &self.api_server));
         }
+        let slices = self.slices.iter().map(Slice::item);
+        authentication.extend(section("Resource slices", slices.collect()));
+        let mut offloading = module(&self.offloading);
+        let nodes = self.nodes.iter().map(Node::item);
+        offloading.extend(section("Virtual nodes", nodes.collect()));
         let mut text = draw("Peer cluster info", &info);
         text += &draw("Network", &self.network_items());
         text += &draw("Authentication", &authentication);
-        text += &draw("Offloading", &module(&self.offloading));
+        text += &draw("Offloading", &offloading);
         text
     }
 
@@ -225,6 +242,19 @@ impl Report {
         }
         items
     }
+}
+
+/// Returns a list as upstream prints it: null if it is empty.
+fn list(values: impl Iterator<Item = Value>) -> Value {
+    let values: Vec<Value> = values.collect();
+    match values.is_empty() {
+        true => Value::Null,
+        false => values.into(),
+    }
+}
+
+fn section(title: &str, items: Vec<Item>) -> Option<Item> {
+    (!items.is_empty()).then(|| Item::section(title, items))
 }
 
 fn module(module: &Module) -> Vec<Item> {

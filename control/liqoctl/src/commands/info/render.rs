@@ -2,12 +2,9 @@
 
 use super::boxes::Item;
 use control_api::{Network, labels as keys};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use kube::ResourceExt as _;
 use serde_json::{Value, json};
-
-/// Label of the nodes that run API servers.
-pub(super) const CONTROL_PLANE: &str = "node-role.kubernetes.io/control-plane";
 
 /// Health of the installation: the pods that are not ready.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -177,35 +174,4 @@ pub(super) fn labels(text: &str) -> Vec<(String, String)> {
         .collect();
     pairs.sort();
     pairs
-}
-
-/// Returns an address as a URL.
-pub(super) fn url(address: &str) -> String {
-    if address.contains("://") {
-        address.to_owned()
-    } else {
-        format!("https://{address}")
-    }
-}
-
-/// Returns the default URL of the API server for peers: an address of the first node that runs one.
-pub(super) fn api_server(nodes: &[Node]) -> String {
-    const PREFERENCE: [&str; 5] = [
-        "ExternalDNS",
-        "ExternalIP",
-        "InternalDNS",
-        "InternalIP",
-        "Hostname",
-    ];
-    let addresses = nodes
-        .iter()
-        .min_by_key(|node| node.name_any())
-        .and_then(|node| node.status.as_ref()?.addresses.clone())
-        .unwrap_or_default();
-    PREFERENCE
-        .iter()
-        .find_map(|type_| addresses.iter().find(|address| address.type_ == *type_))
-        .map_or_else(String::new, |address| {
-            format!("https://{}:6443", address.address)
-        })
 }

@@ -11,6 +11,12 @@ use crate::parse;
 use clap::Args;
 use std::time::Duration;
 
+/// Name of upstream's template of client gateways.
+const CLIENT_TEMPLATE: &str = "wireguard-client";
+
+/// Name of upstream's template of server gateways.
+const SERVER_TEMPLATE: &str = "wireguard-server";
+
 /// Default limit of `liqoctl network`.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
@@ -20,10 +26,31 @@ pub(crate) struct Connect {
     #[command(flatten)]
     pub(crate) remote: RemoteFlags,
 
+    #[command(flatten)]
+    pub(crate) tunnel: Tunnel,
+}
+
+/// How two networks are connected.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Tunnel {
+    #[command(flatten)]
+    pub(crate) gateways: Gateways,
+
+    #[command(flatten)]
+    pub(crate) templates: Templates,
+
     /// Do not exchange the public keys. The gateways connect after the keys are created by other means.
     #[arg(long)]
     pub(crate) disable_sharing_keys: bool,
 
+    /// Wait until both sides are Connected.
+    #[arg(long)]
+    pub(crate) wait: bool,
+}
+
+/// Flags of the gateways.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Gateways {
     /// The address to which the client connects. Default: the address in the status of the server.
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) gw_client_address: Option<String>,
@@ -31,18 +58,6 @@ pub(crate) struct Connect {
     /// The port to which the client connects. Default: the port in the status of the server.
     #[arg(long, value_name = "PORT", value_parser = clap::value_parser!(i32).range(1..=65535))]
     pub(crate) gw_client_port: Option<i32>,
-
-    /// The template of the client gateway, for a cluster with upstream's Liqo.
-    #[arg(long, default_value = "wireguard-client", value_name = "NAME")]
-    pub(crate) gw_client_template_name: String,
-
-    /// The namespace of the template. Default: Liqo's namespace.
-    #[arg(long, value_name = "NAMESPACE")]
-    pub(crate) gw_client_template_namespace: Option<String>,
-
-    /// The resource of the template.
-    #[arg(long, default_value = CLIENT_TEMPLATES, value_name = "GROUP/VERSION/PLURAL")]
-    pub(crate) gw_client_type: String,
 
     /// The address to request from a load balancer.
     #[arg(long, value_name = "IP")]
@@ -65,8 +80,32 @@ pub(crate) struct Connect {
     )]
     pub(crate) gw_server_service_type: ServiceType,
 
+    /// The MTU of the tunnel, in bytes: at most the path MTU between the gateways minus 60.
+    #[arg(long, default_value_t = DEFAULT_MTU, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(576..=9000))]
+    pub(crate) mtu: i64,
+
+    /// Do not check templates and the initial state.
+    #[arg(long)]
+    pub(crate) skip_validation: bool,
+}
+
+/// Flags of the templates of upstream's gateways.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct Templates {
+    /// The template of the client gateway, for a cluster with upstream's Liqo.
+    #[arg(long, default_value = CLIENT_TEMPLATE, value_name = "NAME")]
+    pub(crate) gw_client_template_name: String,
+
+    /// The namespace of the template. Default: Liqo's namespace.
+    #[arg(long, value_name = "NAMESPACE")]
+    pub(crate) gw_client_template_namespace: Option<String>,
+
+    /// The resource of the template.
+    #[arg(long, default_value = CLIENT_TEMPLATES, value_name = "GROUP/VERSION/PLURAL")]
+    pub(crate) gw_client_type: String,
+
     /// The template of the server gateway, for a cluster with upstream's Liqo.
-    #[arg(long, default_value = "wireguard-server", value_name = "NAME")]
+    #[arg(long, default_value = SERVER_TEMPLATE, value_name = "NAME")]
     pub(crate) gw_server_template_name: String,
 
     /// The namespace of the template. Default: Liqo's namespace.
@@ -76,18 +115,19 @@ pub(crate) struct Connect {
     /// The resource of the template.
     #[arg(long, default_value = SERVER_TEMPLATES, value_name = "GROUP/VERSION/PLURAL")]
     pub(crate) gw_server_type: String,
+}
 
-    /// The MTU of the tunnel, in bytes: at most the path MTU between the gateways minus 60.
-    #[arg(long, default_value_t = DEFAULT_MTU, value_name = "BYTES", value_parser = clap::value_parser!(i64).range(576..=9000))]
-    pub(crate) mtu: i64,
-
-    /// Do not check templates and the initial state.
-    #[arg(long)]
-    pub(crate) skip_validation: bool,
-
-    /// Wait until both sides are Connected.
-    #[arg(long)]
-    pub(crate) wait: bool,
+impl Default for Templates {
+    fn default() -> Self {
+        Self {
+            gw_client_template_name: CLIENT_TEMPLATE.to_owned(),
+            gw_client_template_namespace: None,
+            gw_client_type: CLIENT_TEMPLATES.to_owned(),
+            gw_server_template_name: SERVER_TEMPLATE.to_owned(),
+            gw_server_template_namespace: None,
+            gw_server_type: SERVER_TEMPLATES.to_owned(),
+        }
+    }
 }
 
 /// Flags of `disconnect` and `reset`.
@@ -110,7 +150,7 @@ pub(crate) struct Remove {
     pub(crate) remote_cluster_id: Option<String>,
 }
 
-impl Connect {
+impl Gateways {
     /// Returns the server's Service.
     pub(crate) fn endpoint(&self) -> ServiceEndpoint {
         ServiceEndpoint {
@@ -118,26 +158,6 @@ impl Connect {
             port: self.gw_server_service_port,
             node_port: self.gw_server_service_nodeport,
             load_balancer_ip: self.gw_server_service_loadbalancerip.clone(),
-        }
-    }
-
-    /// Returns the template of the server, whose cluster is `side`.
-    pub(crate) fn server_template(&self, side: &Side) -> Template {
-        let namespace = self.gw_server_template_namespace.as_ref();
-        Template {
-            resource: self.gw_server_type.clone(),
-            name: self.gw_server_template_name.clone(),
-            namespace: namespace.unwrap_or(&side.liqo.namespace).clone(),
-        }
-    }
-
-    /// Returns the template of the client, whose cluster is `side`.
-    pub(crate) fn client_template(&self, side: &Side) -> Template {
-        let namespace = self.gw_client_template_namespace.as_ref();
-        Template {
-            resource: self.gw_client_type.clone(),
-            name: self.gw_client_template_name.clone(),
-            namespace: namespace.unwrap_or(&side.liqo.namespace).clone(),
         }
     }
 
@@ -172,5 +192,27 @@ impl Connect {
             );
         }
         Ok(())
+    }
+}
+
+impl Templates {
+    /// Returns the template of the server, whose cluster is `side`.
+    pub(crate) fn server(&self, side: &Side) -> Template {
+        let namespace = self.gw_server_template_namespace.as_ref();
+        Template {
+            resource: self.gw_server_type.clone(),
+            name: self.gw_server_template_name.clone(),
+            namespace: namespace.unwrap_or(&side.liqo.namespace).clone(),
+        }
+    }
+
+    /// Returns the template of the client, whose cluster is `side`.
+    pub(crate) fn client(&self, side: &Side) -> Template {
+        let namespace = self.gw_client_template_namespace.as_ref();
+        Template {
+            resource: self.gw_client_type.clone(),
+            name: self.gw_client_template_name.clone(),
+            namespace: namespace.unwrap_or(&side.liqo.namespace).clone(),
+        }
     }
 }

@@ -1,16 +1,17 @@
 //! `liqoctl network connect`: the steps of a peering's network in upstream's order. Steps of both sides
 //! run concurrently.
 
-use super::args::{Connect, TIMEOUT};
+use super::args::{Connect, TIMEOUT, Templates, Tunnel};
 use super::grant::{self, Grant};
 use super::steps::{
     Address, AdvertisedCidrs, Client, Connected, Gateway, GatewayKey, GatewayPod,
     PeerConfiguration, PeerKey, Server, check_template, has_templates,
 };
-use crate::commands::version;
+use crate::cidrs::Cidrs;
 use crate::global::Global;
 use crate::kinds::gateway::{Gateway as Kind, Spec};
-use crate::pair::Pair;
+use crate::manager;
+use crate::pair::{Pair, Side};
 use crate::progress::{self, begin};
 use crate::steps::Runner;
 use crate::tenant::TenantNamespace;
@@ -31,39 +32,144 @@ const TUNNEL_OVERHEAD: i64 = 60;
 ///
 /// Returns an error that names the side, the cause and the remedy.
 pub(crate) async fn run(global: &Global, options: &Connect) -> Result<()> {
-    options.check()?;
-    if options.mtu > MTU_OF_COMMON_LINKS {
-        progress::warn(format_args!(
-            "an MTU of {} requires a path MTU of {} bytes between the gateways; larger packets are dropped",
-            options.mtu,
-            options.mtu + TUNNEL_OVERHEAD
-        ));
-    }
+    check(&options.tunnel)?;
     let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
     let pair = Pair::open(global, &options.remote).await?;
     warn_about_versions(&pair).await?;
 
     Runner::run(deadline, async |runner| {
-        let (client_ns, server_ns) = configure(runner, global, &pair).await?;
-        let (for_client, for_server) = tokio::try_join!(
-            has_templates(&pair.local.cluster),
-            has_templates(&pair.remote.cluster),
-        )?;
-        let client = Gateway::new(&pair.local, &client_ns, for_client);
-        let server = Gateway::new(&pair.remote, &server_ns, for_server);
-        let is_free = options.skip_validation || validate(options, client, server).await?;
-        if is_free {
-            connect(runner, options, client, server).await?;
-        }
-        Ok(())
+        let agreed = agree(runner, global, &pair).await?;
+        let (here, there) = runner
+            .both(
+                (&TenantNamespace::of(&pair.local), &()),
+                (&TenantNamespace::of(&pair.remote), &()),
+            )
+            .await?;
+        let client = End {
+            side: &pair.local,
+            namespace: &here,
+        };
+        let server = End {
+            side: &pair.remote,
+            namespace: &there,
+        };
+        establish(runner, &options.tunnel, client, server, &agreed).await
     })
     .await
 }
 
-async fn warn_about_versions(pair: &Pair) -> Result<()> {
+/// One end of the tunnel.
+#[derive(Clone, Copy)]
+pub(crate) struct End<'a> {
+    /// The cluster of the gateway.
+    pub(crate) side: &'a Side,
+    /// The tenant namespace.
+    pub(crate) namespace: &'a str,
+}
+
+impl<'a> End<'a> {
+    fn configuration(self) -> PeerConfiguration<'a> {
+        PeerConfiguration {
+            side: self.side,
+            namespace: self.namespace,
+        }
+    }
+}
+
+/// The CIDRs that two clusters exchange.
+pub(crate) struct Agreed {
+    local: Cidrs,
+    remote: Cidrs,
+}
+
+impl Agreed {
+    /// Returns the CIDRs of the peer of a side.
+    fn of_peer(&self, side: &Side) -> &Cidrs {
+        match side.cluster.side {
+            "local" => &self.remote,
+            _ => &self.local,
+        }
+    }
+}
+
+/// Checks the flags, and warns about an MTU that common links do not have.
+///
+/// # Errors
+///
+/// Returns an error with the remedy if two flags contradict each other.
+pub(crate) fn check(tunnel: &Tunnel) -> Result<()> {
+    let mtu = tunnel.gateways.mtu;
+    if mtu > MTU_OF_COMMON_LINKS {
+        progress::warn(format_args!(
+            "an MTU of {mtu} requires a path MTU of {} bytes between the gateways; larger packets are dropped",
+            mtu + TUNNEL_OVERHEAD
+        ));
+    }
+    tunnel.gateways.check()
+}
+
+/// Reads the CIDRs that each cluster claims, and has them confirmed. Writes nothing.
+///
+/// # Errors
+///
+/// Returns an error if an API server fails, or if the user does not confirm.
+pub(crate) async fn agree(runner: &Runner, global: &Global, pair: &Pair) -> Result<Agreed> {
+    let Pair { local, remote } = pair;
+    let (mine, theirs) = runner
+        .both(
+            (&AdvertisedCidrs(local), &()),
+            (&AdvertisedCidrs(remote), &()),
+        )
+        .await?;
+    let (here, there) = tokio::try_join!(Grant::read(local, &theirs), Grant::read(remote, &mine))?;
+    grant::confirm(global, &[here, there]).await?;
+    Ok(Agreed {
+        local: mine,
+        remote: theirs,
+    })
+}
+
+/// Exchanges the CIDRs and connects the gateways.
+///
+/// # Errors
+///
+/// Returns an error that names the side, the cause and the remedy.
+pub(crate) async fn establish(
+    runner: &Runner,
+    tunnel: &Tunnel,
+    client: End<'_>,
+    server: End<'_>,
+    agreed: &Agreed,
+) -> Result<()> {
+    runner
+        .both(
+            (&client.configuration(), agreed.of_peer(client.side)),
+            (&server.configuration(), agreed.of_peer(server.side)),
+        )
+        .await?;
+    let (for_client, for_server) = tokio::try_join!(
+        has_templates(&client.side.cluster),
+        has_templates(&server.side.cluster),
+    )?;
+    let client = Gateway::new(client.side, client.namespace, for_client);
+    let server = Gateway::new(server.side, server.namespace, for_server);
+    let is_free =
+        tunnel.gateways.skip_validation || validate(&tunnel.templates, client, server).await?;
+    if is_free {
+        connect(runner, tunnel, client, server).await?;
+    }
+    Ok(())
+}
+
+/// Warns about clusters with different versions.
+///
+/// # Errors
+///
+/// Returns an error if an API server fails.
+pub(crate) async fn warn_about_versions(pair: &Pair) -> Result<()> {
     let versions = tokio::try_join!(
-        version::server(&pair.local.cluster, &pair.local.liqo.namespace),
-        version::server(&pair.remote.cluster, &pair.remote.liqo.namespace),
+        manager::version(&pair.local.cluster, &pair.local.liqo.namespace),
+        manager::version(&pair.remote.cluster, &pair.remote.liqo.namespace),
     )?;
     if let (Some(here), Some(there)) = versions
         && here != there
@@ -75,55 +181,33 @@ async fn warn_about_versions(pair: &Pair) -> Result<()> {
     Ok(())
 }
 
-/// Exchanges the CIDRs after the confirmation. Returns the tenant namespaces of both sides.
-async fn configure(runner: &Runner, global: &Global, pair: &Pair) -> Result<(String, String)> {
-    let Pair { local, remote } = pair;
-    let (mine, theirs) = runner
-        .both(
-            (&AdvertisedCidrs(local), &()),
-            (&AdvertisedCidrs(remote), &()),
-        )
-        .await?;
-    let (here, there) = tokio::try_join!(Grant::read(local, &theirs), Grant::read(remote, &mine))?;
-    grant::confirm(global, &[here, there]).await?;
-
-    let (here, there) = runner
-        .both(
-            (&TenantNamespace(local), &()),
-            (&TenantNamespace(remote), &()),
-        )
-        .await?;
-    let of = |side, namespace| PeerConfiguration { side, namespace };
-    runner
-        .both((&of(local, &here), &theirs), (&of(remote, &there), &mine))
-        .await?;
-    Ok((here, there))
-}
-
 /// Checks the templates of upstream's gateways. Returns whether no side has a gateway of the other role.
-async fn validate(options: &Connect, client: Gateway<'_>, server: Gateway<'_>) -> Result<bool> {
+async fn validate(templates: &Templates, client: Gateway<'_>, server: Gateway<'_>) -> Result<bool> {
     if server.upstream {
-        let template = options.server_template(server.side);
+        let template = templates.server(server.side);
         check_template(&server.side.cluster, "server", &template).await?;
     }
     if client.upstream {
-        let template = options.client_template(client.side);
+        let template = templates.client(client.side);
         check_template(&client.side.cluster, "client", &template).await?;
     }
     are_free(client, server).await
 }
 
-/// Returns whether no side has a gateway of the other role: the local one a GatewayServer, or the
-/// remote one a GatewayClient.
+/// Returns whether no side has a gateway of the other role: that of the client a GatewayServer, or that of
+/// the server a GatewayClient.
 async fn are_free(client: Gateway<'_>, server: Gateway<'_>) -> Result<bool> {
     let checking = begin("", "Checking network is initialized correctly");
     let (server_here, client_there) = tokio::try_join!(
         client.object::<GatewayServer>(),
         server.object::<GatewayClient>(),
     )?;
+    let of = |gateway: Gateway<'_>, kind: &str, name: String| {
+        format!("{kind} {name} in the {}", gateway.side.cluster.side)
+    };
     let reversed = match (&server_here, &client_there) {
-        (Some(server), _) => Some(format!("GatewayServer {} in the local", server.name_any())),
-        (None, Some(client)) => Some(format!("GatewayClient {} in the remote", client.name_any())),
+        (Some(found), _) => Some(of(client, "GatewayServer", found.name_any())),
+        (None, Some(found)) => Some(of(server, "GatewayClient", found.name_any())),
         (None, None) => None,
     };
     if let Some(object) = reversed {
@@ -140,27 +224,27 @@ async fn are_free(client: Gateway<'_>, server: Gateway<'_>) -> Result<bool> {
 /// Connects the gateways: the server first, then the client, then the keys of both.
 async fn connect(
     runner: &Runner,
-    options: &Connect,
+    tunnel: &Tunnel,
     client: Gateway<'_>,
     server: Gateway<'_>,
 ) -> Result<()> {
     let spec = Spec::<GatewayServer> {
-        endpoint: options.endpoint(),
-        mtu: options.mtu,
-        template: options.server_template(server.side),
+        endpoint: tunnel.gateways.endpoint(),
+        mtu: tunnel.gateways.mtu,
+        template: tunnel.templates.server(server.side),
     };
     let name = runner.apply(&Server(server), &spec).await?;
     wait_for_pod(runner, server, &name).await?;
     let reported = runner.apply(&Address(server), &()).await?;
 
     let spec = Spec::<GatewayClient> {
-        endpoint: options.server_address(&reported),
-        mtu: options.mtu,
-        template: options.client_template(client.side),
+        endpoint: tunnel.gateways.server_address(&reported),
+        mtu: tunnel.gateways.mtu,
+        template: tunnel.templates.client(client.side),
     };
     let name = runner.apply(&Client(client), &spec).await?;
     wait_for_pod(runner, client, &name).await?;
-    if options.disable_sharing_keys {
+    if tunnel.disable_sharing_keys {
         progress::info(
             "Public keys are not exchanged (--disable-sharing-keys): the gateways cannot connect without them",
         );
@@ -170,7 +254,7 @@ async fn connect(
         share_key::<GatewayServer, GatewayClient>(runner, server, client),
         share_key::<GatewayClient, GatewayServer>(runner, client, server),
     )?;
-    if options.wait {
+    if tunnel.wait {
         let connected = Connected { client, server };
         runner.apply(&connected, &reported).await?;
     }

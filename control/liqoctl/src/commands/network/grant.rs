@@ -16,7 +16,6 @@ use control_api::{Network, labels};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::Node;
 use kube::{Api, ResourceExt as _};
-use std::io::{self, IsTerminal as _};
 
 /// A claim of a peer, and the data with which the granting cluster judges it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -98,8 +97,7 @@ pub(crate) async fn confirm(global: &Global, grants: &[Grant]) -> Result<()> {
     for line in grants.iter().flat_map(Grant::lines) {
         progress::info(line);
     }
-    let is_interactive = io::stdin().is_terminal() && io::stdout().is_terminal();
-    if needs_confirmation(global.skip_confirm, is_interactive, grants) {
+    if needs_confirmation(global.skip_confirm, prompt::is_interactive(), grants) {
         prompt::confirm("Grant these CIDRs and connect the clusters?").await?;
     }
     Ok(())

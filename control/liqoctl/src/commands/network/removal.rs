@@ -74,6 +74,15 @@ async fn local_side(global: &Global, options: &Remove, error: anyhow::Error) -> 
     })
 }
 
+/// Removes the objects of both sides of a peering.
+///
+/// # Errors
+///
+/// Returns the errors of both sides.
+pub(crate) async fn reset(runner: &Runner, pair: &Pair, wait: bool) -> Result<()> {
+    both(runner, &pair.local, &pair.remote, Extent::Network, wait).await
+}
+
 /// Removes the objects of both sides. The failure of one side does not end the removal of the other.
 async fn both(
     runner: &Runner,

@@ -17,8 +17,3 @@ pub(crate) use gateway::Gateway;
 pub(crate) use key::{GatewayKey, PeerKey};
 pub(crate) use server::{Address, Server};
 pub(crate) use upstream::{GatewayPod, check_template, has_templates};
-
-/// Returns start and end lines for [`crate::steps::Lines`].
-fn lines(start: &str, done: &str) -> Option<(String, String)> {
-    Some((start.to_owned(), done.to_owned()))
-}

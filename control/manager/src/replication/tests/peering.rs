@@ -5,7 +5,7 @@ use crate::replication::ReplicationController;
 use control_api::ResourceSlice;
 use control_credentials::{Access, ClusterKey, KeyType, kubeconfig};
 use control_runtime::simulation::Simulation;
-use control_runtime::{Cluster, Key};
+use control_runtime::{Cluster, Destinations, Key};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -51,7 +51,7 @@ impl Peering {
             move || AuthenticationController::new(settings.clone(), "user".to_owned());
         let mut simulation = Simulation::new(seed)
             .host(authentication)
-            .host(|| ReplicationController::new("liqo".to_owned()))
+            .host(|| ReplicationController::new("liqo".to_owned(), Destinations::Remote))
             .replicas(2);
         simulation.cluster(&milan()).put_namespace(REMOTE);
         let server = simulation.local();

@@ -127,23 +127,3 @@ fn a_pod_that_is_not_ready_is_shown() {
     }}});
     assert_eq!(health.value(), expected);
 }
-
-#[test]
-fn the_api_server_is_at_the_first_node_that_runs_one() {
-    let node = |name: &str, address: &str| -> Node {
-        serde_json::from_value(json!({
-            "metadata": {"name": name},
-            "status": {"addresses": [
-                {"type": "Hostname", "address": name}, {"type": "InternalIP", "address": address},
-            ]},
-        }))
-        .unwrap()
-    };
-    let nodes = [
-        node("rome-cp2", "172.18.1.9"),
-        node("rome-cp", "172.18.1.2"),
-    ];
-
-    assert_eq!(render::api_server(&nodes), "https://172.18.1.2:6443");
-    assert_eq!(render::url("172.18.1.2:6443"), "https://172.18.1.2:6443");
-}

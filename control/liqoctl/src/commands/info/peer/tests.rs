@@ -20,6 +20,8 @@ fn milan() -> Report {
         remote: Cidrs::default(),
         remapped: Cidrs::default(),
         gateway: None,
+        slices: Vec::new(),
+        nodes: Vec::new(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! Step: the CIDRs of a cluster are known.
 
-use super::lines;
 use crate::cidrs::Cidrs;
 use crate::cluster::list_all;
 use crate::pair::Side;
-use crate::steps::{Lines, State, Step};
+use crate::state::State;
+use crate::steps::{Lines, Step, lines};
 use anyhow::Result;
 use control_api::{Network, labels};
 use kube::Api;

@@ -1,10 +1,10 @@
 //! Step: a cluster has a GatewayClient.
 
 use super::gateway::Gateway;
-use super::lines;
 use crate::kinds::gateway::Spec;
 use crate::objects;
-use crate::steps::{Lines, State, Step, Undo};
+use crate::state::State;
+use crate::steps::{Lines, Step, Undo, lines};
 use anyhow::Result;
 use control_api::GatewayClient;
 

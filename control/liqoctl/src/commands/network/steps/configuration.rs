@@ -1,12 +1,12 @@
 //! Step: a cluster has the Configuration of its peer.
 
-use super::lines;
 use crate::cidrs::Cidrs;
 use crate::kinds::configuration;
 use crate::objects;
 use crate::pair::Side;
 use crate::removal::Removal;
-use crate::steps::{Lines, State, Step, Undo};
+use crate::state::State;
+use crate::steps::{Lines, Step, Undo, lines};
 use anyhow::Result;
 use control_api::Configuration;
 use kube::{Api, ResourceExt as _};

@@ -1,10 +1,10 @@
 //! Step: two gateways are connected.
 
 use super::gateway::Gateway;
-use super::lines;
 use crate::commands::network::diagnose;
 use crate::kinds::gateway_client::Endpoint;
-use crate::steps::{Lines, State, Step};
+use crate::state::State;
+use crate::steps::{Lines, Step, lines};
 use anyhow::Result;
 use control_api::{Connection, GatewayClient, GatewayServer};
 

@@ -1,11 +1,11 @@
 //! Steps: the public key of a gateway is known, and its peer has the key.
 
 use super::gateway::Gateway;
-use super::lines;
 use crate::kinds::gateway::Gateway as Kind;
 use crate::kinds::public_key::{self, Key, Owner};
 use crate::objects;
-use crate::steps::{Lines, State, Step};
+use crate::state::State;
+use crate::steps::{Lines, Step, lines};
 use anyhow::{Context as _, Result};
 use control_api::PublicKey;
 use k8s_openapi::api::core::v1::Secret;

@@ -1,11 +1,12 @@
 //! Steps: a cluster has a GatewayServer, and its address is known.
 
 use super::gateway::Gateway;
-use super::{lines, upstream};
+use super::upstream;
 use crate::kinds::gateway::Spec;
 use crate::kinds::gateway_client::{Endpoint, Protocol};
 use crate::objects;
-use crate::steps::{Lines, State, Step, Undo};
+use crate::state::State;
+use crate::steps::{Lines, Step, Undo, lines};
 use anyhow::Result;
 use control_api::GatewayServer;
 use control_api::networking::endpoint as reported;

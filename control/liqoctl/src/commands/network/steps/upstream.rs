@@ -1,13 +1,13 @@
 //! Clusters whose gateways upstream's controllers create: templates, Services and pods.
 
 use super::gateway::Gateway;
-use super::lines;
 use crate::cluster::Cluster;
 use crate::failure;
 use crate::kinds::gateway::{SERVER_TEMPLATES, Template};
 use crate::kinds::gateway_server::ServiceEndpoint;
 use crate::progress::begin;
-use crate::steps::{Lines, State, Step};
+use crate::state::State;
+use crate::steps::{Lines, Step, lines};
 use anyhow::{Result, bail};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::Service;

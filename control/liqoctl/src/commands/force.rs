@@ -1,0 +1,151 @@
+//! `liqoctl force unpeer`: ends a peering without the other cluster.
+
+use crate::cluster::{Cluster, FIELD_MANAGER};
+use crate::global::Global;
+use crate::objects::Kind;
+use crate::pair::Side;
+use crate::progress::begin;
+use crate::removal::Removal;
+use crate::steps::Runner;
+use crate::wait::Deadline;
+use crate::{failure, parse, prompt, tenant};
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use control_api::{
+    Configuration, ForeignCluster, GatewayClient, GatewayServer, Identity, NamespaceMap,
+    ResourceSlice, Tenant, VirtualNode, annotations,
+};
+use k8s_openapi::api::core::v1::Namespace;
+use kube::Api;
+use kube::api::{Patch, PatchParams};
+use serde_json::json;
+use std::time::Duration;
+
+/// Default limit of the command. The controllers wait at most 10 s for a cluster that is declared dead.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Flags of `liqoctl force`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand, Debug)]
+enum Command {
+    /// Ends a peering, and deletes its objects in the local cluster only.
+    ///
+    /// Example: liqoctl force unpeer milan
+    Unpeer {
+        /// The cluster ID of the cluster that will never respond again.
+        #[arg(value_parser = parse::cluster_id)]
+        cluster_id: String,
+    },
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Returns an error if the peer is unknown, or if an object still exists at the deadline.
+pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
+    let Command::Unpeer { cluster_id: peer } = &options.command;
+    let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
+    let cluster = Cluster::local(global).await?;
+    let liqo = cluster.installation().await?;
+    let api = Api::<ForeignCluster>::all(cluster.client.clone());
+    let (foreign, namespace) = tokio::try_join!(
+        cluster.get(&api, "ForeignCluster", peer),
+        tenant::find(&cluster, peer),
+    )?;
+    if foreign.is_none() && namespace.is_none() {
+        let known = tenant::all(&cluster).await?;
+        let known: Vec<String> = known.into_iter().map(|(_, peer)| peer).collect();
+        bail!(
+            "{} has no peer {peer} (known peers: {})",
+            cluster.place(),
+            known.join(", ")
+        );
+    }
+    if prompt::is_interactive() && !global.skip_confirm {
+        let text = format!(
+            "This deletes all objects of the peering with {peer}, and declares that cluster dead. Continue?"
+        );
+        prompt::confirm(&text).await?;
+    }
+    if foreign.is_some() {
+        declare_dead(&cluster, &api, peer).await?;
+    }
+    let Some(namespace) = namespace else {
+        return Ok(());
+    };
+    let side = Side {
+        cluster,
+        liqo,
+        peer: peer.clone(),
+    };
+    Runner::run(deadline, async |runner| {
+        delete_objects(runner, &side, &namespace).await?;
+        delete_namespace(&side, &namespace).await
+    })
+    .await
+}
+
+/// Lets the controllers end without the peer.
+async fn declare_dead(cluster: &Cluster, api: &Api<ForeignCluster>, peer: &str) -> Result<()> {
+    let marking = begin("", "Marking ForeignCluster as permanently unreachable");
+    let params = PatchParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PatchParams::default()
+    };
+    let patch =
+        json!({"metadata": {"annotations": {annotations::PERMANENTLY_UNREACHABLE: "true"}}});
+    match api.patch(peer, &params, &Patch::Merge(&patch)).await {
+        Ok(_) => {}
+        // The last object of the peer was deleted meanwhile.
+        Err(error) if failure::is_not_found(&error) => {}
+        Err(error) => {
+            return Err(cluster.failed(&format!("change ForeignCluster {peer}"))(
+                error,
+            ));
+        }
+    }
+    marking.done("ForeignCluster marked as permanently unreachable");
+    Ok(())
+}
+
+/// Deletes the objects before their namespace: the namespace controller of Kubernetes waits 5 s before it begins.
+async fn delete_objects(runner: &Runner, side: &Side, namespace: &str) -> Result<()> {
+    let workloads = async {
+        all::<VirtualNode>(runner, side, namespace, "virtualnodes").await?;
+        all::<NamespaceMap>(runner, side, namespace, "namespacemaps").await?;
+        all::<ResourceSlice>(runner, side, namespace, "resourceslices").await?;
+        all::<Identity>(runner, side, namespace, "identities").await?;
+        all::<Tenant>(runner, side, namespace, "tenant").await
+    };
+    let network = async {
+        all::<GatewayClient>(runner, side, namespace, "gateway client").await?;
+        all::<GatewayServer>(runner, side, namespace, "gateway server").await?;
+        all::<Configuration>(runner, side, namespace, "network configuration").await
+    };
+    tokio::try_join!(workloads, network)?;
+    Ok(())
+}
+
+async fn all<K: Kind>(
+    runner: &Runner,
+    side: &Side,
+    namespace: &str,
+    noun: &'static str,
+) -> Result<()> {
+    let removal = Removal::<K>::new(side, namespace, noun);
+    runner.undo(vec![removal.boxed()], true).await
+}
+
+async fn delete_namespace(side: &Side, namespace: &str) -> Result<()> {
+    let deleting = begin("", "Deleting tenant namespace");
+    let api = Api::<Namespace>::all(side.cluster.client.clone());
+    side.cluster.delete(&api, "namespace", namespace).await?;
+    deleting.done("Tenant namespace correctly deleted");
+    Ok(())
+}

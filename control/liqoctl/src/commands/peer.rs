@@ -1,0 +1,228 @@
+//! `liqoctl peer`: connects two networks, obtains the credentials of the provider, the remote cluster, and requests
+//! resources of it.
+//!
+//! The network, the credentials and the request are independent, so their steps run concurrently. Replication of the
+//! request begins once the credentials exist.
+
+use super::authenticate::{Namespaces, Route, authenticate};
+use super::network::args::{Gateways, Templates, Tunnel};
+use super::network::connect::{self, Agreed, End};
+use crate::cluster::RemoteFlags;
+use crate::global::Global;
+use crate::kinds::resource_slice::{self, Amounts, DEFAULT_CLASS, Request};
+use crate::kinds::virtual_node;
+use crate::pair::Pair;
+use crate::steps::Runner;
+use crate::wait::Deadline;
+use anyhow::Result;
+use clap::{ArgAction, Args, ValueEnum};
+use std::time::Duration;
+
+/// Default limit of the command.
+const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Flags of `liqoctl peer`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    remote: RemoteFlags,
+
+    #[command(flatten)]
+    route: Route,
+
+    #[command(flatten)]
+    amounts: Amounts,
+
+    #[command(flatten)]
+    gateways: Gateways,
+
+    /// The cluster with the server of the tunnel.
+    #[arg(
+        long,
+        default_value = "Provider",
+        value_name = "CLUSTER",
+        ignore_case = true
+    )]
+    gw_server_service_location: Location,
+
+    /// Whether a ResourceSlice is created.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_value_t = true,
+        default_missing_value = "true",
+        action = ArgAction::Set
+    )]
+    create_resource_slice: bool,
+
+    /// Whether a VirtualNode is created for the ResourceSlice.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_value_t = true,
+        default_missing_value = "true",
+        action = ArgAction::Set
+    )]
+    create_virtual_node: bool,
+
+    /// Do not connect the networks.
+    #[arg(long)]
+    networking_disabled: bool,
+
+    /// The class of the ResourceSlice, which selects the controller that decides at the provider.
+    #[arg(long, default_value = DEFAULT_CLASS, value_name = "CLASS")]
+    resource_slice_class: String,
+}
+
+/// A cluster of a peering.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+enum Location {
+    /// The local cluster.
+    #[value(name = "Consumer")]
+    Consumer,
+    /// The remote cluster.
+    #[value(name = "Provider")]
+    Provider,
+}
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Returns an error that names the side, the cause and the remedy.
+pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
+    let tunnel = (!options.networking_disabled).then(|| options.tunnel());
+    if let Some(tunnel) = &tunnel {
+        connect::check(tunnel)?;
+    }
+    let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
+    let pair = Pair::open_liqo(global, &options.remote).await?;
+    Runner::run(deadline, async |runner| {
+        let network = match &tunnel {
+            Some(tunnel) => {
+                connect::warn_about_versions(&pair).await?;
+                Some((tunnel, connect::agree(runner, global, &pair).await?))
+            }
+            None => None,
+        };
+        let namespaces = Namespaces::ensure(runner, &pair).await?;
+        let peering = Peering {
+            runner,
+            pair: &pair,
+            namespaces: &namespaces,
+        };
+        // In-band authentication needs the tunnel.
+        if options.route.in_band {
+            peering
+                .connect(network.as_ref(), options.gw_server_service_location)
+                .await?;
+            tokio::try_join!(
+                authenticate(runner, &pair, &namespaces, &options.route),
+                peering.request(options.request(&pair)),
+            )?;
+        } else {
+            tokio::try_join!(
+                peering.connect(network.as_ref(), options.gw_server_service_location),
+                authenticate(runner, &pair, &namespaces, &options.route),
+                peering.request(options.request(&pair)),
+            )?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+impl Options {
+    fn tunnel(&self) -> Tunnel {
+        Tunnel {
+            gateways: self.gateways.clone(),
+            templates: Templates::default(),
+            disable_sharing_keys: false,
+            wait: true,
+        }
+    }
+
+    /// Returns the request of resources, if there is one.
+    fn request(&self, pair: &Pair) -> Option<Request> {
+        self.create_resource_slice.then(|| Request {
+            name: pair.local.peer.clone(),
+            class: self.resource_slice_class.clone(),
+            amounts: self.amounts.clone(),
+            with_virtual_node: self.create_virtual_node,
+        })
+    }
+}
+
+/// Two clusters, and their tenant namespaces.
+struct Peering<'a> {
+    runner: &'a Runner,
+    pair: &'a Pair,
+    namespaces: &'a Namespaces,
+}
+
+impl Peering<'_> {
+    async fn connect(&self, network: Option<&(&Tunnel, Agreed)>, server: Location) -> Result<()> {
+        let Some((tunnel, agreed)) = network else {
+            return Ok(());
+        };
+        let consumer = End {
+            side: &self.pair.local,
+            namespace: &self.namespaces.local,
+        };
+        let provider = End {
+            side: &self.pair.remote,
+            namespace: &self.namespaces.remote,
+        };
+        let (client, server) = match server {
+            Location::Provider => (consumer, provider),
+            Location::Consumer => (provider, consumer),
+        };
+        connect::establish(self.runner, tunnel, client, server, agreed).await
+    }
+
+    /// Requests resources, and waits for the decision of the provider and the VirtualNode.
+    async fn request(&self, request: Option<Request>) -> Result<()> {
+        let Some(request) = request else {
+            return Ok(());
+        };
+        let (consumer, provider) = (&self.pair.local.cluster, &self.pair.local.peer);
+        let namespace = &self.namespaces.local;
+        let slice = request.step(consumer, namespace, provider);
+        let resources = self.runner.apply(&slice, &()).await?;
+        resource_slice::report(&request.class, resources.as_ref());
+        // Without a decision on the resources there is no VirtualNode yet.
+        if request.with_virtual_node && resources.is_some() {
+            let node = virtual_node::step(consumer, namespace, &request.name);
+            self.runner.apply(&node, &()).await?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        options: Options,
+    }
+
+    #[test]
+    fn boolean_flags_accept_both_forms_of_upstream() {
+        let parse = |arguments: &[&str]| {
+            Command::parse_from([&["test"], arguments].concat())
+                .options
+                .create_resource_slice
+        };
+
+        assert!(parse(&[]));
+        assert!(parse(&["--create-resource-slice"]));
+        assert!(!parse(&["--create-resource-slice=false"]));
+        assert!(!parse(&["--create-resource-slice", "false"]));
+    }
+}

@@ -1,0 +1,178 @@
+//! `liqoctl unpeer`: ends the peering with a provider, the remote cluster. The reverse peering is kept.
+//!
+//! ```text
+//! ResourceSlices, VirtualNodes           their workloads end, while both clusters still cooperate
+//! Identity, Tenant | network             at the same time
+//! tenant namespaces                      if nothing else is in them
+//! ```
+
+mod namespace;
+mod state;
+
+use super::authenticate::{remove, requested};
+use super::network::removal as network;
+use crate::cluster::{Cluster, RemoteFlags};
+use crate::global::Global;
+use crate::pair::Pair;
+use crate::progress;
+use crate::prompt;
+use crate::removal::Removal;
+use crate::steps::Runner;
+use crate::tenant;
+use crate::wait::Deadline;
+use anyhow::{Error, Result, anyhow, bail};
+use clap::{ArgAction, Args};
+use control_api::{ResourceSlice, VirtualNode};
+use state::State;
+use std::time::Duration;
+
+/// Default limit of the command.
+const TIMEOUT: Duration = Duration::from_secs(120);
+
+/// Limit of the first requests. A cluster that exceeds it is unreachable, which the command reports within 10 s.
+const REACHABLE: Duration = Duration::from_secs(6);
+
+/// Limit of the requests that follow [`REACHABLE`], to find out which cluster is unreachable.
+const DIAGNOSIS: Duration = Duration::from_secs(2);
+
+/// Flags of `liqoctl unpeer`.
+#[derive(Args, Debug)]
+pub(crate) struct Options {
+    #[command(flatten)]
+    remote: RemoteFlags,
+
+    /// Whether the tenant namespaces are deleted, unless they contain other objects. With `true`, the command waits
+    /// until they are gone. Default: delete without waiting.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_missing_value = "true",
+        action = ArgAction::Set
+    )]
+    delete_namespaces: Option<bool>,
+
+    /// Wait until all objects are deleted.
+    #[arg(
+        long,
+        value_name = "BOOL",
+        num_args = 0..=1,
+        default_value_t = true,
+        default_missing_value = "true",
+        action = ArgAction::Set
+    )]
+    wait: bool,
+}
+
+/// Tenant namespaces that exist.
+type Existing<'a> = (Option<&'a str>, Option<&'a str>);
+
+/// Runs the command.
+///
+/// # Errors
+///
+/// Returns an error that names the side, the cause and the remedy.
+pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
+    let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
+    let opened = tokio::time::timeout(REACHABLE, Pair::open_liqo(global, &options.remote)).await;
+    let pair = match opened {
+        Ok(Ok(pair)) => pair,
+        Ok(Err(error)) => return Err(unreachable(global, error).await),
+        Err(_) => {
+            let error = anyhow!("a request to one of the clusters timed out");
+            return Err(unreachable(global, error).await);
+        }
+    };
+    let Pair { local, remote } = &pair;
+    let (here, there) = tokio::try_join!(
+        tenant::find(&local.cluster, &local.peer),
+        tenant::find(&remote.cluster, &remote.peer),
+    )?;
+    let state = State::read(local, here.as_deref()).await?;
+    if state.is_reversed && options.delete_namespaces == Some(true) {
+        bail!(
+            "cluster {} is also a consumer of the local cluster, and the tenant namespaces contain that peering: leave out --delete-namespaces, or end it first",
+            local.peer
+        );
+    }
+    state.check_reachable(local).await?;
+    confirm(global, &local.peer, &state.offloaded).await?;
+
+    Runner::run(deadline, async |runner| {
+        let namespaces = (here.as_deref(), there.as_deref());
+        delete(runner, &pair, namespaces, &state, options.wait).await?;
+        if !state.is_reversed && options.delete_namespaces != Some(false) {
+            let waits = options.delete_namespaces.is_some() && options.wait;
+            namespace::delete(&pair, namespaces, waits.then_some(deadline)).await?;
+        }
+        Ok(())
+    })
+    .await
+}
+
+/// Adds the remedy to the error of an unreachable provider.
+async fn unreachable(global: &Global, error: Error) -> Error {
+    if !error.is::<crate::failure::Unreachable>() && !error.to_string().contains("timed out") {
+        return error;
+    }
+    let local = async {
+        let cluster = Cluster::local(global).await?;
+        cluster.installation().await?;
+        tenant::all(&cluster).await
+    };
+    match tokio::time::timeout(DIAGNOSIS, local).await {
+        Ok(Ok(known)) => {
+            let known: Vec<String> = known.into_iter().map(|(_, peer)| peer).collect();
+            error.context(format!(
+                "nothing was changed: if the remote cluster will never respond again, run `liqoctl force unpeer ID` (known peers: {})",
+                known.join(", ")
+            ))
+        }
+        // The local cluster is unreachable.
+        Ok(Err(_)) | Err(_) => error,
+    }
+}
+
+/// Prints which namespaces lose their pods at the provider. On a terminal, asks for confirmation.
+async fn confirm(global: &Global, peer: &str, offloaded: &[String]) -> Result<()> {
+    if offloaded.is_empty() {
+        return Ok(());
+    }
+    let text = format!(
+        "the pods of the namespaces {} at {peer} are deleted, and their objects there",
+        offloaded.join(", ")
+    );
+    if prompt::is_interactive() && !global.skip_confirm {
+        prompt::confirm(&format!("Unpeering: {text}. Continue?")).await
+    } else {
+        progress::warn(text);
+        Ok(())
+    }
+}
+
+/// Deletes the objects of the peering.
+async fn delete(
+    runner: &Runner,
+    pair: &Pair,
+    namespaces: Existing<'_>,
+    state: &State,
+    wait: bool,
+) -> Result<()> {
+    let local = &pair.local;
+    if let Some(namespace) = namespaces.0 {
+        let nodes = Removal::<VirtualNode>::new(local, namespace, "virtualnodes");
+        let slices = Removal::<ResourceSlice>::new(local, namespace, "resourceslices")
+            .of(requested(&local.peer));
+        runner
+            .undo(vec![nodes.boxed(), slices.boxed()], wait)
+            .await?;
+    }
+    let network = async {
+        match state.is_reversed {
+            true => Ok(()),
+            false => network::reset(runner, pair, wait).await,
+        }
+    };
+    tokio::try_join!(remove(runner, pair, namespaces, wait), network)?;
+    Ok(())
+}

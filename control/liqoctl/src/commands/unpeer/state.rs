@@ -1,0 +1,143 @@
+//! The state of a peering before its end.
+
+use crate::commands::authenticate::requested;
+use crate::objects;
+use crate::pair::Side;
+use crate::wait::{Deadline, Found};
+use anyhow::Result;
+use control_api::core::foreign_cluster::{
+    ForeignCluster, ForeignClusterConditionStatus, ForeignClusterConditionType,
+};
+use control_api::{NamespaceMap, ResourceSlice, Tenant, annotations};
+use kube::{Api, ResourceExt as _};
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+/// Time in which the controller manager must report that it reaches the provider.
+const REACHED: Duration = Duration::from_secs(6);
+
+/// The state of a peering at the consumer.
+#[derive(Debug, Default)]
+pub(super) struct State {
+    /// Whether the provider is also a consumer of this cluster.
+    pub(super) is_reversed: bool,
+    /// The namespaces that are offloaded to the provider, in alphabetical order.
+    pub(super) offloaded: Vec<String>,
+    /// Whether the controller manager must delete replicas at the provider.
+    has_replicas: bool,
+}
+
+impl State {
+    /// Reads the state from the tenant namespace, if there is one.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server fails.
+    pub(super) async fn read(consumer: &Side, namespace: Option<&str>) -> Result<Self> {
+        let Some(namespace) = namespace else {
+            return Ok(Self::default());
+        };
+        let (cluster, peer) = (&consumer.cluster, &consumer.peer);
+        let selector = requested(peer);
+        let (tenants, slices, maps) = tokio::try_join!(
+            objects::list::<Tenant>(cluster, namespace, peer),
+            objects::select::<ResourceSlice>(cluster, namespace, &selector),
+            objects::select::<NamespaceMap>(cluster, namespace, &selector),
+        )?;
+        Ok(Self {
+            is_reversed: !tenants.is_empty(),
+            offloaded: offloaded(&maps),
+            has_replicas: !slices.is_empty() || !maps.is_empty(),
+        })
+    }
+
+    /// Checks that the controller manager reaches the provider, where it must delete replicas. It waits for a provider
+    /// that has just returned.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error that names `force unpeer`.
+    pub(super) async fn check_reachable(&self, consumer: &Side) -> Result<()> {
+        if !self.has_replicas {
+            return Ok(());
+        }
+        let (cluster, peer) = (&consumer.cluster, &consumer.peer);
+        let api = Api::<ForeignCluster>::all(cluster.client.clone());
+        let goal = format!("nothing was changed: reaching the API server of {peer}");
+        Deadline::after(REACHED)
+            .until(&goal, async || {
+                let foreign = cluster.get(&api, "ForeignCluster", peer).await?;
+                Ok(match foreign.as_ref().is_some_and(is_unreachable) {
+                    false => Found::Ready(()),
+                    true => Found::Missing(format!(
+                        "the controller-manager in {} does not reach it; if cluster {peer} will never respond again, run `liqoctl force unpeer {peer}`",
+                        cluster.place()
+                    )),
+                })
+            })
+            .await
+    }
+}
+
+/// Returns the namespaces that are mapped to namespaces of the provider.
+fn offloaded(maps: &[NamespaceMap]) -> Vec<String> {
+    let names = maps.iter().flat_map(|map| map.spec.desired_mapping.keys());
+    let names: BTreeSet<String> = names.cloned().collect();
+    names.into_iter().collect()
+}
+
+/// Returns whether the controller manager reports that the API server does not respond, and no user has declared the
+/// cluster dead.
+fn is_unreachable(foreign: &ForeignCluster) -> bool {
+    let declared = foreign
+        .annotations()
+        .get(annotations::PERMANENTLY_UNREACHABLE);
+    let conditions = foreign.status.iter().flat_map(|status| &status.conditions);
+    let mut failed = conditions.filter(|condition| {
+        condition.type_ == ForeignClusterConditionType::APIServerStatus
+            && condition.status == ForeignClusterConditionStatus::Error
+    });
+    declared.is_none_or(|value| value != "true") && failed.next().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{Value, from_value, json};
+
+    fn foreign(annotations: &Value, status: &str) -> ForeignCluster {
+        from_value(json!({
+            "apiVersion": "core.liqo.io/v1beta1", "kind": "ForeignCluster",
+            "metadata": {"name": "milan", "annotations": annotations},
+            "spec": {"clusterID": "milan"},
+            "status": {"role": "Provider", "conditions": [{"type": "APIServerStatus", "status": status}]},
+        }))
+        .unwrap()
+    }
+
+    #[test]
+    fn a_cluster_that_is_declared_dead_is_not_waited_for() {
+        let dead = json!({"liqo.io/foreign-cluster-permanently-unreachable": "true"});
+
+        assert!(is_unreachable(&foreign(&json!({}), "Error")));
+        assert!(!is_unreachable(&foreign(&json!({}), "Established")));
+        assert!(!is_unreachable(&foreign(&dead, "Error")));
+    }
+
+    #[test]
+    fn offloaded_namespaces_are_listed_once() {
+        let map = |mapping: Value| -> NamespaceMap {
+            from_value(json!({
+                "apiVersion": "offloading.liqo.io/v1beta1", "kind": "NamespaceMap",
+                "metadata": {"name": "milan"}, "spec": {"desiredMapping": mapping},
+            }))
+            .unwrap()
+        };
+        let maps = [
+            map(json!({"b": "b-1", "a": "a-1"})),
+            map(json!({"a": "a-2"})),
+        ];
+
+        assert_eq!(offloaded(&maps), ["a", "b"]);
+    }
+}

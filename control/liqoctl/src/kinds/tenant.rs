@@ -1,0 +1,305 @@
+//! Tenant: a consumer of this cluster, with its key and the signed nonce.
+
+use crate::cluster::Cluster;
+use crate::global::Global;
+use crate::manifest::{self, AUTHENTICATION};
+use crate::observed::Select;
+use crate::output::{self, Format};
+use crate::steps::{Lines, ObjectStep, lines};
+use crate::verbs::{Action, Run, Verb};
+use crate::{objects, parse};
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use control_api::Tenant;
+use control_api::authentication::auth_params::AuthParams;
+use control_credentials::{Certificate, ClusterKey, PublicKey, Subject, request};
+use k8s_openapi::ByteString;
+use k8s_openapi::api::core::v1::Secret;
+use kube::Api;
+use serde_json::{Value, json};
+
+mod condition;
+
+pub(crate) const ACTIONS: &[Action] = &[
+    Action::new::<Generate>(
+        Verb::Generate,
+        "Prints the Tenant of this cluster, which a provider applies.",
+        "liqoctl generate tenant --remote-cluster-id milan --nonce NONCE | kubectl --kubeconfig milan.yaml apply -f -",
+    ),
+    Action::new::<condition::Activate>(
+        Verb::Activate,
+        "Activates a tenant: its consumer may use resources again.",
+        "liqoctl activate tenant rome",
+    ),
+    Action::new::<condition::Cordon>(
+        Verb::Cordon,
+        "Cordons a tenant: its consumer keeps its resources and gets no further ones.",
+        "liqoctl cordon tenant rome",
+    ),
+    Action::new::<condition::Uncordon>(
+        Verb::Uncordon,
+        "Uncordons a tenant: its consumer may get further resources again.",
+        "liqoctl uncordon tenant rome",
+    ),
+    Action::new::<condition::Drain>(
+        Verb::Drain,
+        "Drains a tenant: its consumer loses its resources and gets no further ones.",
+        "liqoctl drain tenant rome",
+    ),
+];
+
+/// Name of the Secret with the key of a cluster, in Liqo's namespace.
+const AUTHENTICATION_KEYS: &str = "authentication-keys";
+
+/// Entry of the Secret with the private key.
+const PRIVATE_KEY: &str = "privateKey";
+
+/// The proof that a consumer holds its key, and its request of a certificate.
+pub(crate) struct Proof {
+    key: PublicKey,
+    /// PEM text.
+    csr: String,
+    signature: Vec<u8>,
+}
+
+impl Proof {
+    /// Signs the nonce of a provider with the key of the cluster `id`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the cluster ID is no valid name of a user, or if the library fails.
+    pub(crate) fn new(key: &ClusterKey, id: &str, nonce: &[u8]) -> Result<Self> {
+        let subject = Subject::control_plane(id);
+        Ok(Self {
+            key: key.public_key().clone(),
+            csr: request::create(key, &subject).context("failed to create the request")?,
+            signature: key.sign(nonce).context("failed to sign the nonce")?,
+        })
+    }
+}
+
+/// Returns the key of a cluster, which its controller manager has created.
+///
+/// # Errors
+///
+/// Returns an error with the remedy if the Secret is missing or invalid.
+pub(crate) async fn cluster_key(cluster: &Cluster, liqo: &str) -> Result<ClusterKey> {
+    let api = Api::<Secret>::namespaced(cluster.client.clone(), liqo);
+    let secret = cluster.get(&api, "Secret", AUTHENTICATION_KEYS).await?;
+    let place = cluster.place();
+    let Some(secret) = secret else {
+        bail!(
+            "Secret {liqo}/{AUTHENTICATION_KEYS} does not exist in {place}: does the controller-manager run, with the chart's value authentication.enabled?"
+        );
+    };
+    let entry = secret.data.as_ref().and_then(|data| data.get(PRIVATE_KEY));
+    let key = entry.with_context(|| {
+        format!("Secret {liqo}/{AUTHENTICATION_KEYS} in {place} has no {PRIVATE_KEY}")
+    })?;
+    ClusterKey::from_pem(&key.0).with_context(|| {
+        format!("Secret {liqo}/{AUTHENTICATION_KEYS} in {place}, data.{PRIVATE_KEY}")
+    })
+}
+
+/// Returns the Tenant of the consumer `id`.
+fn manifest(id: &str, namespace: Option<&str>, proof: &Proof, proxy_url: Option<&str>) -> Value {
+    let bytes = |text: &str| ByteString(text.as_bytes().to_vec());
+    let mut spec = json!({
+        "clusterID": id,
+        "csr": bytes(&proof.csr),
+        "publicKey": bytes(&proof.key.to_pem()),
+        "signature": ByteString(proof.signature.clone()),
+    });
+    if let Some(url) = proxy_url {
+        spec["proxyURL"] = url.into();
+    }
+    manifest::object_of((AUTHENTICATION, "Tenant"), id, namespace, id, spec)
+}
+
+/// Credentials that a provider returns to a consumer.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Granted {
+    /// Credentials and address of the API server.
+    pub(crate) auth_params: AuthParams,
+    /// The consumer's tenant namespace at the provider.
+    pub(crate) namespace: String,
+}
+
+impl Granted {
+    /// Returns the result in a Tenant.
+    ///
+    /// # Errors
+    ///
+    /// Returns the missing part.
+    pub(crate) fn of(tenant: &Tenant) -> Result<Self, String> {
+        let status = tenant.status.clone().unwrap_or_default();
+        match (status.auth_params, status.tenant_namespace) {
+            (Some(auth_params), Some(namespace)) => Ok(Self {
+                auth_params,
+                namespace,
+            }),
+            _ => Err(
+                "the Tenant has no credentials yet (its Events name the reason of a refusal)"
+                    .to_owned(),
+            ),
+        }
+    }
+
+    /// Checks that the certificate is of this key. That of an earlier installation of the consumer is not.
+    ///
+    /// # Errors
+    ///
+    /// Returns the reason and the remedy.
+    fn check(&self, id: &str, key: &PublicKey) -> Result<(), String> {
+        // Amazon's clusters issue other credentials.
+        let Some(certificate) = &self.auth_params.signed_crt else {
+            return Ok(());
+        };
+        let subject = Subject::control_plane(id);
+        match Certificate::parse(&certificate.0, &subject, key) {
+            Ok(_) => Ok(()),
+            Err(error) => Err(format!(
+                "the Tenant has the credentials of an earlier request: {error}; if this lasts, run `liqoctl unpeer` and peer again"
+            )),
+        }
+    }
+}
+
+/// Returns the step that writes the Tenant of the consumer `id` in the cluster of its provider.
+pub(crate) fn step<'a>(
+    provider: &'a Cluster,
+    namespace: &str,
+    id: &str,
+    proof: &Proof,
+    proxy_url: Option<&str>,
+) -> ObjectStep<'a, Tenant, Granted> {
+    let lines = Lines {
+        scope: provider.side,
+        apply: lines(
+            "Applying tenant on provider cluster",
+            "Tenant correctly applied on provider cluster",
+        ),
+        wait: lines(
+            "Waiting for tenant status to be filled",
+            "Tenant status is filled",
+        ),
+        goal: "obtaining the credentials",
+    };
+    let select = Select::Labels(objects::selector(id));
+    let object = manifest(id, Some(namespace), proof, proxy_url);
+    let (id, key) = (id.to_owned(), proof.key.clone());
+    ObjectStep::write(provider, lines, select, object, move |tenant: &Tenant| {
+        let granted = Granted::of(tenant)?;
+        granted.check(&id, &key)?;
+        Ok(granted)
+    })
+}
+
+/// Flags of `liqoctl generate tenant`.
+#[derive(Args, Debug)]
+struct Generate {
+    /// The cluster ID of the provider.
+    #[arg(long, value_name = "ID", value_parser = parse::cluster_id)]
+    remote_cluster_id: String,
+
+    /// The nonce of the provider. Default: that of the Secret in the tenant namespace.
+    #[arg(long, value_name = "NONCE")]
+    nonce: Option<String>,
+
+    /// The URL of the proxy in front of the provider's API server.
+    #[arg(long, value_name = "URL")]
+    proxy_url: Option<String>,
+
+    /// The tenant namespace of this cluster at the provider. Default: that of `kubectl apply`.
+    #[arg(long, value_name = "NAMESPACE")]
+    remote_tenant_namespace: Option<String>,
+
+    /// The output format, json or yaml.
+    #[arg(long, short, default_value = "yaml", value_name = "FORMAT")]
+    output: Format,
+}
+
+impl Run for Generate {
+    async fn run(self, global: &Global) -> Result<()> {
+        let cluster = Cluster::local(global).await?;
+        let liqo = cluster.installation().await?;
+        let nonce = match &self.nonce {
+            Some(nonce) => nonce.trim().as_bytes().to_vec(),
+            None => super::signed_nonce::stored(&cluster, global, &self.remote_cluster_id).await?,
+        };
+        let key = cluster_key(&cluster, &liqo.namespace).await?;
+        let proof = Proof::new(&key, &liqo.cluster_id, &nonce)?;
+        let namespace = self.remote_tenant_namespace.as_deref();
+        let proxy_url = self.proxy_url.as_deref();
+        let mut object = manifest(&liqo.cluster_id, namespace, &proof, proxy_url);
+        manifest::add_metadata(
+            &mut object,
+            &global.global_labels,
+            &global.global_annotations,
+        );
+        output::print(self.output, &manifest::printed(object))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use control_credentials::KeyType;
+
+    fn key(seed: u8) -> ClusterKey {
+        ClusterKey::generate(KeyType::Ed25519, [seed; 32]).unwrap()
+    }
+
+    #[test]
+    fn the_manifest_has_upstreams_fields() {
+        let key = key(1);
+        let proof = Proof::new(&key, "rome", b"nonce").unwrap();
+
+        let object = manifest("rome", Some("liqo-tenant-rome"), &proof, None);
+
+        assert_eq!(object["apiVersion"], "authentication.liqo.io/v1beta1");
+        assert_eq!(object["metadata"]["name"], "rome");
+        assert_eq!(
+            object["metadata"]["labels"],
+            json!({"liqo.io/remote-cluster-id": "rome"})
+        );
+        let tenant: Tenant = serde_json::from_value(object).unwrap();
+        let spec = tenant.spec;
+        assert_eq!(spec.cluster_id.as_deref(), Some("rome"));
+        assert_eq!((spec.proxy_url, spec.tenant_condition), (None, None));
+        let public = PublicKey::from_bytes(&spec.public_key.unwrap().0).unwrap();
+        public.verify(b"nonce", &spec.signature.unwrap().0).unwrap();
+        let subject = Subject::control_plane("rome");
+        request::check(&spec.csr.unwrap().0, &subject, &public).unwrap();
+    }
+
+    #[test]
+    fn a_proxy_is_part_of_the_spec() {
+        let proof = Proof::new(&key(1), "rome", b"nonce").unwrap();
+
+        let object = manifest("rome", None, &proof, Some("http://10.70.0.2:8118"));
+
+        assert_eq!(object["spec"]["proxyURL"], "http://10.70.0.2:8118");
+    }
+
+    #[test]
+    fn credentials_of_another_key_are_not_used() {
+        let tenant = |status: Value| -> Tenant {
+            serde_json::from_value(json!({
+                "apiVersion": AUTHENTICATION, "kind": "Tenant",
+                "metadata": {"name": "rome"}, "spec": {}, "status": status,
+            }))
+            .unwrap()
+        };
+        let granted = tenant(json!({
+            "authParams": {"apiServer": "https://172.18.2.2:6443", "signedCRT": "Zm9v"},
+            "tenantNamespace": "liqo-tenant-rome",
+        }));
+        let granted = Granted::of(&granted).unwrap();
+
+        let error = granted.check("rome", key(1).public_key()).unwrap_err();
+
+        assert!(error.contains("an earlier request"), "{error}");
+        assert!(Granted::of(&tenant(json!({"tenantNamespace": "a"}))).is_err());
+    }
+}
