@@ -13,13 +13,12 @@
 //! The target of a request is neither resolved nor dialled, so the proxy reaches nothing but the API server. TLS is
 //! end to end: the proxy sees no request to the API server and no credentials.
 
-pub mod request;
-
 mod connection;
 mod idle;
 mod listener;
 mod metrics;
 mod relay;
+mod request;
 mod slots;
 
 pub use listener::{Proxy, State};

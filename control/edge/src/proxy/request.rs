@@ -4,20 +4,20 @@
 //! API server.
 
 /// Maximum length of the head of a request, in bytes.
-pub const HEAD_LEN_MAX: usize = 8 * 1024;
+pub(crate) const HEAD_LEN_MAX: usize = 8 * 1024;
 
 const HEAD_END: &[u8] = b"\r\n\r\n";
 const LINE_END: &[u8] = b"\r\n";
 
 /// Reads the head of a request in pieces of any length.
 #[derive(Debug, Default)]
-pub struct HeadReader {
+pub(crate) struct HeadReader {
     bytes: Vec<u8>,
 }
 
 /// State of the head after a piece.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub(crate) enum Progress {
     /// More bytes are needed.
     Incomplete,
     /// The head is that of a CONNECT request.
@@ -31,7 +31,7 @@ pub enum Progress {
 
 /// Why a request is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub(crate) enum Refusal {
     /// The first line is no request line of HTTP.
     Malformed,
     /// The method is not CONNECT.
@@ -46,7 +46,7 @@ impl HeadReader {
     /// Adds the next bytes of the client. Nothing may be added after the head is complete or refused.
     ///
     /// A refusal waits for the end of the head, so that the client has sent the request before it gets the response.
-    pub fn push(&mut self, piece: &[u8]) -> Progress {
+    pub(crate) fn push(&mut self, piece: &[u8]) -> Progress {
         // The end may begin in an earlier piece.
         let searched = self.bytes.len().saturating_sub(HEAD_END.len() - 1);
         self.bytes.extend_from_slice(piece);

@@ -64,7 +64,10 @@ async fn requests_that_are_not_connect_are_refused_without_a_dial() {
             "GET http://example.com/ HTTP/1.1\r\n\r\n",
             "405 Method Not Allowed\r\nAllow: CONNECT\r\n",
         ),
-        ("POST / HTTP/1.1\r\nContent-Length: 4\r\n\r\nbody", "405 "),
+        (
+            &format!("POST / HTTP/1.1\r\n\r\n{}", "x".repeat(32_768)),
+            "405 ",
+        ),
         ("\x16\x03\x01\r\n\r\n", "400 "),
         ("PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", "505 "),
         (&"x".repeat(request::HEAD_LEN_MAX), "431 "),
