@@ -12,15 +12,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-/// Number of bytes to read at once before the head is complete. Early data is at most as long.
+/// Number of bytes to read at once before the head is complete. Early data is shorter.
 const READ_LEN: usize = 4 * 1024;
 
-/// Time for the client to read a refusal and close the connection.
+/// Time for the kernel to take a refusal.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
-
-/// Number of bytes of the client that are discarded after a refusal. To close a socket with unread bytes would reset the connection,
-/// and the client might not get the refusal.
-const DISCARDED_LEN_MAX: usize = 64 * 1024;
 
 /// What all connections share.
 #[derive(Debug)]
@@ -170,21 +166,13 @@ async fn read_head(client: &mut TcpStream) -> Result<Vec<u8>, Refused> {
     }
 }
 
-/// Sends the response, and discards the rest of the request.
+/// Sends the response, and ends the connection.
 async fn refuse(client: &mut TcpStream, refused: Refused) -> io::Result<()> {
     let Some(response) = refused.response() else {
         return Ok(());
     };
     client.write_all(response.as_bytes()).await?;
-    client.shutdown().await?;
-    let mut buffer = [0; READ_LEN];
-    let mut discarded = 0;
-    while discarded < DISCARDED_LEN_MAX {
-        match client.read(&mut buffer).await? {
-            0 => break,
-            read => discarded += read,
-        }
-    }
 
-    Ok(())
+    // The client gets the response before the reset that bytes cause which nothing has read.
+    client.shutdown().await
 }

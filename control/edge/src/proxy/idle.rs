@@ -21,7 +21,7 @@ impl Idle {
         }
     }
 
-    /// Records that bytes were received or sent, in either direction.
+    /// Records that bytes were sent, in either direction.
     pub(super) fn handle_data(&mut self, now: Instant) {
         self.last_data = now;
     }

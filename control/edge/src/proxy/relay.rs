@@ -103,7 +103,6 @@ impl<W: AsyncWrite + Unpin> Copy<'_, W> {
                 self.activity.end();
                 return Ok(());
             }
-            self.activity.data();
             self.send(&buffer[..read]).await?;
         }
     }

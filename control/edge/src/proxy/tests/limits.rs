@@ -54,6 +54,21 @@ async fn an_idle_connection_is_closed() {
 }
 
 #[tokio::test]
+async fn a_connection_with_data_is_not_idle() {
+    let idle = Duration::from_secs(1);
+    let fixture = Fixture::start(|settings| settings.timeouts.idle = idle).await;
+    let mut client = fixture.connected().await;
+
+    let start = std::time::Instant::now();
+    while start.elapsed() < idle * 2 {
+        client.send(b"ping").await;
+        client.expect("ping").await;
+    }
+
+    fixture.until("connections_active 1").await;
+}
+
+#[tokio::test]
 async fn a_half_closed_connection_is_closed_sooner() {
     let api_server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = api_server.local_addr().unwrap().to_string();
