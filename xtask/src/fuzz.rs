@@ -51,7 +51,7 @@ struct Target {
 }
 
 /// All targets. Their names are the names in `fuzz/Cargo.toml`.
-const TARGETS: [Target; 5] = [
+const TARGETS: [Target; 6] = [
     Target {
         name: "engine",
         about: "sequences of datagrams, and time, into the gateway's engine",
@@ -71,6 +71,11 @@ const TARGETS: [Target; 5] = [
         name: "fabric",
         about: "fabric files and objects, through parser, planner and resolver",
         len_max: 8_192,
+    },
+    Target {
+        name: "requests",
+        about: "requests to the proxy of the API server, in pieces, through the parser",
+        len_max: 10_240,
     },
     Target {
         name: "kernel",

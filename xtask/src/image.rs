@@ -54,7 +54,7 @@ struct Shipped {
     licenses: &'static str,
 }
 
-const SHIPPED: [Shipped; 3] = [
+const SHIPPED: [Shipped; 4] = [
     Shipped {
         package: "gateway",
         what: "WireGuard for all peers of a cluster, and the end of its overlay",
@@ -72,6 +72,12 @@ const SHIPPED: [Shipped; 3] = [
     Shipped {
         package: "controller-manager",
         what: "Turns a cluster's resources into addresses, Services, keys and status",
+        drives: None,
+        licenses: "Apache-2.0",
+    },
+    Shipped {
+        package: "edge",
+        what: "Serves other clusters: a CONNECT proxy in front of the API server",
         drives: None,
         licenses: "Apache-2.0",
     },
@@ -173,7 +179,7 @@ impl Shipped {
 }
 
 /// Returns the Cargo packages whose binaries are in images.
-pub(crate) fn packages() -> [&'static str; 3] {
+pub(crate) fn packages() -> [&'static str; 4] {
     SHIPPED.map(|shipped| shipped.package)
 }
 

@@ -80,6 +80,45 @@ fn the_gateway_reads_the_one_secret_with_its_keys() {
     );
 }
 
+/// Without a token, the pod has the rights of an anonymous user.
+#[test]
+fn the_proxy_has_no_token() {
+    let pod = &object("Deployment", "liqo-proxy")["spec"]["template"]["spec"];
+
+    assert_eq!(pod["automountServiceAccountToken"], false);
+    assert_eq!(
+        pod["serviceAccountName"],
+        Value::Null,
+        "the default account"
+    );
+    assert_eq!(pod["volumes"], Value::Null, "no projected token");
+    let context = &pod["containers"][0]["securityContext"];
+    assert_eq!(context["allowPrivilegeEscalation"], false);
+    assert_eq!(context["readOnlyRootFilesystem"], true);
+    assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]));
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["hostNetwork"], Value::Null);
+}
+
+/// `liqoctl` and upstream's controllers find the Service by this label.
+#[test]
+fn the_service_of_the_proxy_has_upstreams_labels_and_port() {
+    let upstream = include_str!("../golden/upstream.yaml");
+    let mut documents = upstream
+        .split("\n---\n")
+        .filter_map(|text| serde_saphyr::from_str::<Value>(text).ok());
+    let service = documents
+        .find(|it| it["kind"] == "Service" && it["metadata"]["name"] == "liqo-proxy")
+        .expect("the values of upstream enable the proxy");
+
+    let labels = &service["metadata"]["labels"];
+    assert_eq!(labels["app.kubernetes.io/name"], "proxy");
+    assert_eq!(labels["app.kubernetes.io/component"], "networking");
+    assert_eq!(labels["app.kubernetes.io/instance"], "liqo-proxy");
+    assert_eq!(service["spec"]["ports"][0]["port"], 8118);
+    assert_eq!(service["spec"]["type"], "ClusterIP");
+}
+
 #[test]
 fn no_role_holds_rights_that_grant_rights() {
     for role in objects()

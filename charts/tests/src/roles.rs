@@ -70,10 +70,11 @@ pub fn assert_exact<'a>(
     }
     let granted = granted(account);
 
-    // A right to all objects includes the right to one of them.
+    // A right to all objects includes the right to one of them, and one in the whole cluster that in a namespace.
     let is_included = |(role, (group, resource, _, verb)): &(Role, Right)| {
         let all = (group.clone(), resource.clone(), String::new(), verb.clone());
-        granted.contains(&(*role, all))
+        let mut scopes = [*role, Role::Cluster].into_iter();
+        scopes.any(|scope| granted.contains(&(scope, all.clone())))
     };
     let missing = needed.difference(&granted).filter(|it| !is_included(it));
     let missing: Vec<_> = missing.collect();

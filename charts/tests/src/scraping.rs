@@ -1,10 +1,11 @@
-//! Tests which sources may scrape `/metrics`, by evaluating the NetworkPolicies of the rendered
-//! chart.
+//! Tests which sources may scrape `/metrics` or connect to the proxy, by evaluating the NetworkPolicies
+//! of the rendered chart.
 
 use serde_json::{Value, json};
 
 const MINIMAL: &str = include_str!("../golden/minimal.yaml");
 const EVERYTHING: &str = include_str!("../golden/everything.yaml");
+const UPSTREAM: &str = include_str!("../golden/upstream.yaml");
 const NO_NETWORKING: &str = include_str!("../golden/no-networking.yaml");
 
 /// The sources that the NetworkPolicies allow to connect to a port.
@@ -30,7 +31,7 @@ fn only_the_configured_peers_may_scrape() {
 
     for (golden, workloads, peers) in [
         (MINIMAL, 2, monitoring),
-        (EVERYTHING, 2, configured),
+        (EVERYTHING, 3, configured),
         (NO_NETWORKING, 1, json!([])),
     ] {
         let objects = objects(golden);
@@ -38,12 +39,36 @@ fn only_the_configured_peers_may_scrape() {
         assert_eq!(pods.len(), workloads);
         let expected = Sources::Peers(peers.as_array().unwrap().clone());
         for pod in pods {
-            let ports = ports(pod, "TCP");
+            let mut ports = ports(pod, "TCP");
+            ports.retain(|port| port["name"] != "proxy");
             assert!(!ports.is_empty(), "{pod:#}");
             for port in ports {
                 assert_eq!(sources(&objects, pod, port), expected, "{port}");
             }
         }
+    }
+}
+
+#[test]
+fn only_the_allowed_cidrs_reach_the_proxy() {
+    let pools = ["10.0.0.0/8", "192.168.0.0/16", "172.16.0.0/12"];
+    for (golden, cidrs) in [
+        (EVERYTHING, ["10.61.0.0/16", "172.18.0.0/16"].as_slice()),
+        (UPSTREAM, pools.as_slice()),
+    ] {
+        let objects = objects(golden);
+        let pods = pods(&objects, false);
+        let proxies: Vec<_> = pods
+            .iter()
+            .flat_map(|pod| ports(pod, "TCP").into_iter().map(move |port| (*pod, port)))
+            .filter(|(_, port)| port["name"] == "proxy")
+            .collect();
+        assert_eq!(proxies.len(), 1);
+        let (pod, port) = proxies[0];
+
+        let blocks = cidrs.iter().map(|cidr| json!({"ipBlock": {"cidr": cidr}}));
+        let expected = Sources::Peers(blocks.collect());
+        assert_eq!(sources(&objects, pod, port), expected);
     }
 }
 

@@ -16,6 +16,7 @@ mod liqoctl;
 mod offloading;
 mod ownership;
 mod peering;
+mod proxy;
 mod rights;
 mod runtime;
 mod upgrade;
@@ -58,6 +59,7 @@ fn main() -> ExitCode {
     authentication::add(&mut suite);
     offloading::add(&mut suite);
     peering::add(&mut suite);
+    proxy::add(&mut suite);
     liqoctl::add(&mut suite);
     history::add(&mut suite);
     upgrade::add(&mut suite);

@@ -42,6 +42,9 @@ const MANAGER: &str = "LIQO_LAB_MANAGER";
 /// The environment variable that names the `liqoctl` to test.
 const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 
+/// The environment variable that names the program of the proxy to test.
+const EDGE: &str = "LIQO_LAB_EDGE";
+
 /// The environment variable that restricts a run to the tests that every change must pass.
 const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
 
@@ -145,6 +148,8 @@ fn control_plane(shell: &mut Shell, artifacts: &Path, options: &Test) -> Result<
         "--package",
         "controller-manager",
         "--package",
+        "edge",
+        "--package",
         "liqoctl",
     ]))?;
     let program = |name: &str| workspace::target().join("debug").join(name);
@@ -156,6 +161,7 @@ fn control_plane(shell: &mut Shell, artifacts: &Path, options: &Test) -> Result<
         tests.env(ARTIFACTS, artifacts).env(CHART, chart());
         tests
             .env(MANAGER, program("controller-manager"))
+            .env(EDGE, program("edge"))
             .env(LIQOCTL, program("liqoctl"));
     })
 }

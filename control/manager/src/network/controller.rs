@@ -321,7 +321,10 @@ impl Controller for NetworkController {
                 Queue(key.namespace.clone())
             }
             WorkItem::Tenant(namespace) => Queue(namespace.clone()),
-            WorkItem::Node(_) | WorkItem::Service(_) | WorkItem::SecretWatches => Queue::default(),
+            WorkItem::Node(_)
+            | WorkItem::Proxy
+            | WorkItem::Service(_)
+            | WorkItem::SecretWatches => Queue::default(),
         }
     }
 

@@ -12,6 +12,8 @@ pub(crate) enum WorkItem {
     Network(Key),
     /// The IP object of a node.
     Node(String),
+    /// The IP object of the proxy in front of the API server.
+    Proxy,
     /// The address of an IP, and its Service.
     Ip(Key),
     /// The Networks of a Configuration, and its status.
@@ -31,6 +33,7 @@ impl WorkItem {
             Self::Tenant(_) => "tenant",
             Self::Network(_) => "network",
             Self::Node(_) => "node",
+            Self::Proxy => "proxy",
             Self::Ip(_) => "ip",
             Self::Configuration(_) => "configuration",
             Self::Service(_) => "service",
@@ -49,7 +52,7 @@ impl fmt::Display for WorkItem {
             Self::Tenant(name) | Self::Node(name) | Self::Service(name) | Self::Peer(name) => {
                 write!(f, "{} {name}", self.kind())
             }
-            Self::SecretWatches => f.write_str(self.kind()),
+            Self::Proxy | Self::SecretWatches => f.write_str(self.kind()),
         }
     }
 }

@@ -28,6 +28,12 @@ pub(crate) const SLICE_MANAGER: &str = "controller-manager.liqo.io";
 /// Prefix of the names of the IP objects of nodes.
 pub(crate) const NODE_IP_PREFIX: &str = "node-";
 
+/// Name of the Service of the proxy in front of the API server, as in the chart.
+pub(crate) const PROXY_SERVICE: &str = "liqo-proxy";
+
+/// Name of the IP object of that Service, which `liqoctl peer --in-band` reads.
+pub(crate) const PROXY_IP: &str = "api-server-proxy";
+
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
@@ -52,6 +58,8 @@ pub(crate) enum Kind {
     GatewayKeys,
     /// Created by this project.
     Service,
+    /// The Service of the proxy in front of the API server, which the chart creates.
+    ProxyService,
     /// Created by this project.
     EndpointSlice,
     /// Deployments of gateways in tenant namespaces.
@@ -59,7 +67,7 @@ pub(crate) enum Kind {
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 17] = [
+pub(crate) const KINDS: [Kind; 18] = [
     Kind::Network,
     Kind::Ip,
     Kind::Configuration,
@@ -75,6 +83,7 @@ pub(crate) const KINDS: [Kind; 17] = [
     Kind::RoleBinding,
     Kind::GatewayKeys,
     Kind::Service,
+    Kind::ProxyService,
     Kind::EndpointSlice,
     Kind::Deployment,
 ];
@@ -96,7 +105,7 @@ impl Kind {
             Self::ConfigMap => Resource::of::<ConfigMap>(),
             Self::Secret | Self::GatewayKeys => Resource::of::<Secret>(),
             Self::RoleBinding => Resource::of::<RoleBinding>(),
-            Self::Service => Resource::of::<Service>(),
+            Self::Service | Self::ProxyService => Resource::of::<Service>(),
             Self::EndpointSlice => Resource::of::<EndpointSlice>(),
             Self::Deployment => Resource::of::<Deployment>(),
         }
@@ -104,13 +113,15 @@ impl Kind {
 
     /// Returns the kind of an object; `None` if the manager does not follow its resource.
     ///
-    /// The Secret that the gateway reads, in Liqo's namespace, has a separate kind.
+    /// The Secret that the gateway reads and the Service of the proxy, in Liqo's namespace, have separate kinds.
     pub(crate) fn of(resource: &Resource, key: &Key, namespace: &str) -> Option<Self> {
-        if key.name == GATEWAY_KEYS
-            && key.namespace == namespace
-            && *resource == Self::GatewayKeys.resource()
-        {
-            return Some(Self::GatewayKeys);
+        let named = [Self::GatewayKeys, Self::ProxyService];
+        if let Some(kind) = named.into_iter().find(|kind| {
+            kind.name() == Some(&key.name)
+                && key.namespace == namespace
+                && *resource == kind.resource()
+        }) {
+            return Some(kind);
         }
         let kind = KINDS
             .into_iter()
@@ -146,7 +157,8 @@ impl Kind {
             | Self::Node
             | Self::Namespace
             | Self::RoleBinding
-            | Self::GatewayKeys => None,
+            | Self::GatewayKeys
+            | Self::ProxyService => None,
         }
     }
 
@@ -154,6 +166,7 @@ impl Kind {
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             Self::GatewayKeys => Some(GATEWAY_KEYS),
+            Self::ProxyService => Some(PROXY_SERVICE),
             Self::RoleBinding => Some(TENANT_ROLE),
             Self::Network
             | Self::Ip
@@ -192,7 +205,8 @@ impl Kind {
             | Self::Node
             | Self::Pod
             | Self::Namespace
-            | Self::ConfigMap => &[],
+            | Self::ConfigMap
+            | Self::ProxyService => &[],
         }
     }
 
@@ -226,7 +240,8 @@ impl Kind {
             | Self::ConfigMap
             | Self::Secret
             | Self::RoleBinding
-            | Self::GatewayKeys => &[],
+            | Self::GatewayKeys
+            | Self::ProxyService => &[],
         }
     }
 
@@ -251,6 +266,7 @@ impl Kind {
             | Self::RoleBinding
             | Self::GatewayKeys
             | Self::Service
+            | Self::ProxyService
             | Self::Deployment => &[],
         }
     }
@@ -283,7 +299,7 @@ impl fmt::Display for Kind {
             Self::ConfigMap => "ConfigMap",
             Self::Secret | Self::GatewayKeys => "Secret",
             Self::RoleBinding => "RoleBinding",
-            Self::Service => "Service",
+            Self::Service | Self::ProxyService => "Service",
             Self::EndpointSlice => "EndpointSlice",
             Self::Deployment => "Deployment",
         })

@@ -30,7 +30,7 @@ pub(crate) fn registrations(settings: &Settings) -> Vec<Registration> {
 /// Returns the registration of a kind.
 pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
     let scope = match kind {
-        Kind::Pod | Kind::ConfigMap | Kind::GatewayKeys => {
+        Kind::Pod | Kind::ConfigMap | Kind::GatewayKeys | Kind::ProxyService => {
             Scope::Namespace(settings.namespace.clone())
         }
         // Secrets are watched only in namespaces where the manager may read them.
@@ -97,7 +97,7 @@ fn typed(kind: Kind, scope: Scope) -> Registration {
         Kind::ConfigMap => of::<ConfigMap>(scope),
         Kind::Secret | Kind::GatewayKeys => of::<Secret>(scope),
         Kind::RoleBinding => of::<RoleBinding>(scope),
-        Kind::Service => of::<Service>(scope),
+        Kind::Service | Kind::ProxyService => of::<Service>(scope),
         Kind::EndpointSlice => of::<EndpointSlice>(scope),
         Kind::Deployment => of::<Deployment>(scope),
     }

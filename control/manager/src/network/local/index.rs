@@ -2,7 +2,7 @@
 
 use super::{Local, Stored, objects};
 use crate::network::item::WorkItem;
-use crate::network::kind::{KINDS, Key, Kind, NODE_IP_PREFIX};
+use crate::network::kind::{KINDS, Key, Kind, NODE_IP_PREFIX, PROXY_IP};
 use crate::network::service_request::ServiceRequest;
 use control_api::{GatewayServer, IP, PublicKey, labels, tenant_namespace};
 use control_runtime::{Objects, Registration};
@@ -154,8 +154,9 @@ impl<'a> Local<'a> {
         index_key: &IndexKey,
     ) -> impl Iterator<Item = (Kind, &'a Key)> + use<'a> {
         let mut found = Vec::new();
-        // The Secret that the gateway reads has no index key.
-        for kind in KINDS.into_iter().filter(|kind| *kind != Kind::GatewayKeys) {
+        // Their objects are also among those of another kind.
+        let is_part = |kind: &Kind| matches!(kind, Kind::GatewayKeys | Kind::ProxyService);
+        for kind in KINDS.into_iter().filter(|kind| !is_part(kind)) {
             let IndexKey { index, value } = index_key;
             objects!(self, kind, objects => {
                 let keys = objects.indexed(index, value).map(|(key, _)| key);
@@ -217,6 +218,8 @@ impl<'a> Local<'a> {
                 let node = key.name.strip_prefix(NODE_IP_PREFIX);
                 let node = node.filter(|_| key.namespace == self.namespace);
                 items.extend(node.map(|name| WorkItem::Node(name.to_owned())));
+                let is_of_proxy = key.name == PROXY_IP && key.namespace == self.namespace;
+                items.extend(is_of_proxy.then_some(WorkItem::Proxy));
                 items.insert(WorkItem::Ip(key.clone()));
             }
             Kind::Configuration => {
@@ -224,6 +227,9 @@ impl<'a> Local<'a> {
             }
             Kind::Node => {
                 items.insert(WorkItem::Node(key.name.clone()));
+            }
+            Kind::ProxyService => {
+                items.insert(WorkItem::Proxy);
             }
             Kind::Namespace => {
                 let ips = self.indexed(&IndexKey::template());

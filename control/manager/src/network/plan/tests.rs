@@ -12,6 +12,7 @@ mod invalid_fields;
 mod keys;
 mod notices;
 mod peers;
+mod proxy;
 mod queue;
 mod repairs;
 mod services;

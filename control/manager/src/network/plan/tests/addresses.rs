@@ -250,3 +250,21 @@ fn the_older_object_keeps_a_cidr_or_address_that_was_allocated_twice() {
         assert_eq!(rome.settle(), [], "it has converged");
     }
 }
+
+#[test]
+fn an_ip_of_a_user_with_the_name_of_a_nodes_ip_is_reported_once() {
+    let mut rome = rome();
+    let metadata = json!({"name": "node-rome-3", "namespace": "liqo"});
+    rome.put(
+        Kind::Ip,
+        json!({"metadata": metadata, "spec": {"ip": "192.0.2.9"}}),
+    );
+
+    rome.put(Kind::Node, node("rome-3", "172.18.1.4"));
+    rome.settle();
+
+    let key = Key::new("liqo", "node-rome-3");
+    assert_eq!(rome.get(Kind::Ip, &key)["spec"]["ip"], "192.0.2.9");
+    let reasons = rome.notices.iter().map(|it| it.reason);
+    assert_eq!(Vec::from_iter(reasons), ["NameTaken"]);
+}

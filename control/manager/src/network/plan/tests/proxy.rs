@@ -1,0 +1,144 @@
+//! The IP of the proxy in front of the API server.
+
+use super::*;
+
+fn service(cluster_ip: &str) -> Value {
+    json!({
+        "metadata": {
+            "name": "liqo-proxy",
+            "namespace": "liqo",
+            "labels": {"app.kubernetes.io/name": "proxy"},
+        },
+        "spec": {
+            "clusterIP": cluster_ip,
+            "clusterIPs": [cluster_ip],
+            "ports": [{"port": 8118}],
+        },
+    })
+}
+
+fn ip_key() -> Key {
+    Key::new("liqo", "api-server-proxy")
+}
+
+fn service_key() -> Key {
+    Key::new("liqo", "liqo-proxy")
+}
+
+fn with_proxy() -> Cluster {
+    let mut rome = rome();
+    rome.put(Kind::ProxyService, service("10.96.176.236"));
+    rome.settle();
+    rome
+}
+
+#[test]
+fn the_proxy_has_an_ip_as_upstreams_has() {
+    let rome = with_proxy();
+
+    let ip = rome.get(Kind::Ip, &ip_key());
+    assert_eq!(ip["spec"], json!({"ip": "10.96.176.236"}));
+    let metadata = &ip["metadata"];
+    let annotations = json!({"liqo.io/preinstalled": "true"});
+    assert_eq!(metadata["annotations"], annotations);
+    assert_eq!(
+        metadata["labels"],
+        json!({
+            "ipam.liqo.io/ip-type": "api-server-proxy",
+            "ipam.liqo.io/network-name": "external-cidr",
+            "ipam.liqo.io/network-namespace": "liqo",
+            "liqo.io/managed": "true",
+        })
+    );
+    assert_eq!(
+        ip["status"],
+        json!({"cidr": "10.70.0.0/16", "ip": "10.70.0.3"})
+    );
+    assert_eq!(rome.names(Kind::Service).len(), 0, "it has no template");
+}
+
+#[test]
+fn the_ip_follows_the_service_and_keeps_its_address() {
+    let mut rome = with_proxy();
+    let status = rome.get(Kind::Ip, &ip_key())["status"].clone();
+
+    rome.edit(Kind::ProxyService, &service_key(), service("10.96.0.77"));
+    rome.settle();
+    let changed = rome.get(Kind::Ip, &ip_key()).clone();
+    rome.delete(Kind::Ip, &ip_key());
+    rome.settle();
+    let restored = rome.get(Kind::Ip, &ip_key()).clone();
+
+    for ip in [changed, restored] {
+        assert_eq!(ip["spec"]["ip"], "10.96.0.77");
+        assert_eq!(ip["status"], status, "peers know the address");
+    }
+}
+
+#[test]
+fn the_ip_is_deleted_with_the_service() {
+    let mut rome = with_proxy();
+
+    rome.delete(Kind::ProxyService, &service_key());
+    rome.settle();
+
+    assert!(rome.get(Kind::Ip, &ip_key()).is_null());
+    let ip = json!({"metadata": {"name": "a", "namespace": "demo"}, "spec": {"ip": "192.0.2.9"}});
+    let other = rome.put(Kind::Ip, ip);
+    rome.settle();
+    let address = &rome.get(Kind::Ip, &other)["status"]["ip"];
+    assert_eq!(address, "10.70.0.3", "the address is free again");
+}
+
+#[test]
+fn an_ip_of_a_proxy_that_was_removed_while_no_manager_ran_is_deleted() {
+    let mut rome = with_proxy();
+    rome.remove_alone(Kind::ProxyService, &service_key());
+
+    rome.restart();
+    rome.settle();
+
+    assert!(rome.get(Kind::Ip, &ip_key()).is_null());
+}
+
+#[test]
+fn a_service_of_that_name_elsewhere_is_not_the_proxy() {
+    let mut rome = rome();
+    let mut service = service("10.96.0.77");
+    service["metadata"]["namespace"] = json!("demo");
+    service["metadata"]["labels"]["liqo.io/managed"] = json!("true");
+
+    rome.put(Kind::Service, service);
+    rome.settle();
+
+    assert!(rome.get(Kind::Ip, &ip_key()).is_null());
+}
+
+#[test]
+fn a_service_without_a_cluster_ip_is_reported() {
+    let mut rome = rome();
+
+    rome.put(Kind::ProxyService, service("None"));
+    rome.settle();
+
+    assert!(rome.get(Kind::Ip, &ip_key()).is_null());
+    let reasons = rome.notices.iter().map(|it| it.reason);
+    assert_eq!(Vec::from_iter(reasons), ["NoAddress"]);
+}
+
+#[test]
+fn an_ip_of_a_user_with_that_name_is_reported_and_stays() {
+    let mut rome = rome();
+    let ip = json!({
+        "metadata": {"name": "api-server-proxy", "namespace": "liqo"},
+        "spec": {"ip": "192.0.2.9"},
+    });
+    rome.put(Kind::Ip, ip);
+
+    rome.put(Kind::ProxyService, service("10.96.0.77"));
+    rome.settle();
+
+    assert_eq!(rome.get(Kind::Ip, &ip_key())["spec"]["ip"], "192.0.2.9");
+    let reasons = rome.notices.iter().map(|it| it.reason);
+    assert_eq!(Vec::from_iter(reasons), ["NameTaken"]);
+}
