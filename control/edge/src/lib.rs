@@ -1,4 +1,4 @@
-//! What other clusters reach of this one, besides its pods.
+//! Services of this cluster that other clusters reach, besides its pods.
 //!
 //! ```text
 //! proxy   a CONNECT proxy in front of the API server, for peerings whose only path is the tunnel

@@ -18,7 +18,7 @@ const READ_LEN: usize = 4 * 1024;
 /// Time for the kernel to take a refusal.
 const REFUSAL_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// What all connections share.
+/// State that all connections share.
 #[derive(Debug)]
 pub(super) struct Context {
     pub(super) settings: Settings,
