@@ -1,6 +1,7 @@
 //! The IP of the proxy in front of the API server.
 
 use super::*;
+use crate::network::item::WorkItem;
 
 fn service(cluster_ip: &str) -> Value {
     json!({
@@ -19,6 +20,11 @@ fn service(cluster_ip: &str) -> Value {
 
 fn ip_key() -> Key {
     Key::new("liqo", "api-server-proxy")
+}
+
+/// An IP of a user.
+fn ip(name: &str) -> Value {
+    json!({"metadata": {"name": name, "namespace": "demo"}, "spec": {"ip": "192.0.2.9"}})
 }
 
 fn service_key() -> Key {
@@ -66,6 +72,11 @@ fn the_ip_follows_the_service_and_keeps_its_address() {
     rome.settle();
     let changed = rome.get(Kind::Ip, &ip_key()).clone();
     rome.delete(Kind::Ip, &ip_key());
+    // The request of the proxy's item is in progress when another IP is planned.
+    let other = rome.put(Kind::Ip, ip("a"));
+    for key in [ip_key(), other] {
+        rome.work(&WorkItem::Ip(key));
+    }
     rome.settle();
     let restored = rome.get(Kind::Ip, &ip_key()).clone();
 
@@ -83,11 +94,24 @@ fn the_ip_is_deleted_with_the_service() {
     rome.settle();
 
     assert!(rome.get(Kind::Ip, &ip_key()).is_null());
-    let ip = json!({"metadata": {"name": "a", "namespace": "demo"}, "spec": {"ip": "192.0.2.9"}});
-    let other = rome.put(Kind::Ip, ip);
+    let other = rome.put(Kind::Ip, ip("a"));
     rome.settle();
     let address = &rome.get(Kind::Ip, &other)["status"]["ip"];
     assert_eq!(address, "10.70.0.3", "the address is free again");
+}
+
+#[test]
+fn the_address_is_free_although_the_ip_was_deleted_before_the_service() {
+    let mut rome = with_proxy();
+
+    rome.delete(Kind::Ip, &ip_key());
+    rome.work(&WorkItem::Ip(ip_key()));
+    rome.delete(Kind::ProxyService, &service_key());
+    rome.work(&WorkItem::Proxy);
+
+    let other = rome.put(Kind::Ip, ip("a"));
+    rome.work(&WorkItem::Ip(other.clone()));
+    assert_eq!(rome.get(Kind::Ip, &other)["status"]["ip"], "10.70.0.3");
 }
 
 #[test]
@@ -108,9 +132,11 @@ fn a_service_of_that_name_elsewhere_is_not_the_proxy() {
     service["metadata"]["namespace"] = json!("demo");
     service["metadata"]["labels"]["liqo.io/managed"] = json!("true");
 
-    rome.put(Kind::Service, service);
+    let key = rome.put(Kind::Service, service);
     rome.settle();
 
+    let kind = Kind::of(&Kind::Service.resource(), &key, "liqo");
+    assert_eq!(kind, Some(Kind::Service));
     assert!(rome.get(Kind::Ip, &ip_key()).is_null());
 }
 
