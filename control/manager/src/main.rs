@@ -22,6 +22,7 @@ mod installation;
 mod metrics;
 mod network;
 mod offloading;
+mod quantity;
 mod replication;
 #[cfg(test)]
 mod rights;

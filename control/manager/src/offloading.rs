@@ -19,7 +19,6 @@ mod bounds;
 mod controller;
 mod item;
 mod objects;
-mod quantity;
 mod quota;
 mod registrations;
 mod status;

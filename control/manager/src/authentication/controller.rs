@@ -15,7 +15,7 @@ use control_runtime::{
     Cache, Change, Cluster, Controller, Env, Key, Plan, Queue, Ref, Registration, WatchChange,
     WatchId,
 };
-use std::collections::BTreeMap;
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// Values of the flags.
@@ -38,8 +38,8 @@ pub(crate) struct AuthenticationController {
     settings: Settings,
     /// Name of this process as a user of the API server.
     user: String,
-    /// Namespaces whose Secrets are watched, and whether they are listed.
-    watched: BTreeMap<String, bool>,
+    /// Namespaces whose Secrets are watched.
+    watched: BTreeSet<String>,
     first_seen: FirstSeen,
 }
 
@@ -49,7 +49,7 @@ impl AuthenticationController {
         Self {
             settings,
             user,
-            watched: BTreeMap::new(),
+            watched: BTreeSet::new(),
             first_seen: FirstSeen::new(),
         }
     }
@@ -59,21 +59,13 @@ impl AuthenticationController {
         let settings = &self.settings;
         let bound = bound_namespaces(cache, &settings.namespace, &settings.tenant_namespaces);
         let mut plan = Plan::default();
-        self.watched.retain(|namespace, _| {
-            let is_bound = bound.contains(namespace);
-            if !is_bound {
-                plan.watches.push(WatchChange::Remove(secrets(namespace)));
-            }
-            is_bound
-        });
-        for namespace in bound {
-            self.watched
-                .entry(namespace)
-                .or_insert_with_key(|namespace| {
-                    plan.watches.push(WatchChange::Add(secrets(namespace)));
-                    false
-                });
+        for namespace in self.watched.difference(&bound) {
+            plan.watches.push(WatchChange::Remove(secrets(namespace)));
         }
+        for namespace in bound.difference(&self.watched) {
+            plan.watches.push(WatchChange::Add(secrets(namespace)));
+        }
+        self.watched = bound;
 
         plan
     }
@@ -99,9 +91,8 @@ impl Controller for AuthenticationController {
 
     fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
         let namespace = id.namespace.as_deref().unwrap_or_default();
-        match self.watched.get_mut(namespace) {
-            Some(is_listed) if *id == secrets(namespace) => *is_listed = true,
-            Some(_) | None => return Vec::new(),
+        if *id != secrets(namespace) {
+            return Vec::new();
         }
         let local = Local::new(cache, &self.settings.namespace);
         Vec::from_iter(items_within(&local, namespace))
@@ -110,7 +101,7 @@ impl Controller for AuthenticationController {
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
         // Before the Secrets are listed, it is not known which of them exist. The end of a Tenant does not wait for them:
         // the rights to read them may be gone before.
-        let is_listed = |key: &Key| self.watched.get(&key.namespace) == Some(&true);
+        let is_listed = |key: &Key| cache.is_synced(&secrets(&key.namespace));
         let is_ending = |item: &WorkItem| {
             let WorkItem::Tenant(key) = item else {
                 return false;

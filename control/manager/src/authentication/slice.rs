@@ -340,6 +340,6 @@ fn change(
 }
 
 /// Returns whether a label of a ResourceSlice shows that a consumer has replicated it.
-pub(super) fn is_replica(slice: &ResourceSlice) -> bool {
+pub(crate) fn is_replica(slice: &ResourceSlice) -> bool {
     label(&slice.metadata, labels::REPLICATED) == Some("true")
 }

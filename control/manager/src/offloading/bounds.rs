@@ -4,7 +4,7 @@
 //! schedulers of the consumer, and large maps would fill its API server. Invalid and surplus parts are left out, and an
 //! Event names them.
 
-use super::quantity;
+use crate::quantity;
 use control_api::classes::{IngressClass, LoadBalancerClass, StorageClass};
 use control_api::labels;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;

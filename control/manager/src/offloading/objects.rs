@@ -1,7 +1,7 @@
 //! The objects of offloading in the cache.
 
 use super::write::owner;
-use crate::authentication::label;
+use crate::authentication::{is_replica, label};
 use control_api::authentication::resource_slice::ResourceSliceConditionStatus as Status;
 use control_api::authentication::resource_slice::ResourceSliceConditionType as Type;
 use control_api::tenant_namespace::peer_of;
@@ -92,14 +92,9 @@ impl<'a> Local<'a> {
     }
 }
 
-/// Returns whether a consumer has replicated a slice to this cluster.
-pub(super) fn is_replicated(slice: &ResourceSlice) -> bool {
-    label(&slice.metadata, labels::REPLICATED) == Some("true")
-}
-
 /// Returns whether a slice is a request of this cluster to a provider.
 pub(super) fn is_local(slice: &ResourceSlice) -> bool {
-    label(&slice.metadata, labels::REPLICATION) == Some("true") && !is_replicated(slice)
+    label(&slice.metadata, labels::REPLICATION) == Some("true") && !is_replica(slice)
 }
 
 /// Returns whether the provider has accepted identity and resources of a slice.

@@ -5,9 +5,9 @@
 
 use super::bounds::Bounds;
 use super::item::WorkItem;
-use super::objects::{BY_SLICE, Local, Refusal, annotation, is_accepted, is_replicated};
+use super::objects::{BY_SLICE, Local, Refusal, annotation, is_accepted};
 use super::write::{delete, owner, reach, set_owner};
-use crate::authentication::{label, warn};
+use crate::authentication::{is_replica, label, warn};
 use control_api::offloading::quota::LimitsEnforcement;
 use control_api::{Quota, QuotaSpec, ResourceSlice, annotations, labels};
 use control_credentials::Subject;
@@ -23,7 +23,7 @@ pub(super) fn plan(local: &Local<'_>, enforcement: LimitsEnforcement, key: &Key)
         return plan;
     }
     let slice = local.slices.get(key).filter(|slice| {
-        is_replicated(slice) && is_accepted(slice) && slice.metadata.deletion_timestamp.is_none()
+        is_replica(slice) && is_accepted(slice) && slice.metadata.deletion_timestamp.is_none()
     });
     let user = slice.map(|slice| user(local, (key, slice))).transpose();
     let quota = match &user {

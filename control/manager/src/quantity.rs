@@ -1,4 +1,4 @@
-//! Checks quantities of resources, such as `500m` or `2Gi`.
+//! Checks quantities of resources that peers write, such as `500m` or `2Gi`.
 
 /// Longest text of a quantity, in bytes. The largest number has 19 digits.
 const LEN_MAX: usize = 32;
@@ -31,7 +31,7 @@ const SUFFIXES: [(&str, f64); 16] = [
 /// # Errors
 ///
 /// Returns what is wrong with it.
-pub(super) fn check(text: &str) -> Result<(), &'static str> {
+pub(crate) fn check(text: &str) -> Result<(), &'static str> {
     if text.len() > LEN_MAX {
         return Err("too long");
     }
