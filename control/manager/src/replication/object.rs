@@ -68,6 +68,8 @@ impl Replication<'_> {
         let write = match (protection, wanted, remote) {
             // Without finalizer, the object could be deleted without its replica.
             (Some(Protection::Missing), Some(_), _) => None,
+            // The authentication controller has not completed it yet.
+            (Some(Protection::Set), Some(local), None) if self.is_incomplete(&local) => None,
             (Some(Protection::Set), Some(local), None) => {
                 Some(Write::new(replica, Action::Create(self.created(&local))))
             }
@@ -78,6 +80,11 @@ impl Replication<'_> {
         plan.writes.extend(write);
 
         plan
+    }
+
+    /// Returns whether a ResourceSlice lacks its request, without which the provider does not decide about it.
+    fn is_incomplete(&self, local: &Value) -> bool {
+        self.kind == Kind::ResourceSlice && local["spec"]["csr"].is_null()
     }
 
     /// Returns whether the local object is to be replicated to the provider.

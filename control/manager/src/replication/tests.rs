@@ -65,6 +65,21 @@ fn a_slice_is_replicated_as_upstream_does_and_its_status_returns() {
 }
 
 #[test]
+fn a_slice_is_created_with_its_request_in_any_order() {
+    for seed in 0..24 {
+        let mut peering = Peering::new(seed);
+        peering.put_slice("milan", "2");
+        peering.run(MOMENT);
+        let log = peering.simulation.log().iter();
+        let writes = log.filter(|sent| {
+            let object = sent.request.object();
+            object.cluster == milan() && object.key.name == "milan"
+        });
+        assert_eq!(writes.count(), 1, "seed {seed}");
+    }
+}
+
+#[test]
 fn a_deleted_slice_goes_after_its_replica() {
     let mut peering = Peering::new(2);
     peering.put_slice("milan", "2");
