@@ -1,5 +1,6 @@
 //! Connects to an API server: TCP, optionally through a proxy (CONNECT), then TLS.
 
+use crate::cause::cause;
 use crate::destination::{Destinations, Resolver};
 use http::{HeaderValue, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -8,10 +9,12 @@ use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use kube::Config;
 use kube::client::ConfigExt as _;
+use std::error::Error;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio_rustls::rustls::{self, CertificateError};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt as _};
 
@@ -49,6 +52,19 @@ pub enum ConfigError {
         "{0} is no address of another cluster: it is loopback, link-local, multicast or a metadata service"
     )]
     Destination(String),
+}
+
+/// Returns whether a request failed because the server's certificate is not of the authority in the configuration:
+/// the server belongs to another cluster, or to an attacker. An expired certificate, or one for another name, is none
+/// of both.
+pub fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
+    // Authorities of different clusters may have the same name, and then differ by the signature.
+    matches!(
+        cause(error),
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature
+        ))
+    )
 }
 
 /// Connectors that differ in the application protocols that they offer (ALPN).

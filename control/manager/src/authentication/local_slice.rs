@@ -4,6 +4,7 @@ use super::controller_reference;
 use super::item::WorkItem;
 use super::objects::{Local, label, warn};
 use crate::network::covers;
+use control_api::authentication::resource_slice::REPLICATION_FINALIZER;
 use control_api::{Identity, ResourceSlice, labels};
 use control_credentials::{ClusterKey, Subject, request};
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
@@ -41,8 +42,7 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<
     match request(slice, key, (consumer, provider), &cluster_key) {
         Ok(None) => {}
         Ok(Some(spec)) => {
-            let merge = Action::Merge(json!({"spec": spec}));
-            plan.writes.push(Write::new(object, merge));
+            plan.writes.push(completion(object, slice, &spec));
             return plan;
         }
         Err(error) => {
@@ -61,6 +61,26 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<
     }
 
     plan
+}
+
+/// Returns the write that completes a ResourceSlice. It also sets the finalizer of the replication, which would be another
+/// write, and replicates no ResourceSlice without it.
+fn completion(object: Ref, slice: &ResourceSlice, spec: &Value) -> Write {
+    let mut finalizers = slice.metadata.finalizers.clone().unwrap_or_default();
+    let is_replicated = label(&slice.metadata, labels::REPLICATION) == Some("true");
+    if !is_replicated || finalizers.iter().any(|it| it == REPLICATION_FINALIZER) {
+        return Write::new(object, Action::Merge(json!({"spec": spec})));
+    }
+    finalizers.push(REPLICATION_FINALIZER.to_owned());
+    let fields = json!({"metadata": {"finalizers": finalizers}, "spec": spec});
+    let mut write = Write::new(object, Action::Merge(fields));
+    // Others may have changed the list meanwhile.
+    write.uid.clone_from(&slice.metadata.uid);
+    write
+        .resource_version
+        .clone_from(&slice.metadata.resource_version);
+
+    write
 }
 
 /// Returns the deletion of the Identity of a ResourceSlice. Garbage collection would delete it later.

@@ -191,6 +191,7 @@ impl NetworkController {
             | Outcome::Refused(_)
             | Outcome::TimedOut
             | Outcome::Failed(_)
+            | Outcome::Untrusted(_)
             | Outcome::NotLeader => return Vec::new(),
         };
         let looked_up = &mut self.state.derived.looked_up;
@@ -292,7 +293,9 @@ impl Controller for NetworkController {
         outcome: &Outcome,
         cache: &Cache,
     ) -> Vec<WorkItem> {
-        let object = request.object();
+        let Some(object) = request.object() else {
+            return Vec::new();
+        };
         match (request, outcome, self.kind_of(object)) {
             (Request::Read(_), outcome, _) => self.read(item, object, outcome),
             (Request::Write(_), Outcome::AlreadyExists(Some(entry)), Some(kind)) => {

@@ -22,7 +22,7 @@ pub(super) struct Replication<'a> {
     pub(super) provider: &'a str,
     /// The connection to the provider; `None` if there are no credentials.
     pub(super) peer: Option<&'a Peer>,
-    /// Whether the Secrets with credentials are listed.
+    /// Whether the Secrets with credentials are listed, and those of the provider have been read.
     pub(super) is_known: bool,
     pub(super) kind: Kind,
     /// Name of the local object.
@@ -39,6 +39,11 @@ impl Replication<'_> {
             return plan;
         };
         if entry.deleted_at().is_none() && !self.is_selected(&local) {
+            return plan;
+        }
+        if self.is_incomplete(&local) && FINALIZER.protection(entry, env.now) == Protection::Missing
+        {
+            // The authentication controller sets it with the request, in one write. Before, there is no replica.
             return plan;
         }
         let item = WorkItem::Object(self.kind, self.key.clone());
@@ -103,7 +108,7 @@ impl Replication<'_> {
     }
 
     /// Returns whether the replica is gone, or cannot be reached ever again: there are no credentials, the provider refuses
-    /// them, or a user has declared it dead.
+    /// them, another cluster has its address, or a user has declared it dead.
     fn is_gone(&self) -> bool {
         let Some(peer) = self.peer else {
             return self.is_known;
@@ -112,7 +117,10 @@ impl Replication<'_> {
             .replica()
             .is_some_and(|replica| !self.cache.contains(&replica));
 
-        is_deleted || peer.access.is_refused() || is_dead(self.provider, self.cache)
+        is_deleted
+            || peer.access.is_refused()
+            || peer.is_untrusted
+            || is_dead(self.provider, self.cache)
     }
 
     /// Takes over the status of the replica.

@@ -4,17 +4,15 @@ use super::access::{Access, Next, review};
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::selection::{FINALIZER, provider};
-use control_api::core::foreign_cluster::{
-    ForeignClusterConditionStatus, ForeignClusterConditionType,
-};
+use control_api::core::foreign_cluster::ForeignClusterConditionStatus;
 use control_api::{ForeignCluster, annotations, labels};
 use control_runtime::{
-    Cache, Cluster, ClusterChange, Destinations, Env, Event, Key, Plan, Ref, RemoteConfig,
+    Cache, Cluster, ClusterChange, Destinations, Env, Event, Key, Outcome, Plan, Ref, RemoteConfig,
     Selector, WatchChange, WatchId,
 };
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time for the lists of a provider's objects, after which a review shows whether it permits them.
 const LIST_MAX: Duration = Duration::from_secs(5);
@@ -34,11 +32,34 @@ pub(super) struct Peer {
     pub(super) remote_namespace: String,
     config: RemoteConfig,
     pub(super) access: Access,
-    /// Whether the watches are planned.
-    is_watched: bool,
+    /// Whether the last response was that of another authority's server.
+    pub(super) is_untrusted: bool,
+    /// When a review is due unless the watches are listed; `None` if they are not planned.
+    listed_by: Option<Instant>,
 }
 
 impl Peer {
+    /// Takes the outcome of a request, which may be of a server of another authority: another cluster has the address, or
+    /// an attacker. Returns whether that has changed.
+    ///
+    /// It ends waits for the provider, and nothing else: an attacker must not end a peering.
+    pub(super) fn trust(&mut self, outcome: &Outcome) -> bool {
+        let is_untrusted = match outcome {
+            Outcome::Untrusted(_) => true,
+            // No response.
+            Outcome::TimedOut | Outcome::Failed(_) | Outcome::NotLeader => self.is_untrusted,
+            Outcome::Stored(_)
+            | Outcome::Answer(_)
+            | Outcome::Gone
+            | Outcome::AlreadyExists(_)
+            | Outcome::Conflict(_)
+            | Outcome::Refused(_) => false,
+        };
+        let before = std::mem::replace(&mut self.is_untrusted, is_untrusted);
+
+        before != is_untrusted
+    }
+
     /// Returns whether the replicas of a kind are known.
     pub(super) fn is_listed(&self, kind: Kind, id: &str, consumer: &str, cache: &Cache) -> bool {
         cache.is_synced(&self.watch(kind, id, consumer))
@@ -66,15 +87,15 @@ impl Peer {
         &mut self,
         id: &str,
         consumer: &str,
-        is_watched: bool,
+        listed_by: Option<Instant>,
         plan: &mut Plan<WorkItem>,
     ) {
-        if self.is_watched == is_watched {
+        if self.listed_by.is_some() == listed_by.is_some() {
             return;
         }
-        self.is_watched = is_watched;
+        self.listed_by = listed_by;
         let watches = Kind::ALL.map(|kind| self.watch(kind, id, consumer));
-        let change = if is_watched {
+        let change = if listed_by.is_some() {
             WatchChange::Add
         } else {
             WatchChange::Remove
@@ -126,22 +147,23 @@ pub(super) fn plan(
     let item = || WorkItem::Peer(id.to_owned());
     match peer.access.next(env.at) {
         Next::Permitted => {
-            let is_new = !peer.is_watched;
-            peer.set_watched(id, consumer, true, &mut plan);
-            let is_listed = Kind::ALL
-                .iter()
-                .all(|kind| peer.is_listed(*kind, id, consumer, cache));
-            if is_new {
-                plan.requeue.push((LIST_MAX, item()));
-            } else if !is_listed {
-                // The provider may refuse the lists, which is no outcome of a request.
-                plan.writes
-                    .push(review(&Cluster::remote(id), &peer.remote_namespace));
-                plan.requeue.push((INTERVAL, item()));
+            peer.set_watched(id, consumer, Some(env.at + LIST_MAX), &mut plan);
+            let mut kinds = Kind::ALL.iter();
+            let is_listed = kinds.all(|kind| peer.is_listed(*kind, id, consumer, cache));
+            if let (false, Some(due)) = (is_listed, peer.listed_by) {
+                let mut wait = due.saturating_duration_since(env.at);
+                if wait.is_zero() {
+                    // The provider may refuse the lists, which is no outcome of a request.
+                    let review = review(&Cluster::remote(id), &peer.remote_namespace);
+                    plan.writes.push(review);
+                    wait = INTERVAL;
+                    peer.listed_by = Some(env.at + wait);
+                }
+                plan.requeue.push((wait, item()));
             }
         }
         Next::Wait(rest) => {
-            peer.set_watched(id, consumer, false, &mut plan);
+            peer.set_watched(id, consumer, None, &mut plan);
             plan.requeue.push((rest, item()));
         }
         Next::Review => {
@@ -174,7 +196,7 @@ fn connect(
         }
         _ => {
             if let Some(known) = peer {
-                known.set_watched(id, consumer, false, plan);
+                known.set_watched(id, consumer, None, plan);
             }
             plan.clusters
                 .push(ClusterChange::Set(cluster, Box::new(new.config.clone())));
@@ -225,7 +247,8 @@ fn credentials(
             remote_namespace: remote_namespace.clone(),
             config,
             access: Access::default(),
-            is_watched: false,
+            is_untrusted: false,
+            listed_by: None,
         }),
         Err(error) => {
             warn(
@@ -236,6 +259,12 @@ fn credentials(
             None
         }
     }
+}
+
+/// Returns the names of the Secrets with credentials of a provider.
+pub(super) fn secrets<'a>(id: &str, cache: &'a Cache) -> impl Iterator<Item = &'a Key> + use<'a> {
+    let secrets = cache.objects::<Secret>(&Cluster::Local);
+    secrets.indexed(BY_PROVIDER, id).map(|(key, _)| key)
 }
 
 /// Returns whether objects of this cluster may still have replicas at a provider.
@@ -252,20 +281,11 @@ fn has_replicated(peer: &Peer, id: &str, cache: &Cache) -> bool {
     })
 }
 
-/// Returns whether a user has declared that a provider never answers again.
+/// Returns whether a user has declared that a provider never answers again, and the last probe does not contradict.
 pub(super) fn is_dead(id: &str, cache: &Cache) -> bool {
-    let Some(foreign) = cache.local::<ForeignCluster>(&Key::cluster(id)) else {
-        return false;
-    };
-    let annotations = foreign.metadata.annotations.as_ref();
-    let is_declared = annotations
-        .and_then(|it| it.get(annotations::PERMANENTLY_UNREACHABLE))
-        .is_some_and(|value| value == "true");
-    let conditions = foreign.status.iter().flat_map(|status| &status.conditions);
-    let mut answers = conditions.into_iter().filter(|it| {
-        it.type_ == ForeignClusterConditionType::APIServerStatus
-            && it.status == ForeignClusterConditionStatus::Established
-    });
-
-    is_declared && answers.next().is_none()
+    let foreign = cache.local::<ForeignCluster>(&Key::cluster(id));
+    foreign.is_some_and(|foreign| {
+        foreign.is_declared_dead()
+            && !foreign.is_api_server(ForeignClusterConditionStatus::Established)
+    })
 }

@@ -29,6 +29,8 @@ pub struct Server {
     defaults: Vec<(Resource, SetDefaults)>,
     /// Whether it refuses all requests but reviews of the rights.
     pub(super) is_refusing: bool,
+    /// Whether its certificate is of the authority that its clients know.
+    pub(super) is_trusted: bool,
     /// Fields that the schema of a resource lacks, as an older CRD does: writes drop them.
     pruned: Vec<(Resource, &'static str)>,
 }
@@ -66,6 +68,7 @@ impl Server {
             lists: 0,
             defaults: Vec::new(),
             is_refusing: false,
+            is_trusted: true,
             pruned: Vec::new(),
         }
     }
@@ -120,6 +123,11 @@ impl Server {
         self.is_refusing = is_refusing;
     }
 
+    /// Replaces its certificate by one of another authority, or by the original one. Clients then send it nothing.
+    pub fn trust(&mut self, is_trusted: bool) {
+        self.is_trusted = is_trusted;
+    }
+
     /// Returns the number of lists so far.
     pub fn lists(&self) -> usize {
         self.lists
@@ -158,7 +166,9 @@ impl Server {
         manager: Manager,
         form: Option<&dyn Form>,
     ) -> Outcome {
-        let object = request.object();
+        let Some(object) = request.object() else {
+            return self.probe();
+        };
         let id = (object.resource.clone(), object.key.clone());
         if object.resource.kind == "SelfSubjectAccessReview" {
             return Outcome::Answer(Answer(json!({"status": {"allowed": !self.is_refusing}})));
@@ -171,6 +181,7 @@ impl Server {
                 .map(|it| it.object.clone())
                 .ok_or(NOT_FOUND),
             Request::Write(write) => self.write(write, id.clone(), manager),
+            Request::Probe(_) => Ok(Value::Null),
         };
         let decode = |object: &Value| match form.map(|form| form.decode(&object.to_string())) {
             Some(Ok(entry)) => Outcome::Stored(entry),
@@ -194,7 +205,15 @@ impl Server {
                 })
             }
             (outcome, Request::Write(write)) => missing(write, outcome),
-            (outcome, Request::Read(_)) => outcome,
+            (outcome, Request::Read(_) | Request::Probe(_)) => outcome,
+        }
+    }
+
+    /// Responds to a probe, or to a client that does not trust it.
+    pub(super) fn probe(&self) -> Outcome {
+        match self.is_trusted {
+            true => Outcome::Answer(Answer(Value::Null)),
+            false => Outcome::Untrusted("invalid peer certificate: UnknownIssuer".into()),
         }
     }
 

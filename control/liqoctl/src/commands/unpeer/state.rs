@@ -5,11 +5,9 @@ use crate::objects;
 use crate::pair::Side;
 use crate::wait::{Deadline, Found};
 use anyhow::Result;
-use control_api::core::foreign_cluster::{
-    ForeignCluster, ForeignClusterConditionStatus, ForeignClusterConditionType,
-};
-use control_api::{NamespaceMap, ResourceSlice, Tenant, annotations};
-use kube::{Api, ResourceExt as _};
+use control_api::core::foreign_cluster::{ForeignCluster, ForeignClusterConditionStatus};
+use control_api::{NamespaceMap, ResourceSlice, Tenant};
+use kube::Api;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -89,15 +87,7 @@ fn offloaded(maps: &[NamespaceMap]) -> Vec<String> {
 /// Returns whether the controller manager reports that the API server does not respond, and no user has declared the
 /// cluster dead.
 fn is_unreachable(foreign: &ForeignCluster) -> bool {
-    let declared = foreign
-        .annotations()
-        .get(annotations::PERMANENTLY_UNREACHABLE);
-    let conditions = foreign.status.iter().flat_map(|status| &status.conditions);
-    let mut failed = conditions.filter(|condition| {
-        condition.type_ == ForeignClusterConditionType::APIServerStatus
-            && condition.status == ForeignClusterConditionStatus::Error
-    });
-    declared.is_none_or(|value| value != "true") && failed.next().is_some()
+    !foreign.is_declared_dead() && foreign.is_api_server(ForeignClusterConditionStatus::Error)
 }
 
 #[cfg(test)]

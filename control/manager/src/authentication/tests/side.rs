@@ -334,14 +334,18 @@ impl Side {
     /// Returns the number of writes to objects of a type.
     pub(super) fn writes<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
         let log = self.simulation.log().iter();
-        log.filter(|sent| sent.request.object().resource == Resource::of::<K>())
-            .count()
+        log.filter(|sent| {
+            sent.request.object().map(|it| &it.resource) == Some(&Resource::of::<K>())
+        })
+        .count()
     }
 
     /// Returns the number of objects of a type that were created.
     pub(super) fn creations<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
         let log = self.simulation.log().iter().map(|sent| &sent.request);
-        let of_type = log.filter(|request| request.object().resource == Resource::of::<K>());
+        let of_type = log.filter(|request| {
+            request.object().map(|it| &it.resource) == Some(&Resource::of::<K>())
+        });
         of_type
             .filter(|request| {
                 matches!(request, Request::Write(write) if matches!(write.action, Action::Create(_)))
@@ -365,7 +369,7 @@ impl Side {
             Request::Write(write) => {
                 write.object.resource == Resource::of::<K>() && write.subresource == subresource
             }
-            Request::Read(_) => false,
+            Request::Read(_) | Request::Probe(_) => false,
         })
     }
 
