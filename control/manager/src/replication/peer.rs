@@ -28,6 +28,8 @@ pub(super) const BY_PROVIDER: &str = "replication/provider";
 /// A provider that this cluster is connected to.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
+    /// Cluster ID of this cluster, by which the provider knows its replicas.
+    consumer: String,
     /// The tenant namespace of this cluster.
     pub(super) namespace: String,
     /// The tenant namespace of the provider.
@@ -41,19 +43,20 @@ pub(super) struct Peer {
 impl Peer {
     /// Returns whether the replicas of a kind are known.
     pub(super) fn is_listed(&self, kind: Kind, id: &str, consumer: &str, cache: &Cache) -> bool {
-        cache.is_synced(&self.watch(kind, id, consumer))
+        self.consumer == consumer && cache.is_synced(&self.watch(kind, id))
     }
 
     /// Returns the watch of this cluster's replicas of a kind.
-    fn watch(&self, kind: Kind, id: &str, consumer: &str) -> WatchId {
+    fn watch(&self, kind: Kind, id: &str) -> WatchId {
         WatchId {
             cluster: Cluster::remote(id),
             resource: kind.resource(),
             namespace: Some(self.remote_namespace.clone()),
             selector: Selector {
                 labels: format!(
-                    "{}={consumer},{}=true",
+                    "{}={},{}=true",
                     labels::ORIGIN_ID,
+                    self.consumer,
                     labels::REPLICATED
                 ),
                 name: None,
@@ -62,18 +65,12 @@ impl Peer {
     }
 
     /// Adds or removes the watches.
-    fn set_watched(
-        &mut self,
-        id: &str,
-        consumer: &str,
-        is_watched: bool,
-        plan: &mut Plan<WorkItem>,
-    ) {
+    fn set_watched(&mut self, id: &str, is_watched: bool, plan: &mut Plan<WorkItem>) {
         if self.is_watched == is_watched {
             return;
         }
         self.is_watched = is_watched;
-        let watches = Kind::ALL.map(|kind| self.watch(kind, id, consumer));
+        let watches = Kind::ALL.map(|kind| self.watch(kind, id));
         let change = if is_watched {
             WatchChange::Add
         } else {
@@ -108,8 +105,8 @@ pub(super) fn plan(
     env: &Env<'_>,
 ) -> Plan<WorkItem> {
     let mut plan = Plan::default();
-    match credentials(id, destinations, cache, &mut plan) {
-        Some(new) => connect(peer, new, (id, consumer), &mut plan),
+    match credentials((id, consumer), destinations, cache, &mut plan) {
+        Some(new) => connect(peer, new, id, &mut plan),
         None => {
             let is_needed = peer
                 .as_ref()
@@ -127,7 +124,7 @@ pub(super) fn plan(
     match peer.access.next(env.at) {
         Next::Permitted => {
             let is_new = !peer.is_watched;
-            peer.set_watched(id, consumer, true, &mut plan);
+            peer.set_watched(id, true, &mut plan);
             let is_listed = Kind::ALL
                 .iter()
                 .all(|kind| peer.is_listed(*kind, id, consumer, cache));
@@ -141,7 +138,7 @@ pub(super) fn plan(
             }
         }
         Next::Wait(rest) => {
-            peer.set_watched(id, consumer, false, &mut plan);
+            peer.set_watched(id, false, &mut plan);
             plan.requeue.push((rest, item()));
         }
         Next::Review => {
@@ -153,17 +150,14 @@ pub(super) fn plan(
     plan
 }
 
-/// Sets the credentials of a provider, and forgets what was known if they are for another namespace.
-fn connect(
-    peer: &mut Option<Peer>,
-    new: Peer,
-    (id, consumer): (&str, &str),
-    plan: &mut Plan<WorkItem>,
-) {
+/// Sets the credentials of a provider, and forgets what was known if they are for another namespace, or if this cluster has
+/// another ID.
+fn connect(peer: &mut Option<Peer>, new: Peer, id: &str, plan: &mut Plan<WorkItem>) {
     let cluster = Cluster::remote(id);
     match peer {
         Some(known)
-            if known.namespace == new.namespace
+            if known.consumer == new.consumer
+                && known.namespace == new.namespace
                 && known.remote_namespace == new.remote_namespace =>
         {
             if known.config != new.config {
@@ -174,7 +168,7 @@ fn connect(
         }
         _ => {
             if let Some(known) = peer {
-                known.set_watched(id, consumer, false, plan);
+                known.set_watched(id, false, plan);
             }
             plan.clusters
                 .push(ClusterChange::Set(cluster, Box::new(new.config.clone())));
@@ -185,7 +179,7 @@ fn connect(
 
 /// Returns the provider that the Secret of its control plane describes.
 fn credentials(
-    id: &str,
+    (id, consumer): (&str, &str),
     destinations: Destinations,
     cache: &Cache,
     plan: &mut Plan<WorkItem>,
@@ -221,6 +215,7 @@ fn credentials(
     };
     match RemoteConfig::parse(text, destinations) {
         Ok(config) => Some(Peer {
+            consumer: consumer.to_owned(),
             namespace: key.namespace.clone(),
             remote_namespace: remote_namespace.clone(),
             config,
