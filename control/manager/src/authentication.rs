@@ -39,6 +39,7 @@ mod observe;
 mod parameters;
 mod registrations;
 mod renew;
+mod seen;
 mod slice;
 mod tenant;
 mod verdict;

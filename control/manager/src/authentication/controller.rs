@@ -1,11 +1,11 @@
 //! Connects the planners of authentication to the runtime.
 
-use super::certificate::FirstSeen;
 use super::item::WorkItem;
 use super::objects::Local;
 use super::observe::{items_of, items_within};
 use super::parameters::ApiServerSettings;
 use super::registrations::{registrations, secrets};
+use super::seen::Seen;
 use super::verdict::Grants;
 use super::{identity, key, local_slice, nonce, renew, slice, tenant};
 use crate::network::bound_namespaces;
@@ -40,7 +40,7 @@ pub(crate) struct AuthenticationController {
     user: String,
     /// Namespaces whose Secrets are watched.
     watched: BTreeSet<String>,
-    first_seen: FirstSeen,
+    seen: Seen,
 }
 
 impl AuthenticationController {
@@ -50,7 +50,7 @@ impl AuthenticationController {
             settings,
             user,
             watched: BTreeSet::new(),
-            first_seen: FirstSeen::new(),
+            seen: Seen::default(),
         }
     }
 
@@ -120,13 +120,13 @@ impl Controller for AuthenticationController {
         let issuer = tenant::Issuer {
             user: &self.user,
             api_server: &settings.api_server,
-            first_seen: &mut self.first_seen,
+            seen: &mut self.seen,
         };
         match item {
             WorkItem::ClusterKey => key::plan(&local, settings.key_type, env),
             WorkItem::SecretWatches => Plan::default(),
             WorkItem::Nonce(key) => nonce::plan_nonce(&local, key, settings.nonce_ttl, env),
-            WorkItem::SignedNonce(key) => nonce::plan_signed_nonce(&local, key, env),
+            WorkItem::SignedNonce(key) => nonce::plan_signed_nonce(&local, key, issuer.seen, env),
             WorkItem::Tenant(key) => tenant::plan(&local, issuer, key, env),
             WorkItem::Identity(key) => identity::plan(&local, key),
             WorkItem::ResourceSlice(key) => match local.slices.get(key) {

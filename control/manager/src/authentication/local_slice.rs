@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 /// Prefix of the name of a ResourceSlice's Identity.
 const IDENTITY_PREFIX: &str = "resourceslice-";
 
+/// Longest name: labels of the Identity and of the VirtualNode contain it.
+const NAME_LEN_MAX: usize = 63;
+
 /// Plans the request of a ResourceSlice, and its Identity.
 pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<WorkItem> {
     let mut plan = Plan::default();
@@ -37,6 +40,14 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<
             key.namespace
         );
         warn(&mut plan, object, ("NotTenantNamespace", message));
+        return plan;
+    }
+    if key.name.len() > NAME_LEN_MAX {
+        let message = format!(
+            "metadata.name has {} characters, but labels contain it: use {NAME_LEN_MAX} at most",
+            key.name.len()
+        );
+        warn(&mut plan, object, ("InvalidName", message));
         return plan;
     }
     match request(slice, key, (consumer, provider), &cluster_key) {

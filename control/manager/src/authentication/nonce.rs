@@ -3,6 +3,7 @@
 use super::item::WorkItem;
 use super::objects::{Local, label, warn};
 use super::owner_reference;
+use super::seen::Seen;
 use control_api::authentication::identity::IdentityType;
 use control_api::{annotations, labels};
 use control_credentials::{PublicKey, nonce};
@@ -66,7 +67,12 @@ pub(super) fn plan_nonce(
 }
 
 /// Plans the signature of a provider's nonce, and deletes the Secret once the credentials have arrived.
-pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> Plan<WorkItem> {
+pub(super) fn plan_signed_nonce(
+    local: &Local<'_>,
+    key: &Key,
+    seen: &mut Seen,
+    env: &Env<'_>,
+) -> Plan<WorkItem> {
     let mut plan = Plan::default();
     let secret = local
         .secrets
@@ -100,8 +106,7 @@ pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> 
     let Some((_, identity)) = ready else {
         return plan;
     };
-    let earliest = created(secret, env.now).saturating_add(SIGNED_MIN);
-    let Some(rest) = remaining(env.now, earliest.unwrap_or(env.now)) else {
+    let Some(rest) = seen.remaining(secret.metadata.uid.as_deref(), SIGNED_MIN, env) else {
         plan.delete(object, secret.metadata.uid.clone().unwrap_or_default());
         return plan;
     };

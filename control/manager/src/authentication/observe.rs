@@ -92,7 +92,13 @@ fn items_of_cluster(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem
         let address = |node: Option<&Node>| node.and_then(address_of).map(str::to_owned);
         let is_same = address(change.before()) == address(change.after());
         if is_same { BTreeSet::new() } else { all(local) }
-    } else if change.is::<ConfigMap>() || change.is::<StorageClass>() {
+    } else if change.is::<ConfigMap>() {
+        // The cluster ID, or the certificate authority.
+        let namespaces = local.namespaces.iter().map(|(key, _)| &key.name);
+        namespaces
+            .flat_map(|name| items_within(local, name))
+            .collect()
+    } else if change.is::<StorageClass>() {
         all(local)
     } else {
         BTreeSet::new()

@@ -1,10 +1,11 @@
 //! Tenants: the consumers of this cluster, their certificates and their rights.
 
-use super::certificate::{CERTIFICATE, FirstSeen, Issued, Requested, SECRET_PREFIX};
+use super::certificate::{CERTIFICATE, Issued, Requested, SECRET_PREFIX};
 use super::item::WorkItem;
 use super::nonce::{NONCE, bound_to, is_bound_to, value};
 use super::objects::{BY_PEER, BY_USER, Local, label, warn};
 use super::parameters::{ApiServerSettings, auth_params};
+use super::seen::Seen;
 use super::{binding, decision, leftovers};
 use control_api::authentication::auth_params::AuthParams;
 use control_api::authentication::tenant::{AuthzPolicy, TenantCondition};
@@ -30,7 +31,7 @@ pub(super) struct Issuer<'a> {
     /// Name of this process as a user of the API server.
     pub(super) user: &'a str,
     pub(super) api_server: &'a ApiServerSettings,
-    pub(super) first_seen: &'a mut FirstSeen,
+    pub(super) seen: &'a mut Seen,
 }
 
 /// Plans the rights, the certificate and the status of a Tenant.
@@ -47,23 +48,24 @@ pub(super) fn plan(
     };
     let peer = tenant.spec.cluster_id.as_deref().unwrap_or_default();
     let item = WorkItem::Tenant(key.clone());
-    let leftovers = match older(local, (key, tenant), peer) {
-        Some(_) => Vec::new(), // They are those of the older Tenant.
-        None => leftovers::of_deleted(local, key, peer),
+    let is_tolerated = tenant.spec.authz_policy == Some(AuthzPolicy::TolerateNoHandshake);
+    let (leftovers, replicas) = match older(local, (key, tenant), peer) {
+        Some(_) => Default::default(), // They are those of the older Tenant.
+        None => (
+            leftovers::of_deleted(local, key, peer),
+            leftovers::replicas(local, key, peer),
+        ),
     };
+    // Rights that a user has given outlive the Tenant, and the consumer may create its objects again with them.
+    let is_done = leftovers.is_empty() && (is_tolerated || replicas.is_empty());
     let finalized = (&object, entry);
-    let protection = FINALIZER.apply(
-        &mut plan,
-        finalized,
-        item.clone(),
-        leftovers.is_empty(),
-        env.now,
-    );
+    let protection = FINALIZER.apply(&mut plan, finalized, item.clone(), is_done, env.now);
     match protection {
         Protection::Set => {}
         Protection::Missing | Protection::Released => return plan,
         Protection::CleaningUp(_) | Protection::Expired => {
-            plan.writes.splice(0..0, leftovers);
+            let ended = leftovers.into_iter().chain(replicas);
+            plan.writes.splice(0..0, ended);
             return plan;
         }
     }
@@ -73,10 +75,12 @@ pub(super) fn plan(
     }
     decision::plan_tenant(local, (key, tenant), &object, &mut plan);
     if decision::effective(local, key, tenant) == TenantCondition::Drained {
-        plan.writes.extend(leftovers::of_drained(local, key, peer));
+        plan.writes.extend(binding::leftovers(local, key, peer));
+        if !is_tolerated {
+            plan.writes.extend(leftovers::of_drained(local, key, peer));
+        }
         return plan;
     }
-    let is_tolerated = tenant.spec.authz_policy == Some(AuthzPolicy::TolerateNoHandshake);
     let api_server = issuer.api_server;
     let issued = if is_tolerated {
         Ok(None)
@@ -142,7 +146,7 @@ fn check(local: &Local<'_>, (key, tenant): (&Key, &Tenant), peer: &str) -> Resul
         return Err(("ClusterIDInUse", message));
     }
 
-    binding::check_cluster_id(local, peer)
+    binding::check_cluster_id(local, &key.namespace, peer)
 }
 
 /// Returns an older Tenant of the same consumer or in the same namespace.
@@ -202,7 +206,7 @@ fn issue(
         user: issuer.user,
         item: &item,
     };
-    match requested.plan(local, issuer.first_seen, plan, env) {
+    match requested.plan(local, issuer.seen, plan, env) {
         Issued::Certificate(text) => Ok(Some(text)),
         Issued::Pending => Ok(None),
         Issued::Refused(reason, message) => Err((reason, message)),

@@ -9,8 +9,12 @@ use side::{MOMENT, Side, tenant_namespace};
 use std::time::Duration;
 
 mod ends;
+mod offline;
+mod orders;
 mod side;
+mod skew;
 mod slices;
+mod tolerated;
 
 const HOUR: Duration = Duration::from_secs(3600);
 

@@ -167,8 +167,14 @@ impl Controller for ReplicationController {
         } else if change.is::<ForeignCluster>() {
             self.items_of_peer(&change.object.key.name, cache)
         } else if change.is::<ConfigMap>() {
-            let ids: Vec<_> = self.peers.keys().cloned().collect();
-            ids.iter()
+            // The cluster ID, without which no provider is connected to.
+            let secrets = cache.objects::<Secret>(&Cluster::Local);
+            let providers = secrets
+                .iter()
+                .filter_map(|(_, secret)| provider_of(&secret.metadata));
+            let mut ids: BTreeSet<&str> = providers.collect();
+            ids.extend(self.peers.keys().map(String::as_str));
+            ids.into_iter()
                 .flat_map(|id| self.items_of_peer(id, cache))
                 .collect()
         } else {

@@ -26,6 +26,8 @@ pub(super) const BY_PROVIDER: &str = "replication/provider";
 /// A provider that this cluster is connected to.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
+    /// Cluster ID of this cluster, by which the provider knows its replicas.
+    consumer: String,
     /// The tenant namespace of this cluster.
     pub(super) namespace: String,
     /// The tenant namespace of the provider.
@@ -62,19 +64,20 @@ impl Peer {
 
     /// Returns whether the replicas of a kind are known.
     pub(super) fn is_listed(&self, kind: Kind, id: &str, consumer: &str, cache: &Cache) -> bool {
-        cache.is_synced(&self.watch(kind, id, consumer))
+        self.consumer == consumer && cache.is_synced(&self.watch(kind, id))
     }
 
     /// Returns the watch of this cluster's replicas of a kind.
-    fn watch(&self, kind: Kind, id: &str, consumer: &str) -> WatchId {
+    fn watch(&self, kind: Kind, id: &str) -> WatchId {
         WatchId {
             cluster: Cluster::remote(id),
             resource: kind.resource(),
             namespace: Some(self.remote_namespace.clone()),
             selector: Selector {
                 labels: format!(
-                    "{}={consumer},{}=true",
+                    "{}={},{}=true",
                     labels::ORIGIN_ID,
+                    self.consumer,
                     labels::REPLICATED
                 ),
                 name: None,
@@ -83,18 +86,12 @@ impl Peer {
     }
 
     /// Adds or removes the watches.
-    fn set_watched(
-        &mut self,
-        id: &str,
-        consumer: &str,
-        listed_by: Option<Instant>,
-        plan: &mut Plan<WorkItem>,
-    ) {
+    fn set_watched(&mut self, id: &str, listed_by: Option<Instant>, plan: &mut Plan<WorkItem>) {
         if self.listed_by.is_some() == listed_by.is_some() {
             return;
         }
         self.listed_by = listed_by;
-        let watches = Kind::ALL.map(|kind| self.watch(kind, id, consumer));
+        let watches = Kind::ALL.map(|kind| self.watch(kind, id));
         let change = if listed_by.is_some() {
             WatchChange::Add
         } else {
@@ -129,8 +126,8 @@ pub(super) fn plan(
     env: &Env<'_>,
 ) -> Plan<WorkItem> {
     let mut plan = Plan::default();
-    match credentials(id, destinations, cache, &mut plan) {
-        Some(new) => connect(peer, new, (id, consumer), &mut plan),
+    match credentials((id, consumer), destinations, cache, &mut plan) {
+        Some(new) => connect(peer, new, id, &mut plan),
         None => {
             let is_needed = peer
                 .as_ref()
@@ -147,7 +144,7 @@ pub(super) fn plan(
     let item = || WorkItem::Peer(id.to_owned());
     match peer.access.next(env.at) {
         Next::Permitted => {
-            peer.set_watched(id, consumer, Some(env.at + LIST_MAX), &mut plan);
+            peer.set_watched(id, Some(env.at + LIST_MAX), &mut plan);
             let mut kinds = Kind::ALL.iter();
             let is_listed = kinds.all(|kind| peer.is_listed(*kind, id, consumer, cache));
             if let (false, Some(due)) = (is_listed, peer.listed_by) {
@@ -163,7 +160,7 @@ pub(super) fn plan(
             }
         }
         Next::Wait(rest) => {
-            peer.set_watched(id, consumer, None, &mut plan);
+            peer.set_watched(id, None, &mut plan);
             plan.requeue.push((rest, item()));
         }
         Next::Review => {
@@ -175,17 +172,14 @@ pub(super) fn plan(
     plan
 }
 
-/// Sets the credentials of a provider, and forgets what was known if they are for another namespace.
-fn connect(
-    peer: &mut Option<Peer>,
-    new: Peer,
-    (id, consumer): (&str, &str),
-    plan: &mut Plan<WorkItem>,
-) {
+/// Sets the credentials of a provider, and forgets what was known if they are for another namespace, or if this cluster has
+/// another ID.
+fn connect(peer: &mut Option<Peer>, new: Peer, id: &str, plan: &mut Plan<WorkItem>) {
     let cluster = Cluster::remote(id);
     match peer {
         Some(known)
-            if known.namespace == new.namespace
+            if known.consumer == new.consumer
+                && known.namespace == new.namespace
                 && known.remote_namespace == new.remote_namespace =>
         {
             if known.config != new.config {
@@ -196,7 +190,7 @@ fn connect(
         }
         _ => {
             if let Some(known) = peer {
-                known.set_watched(id, consumer, None, plan);
+                known.set_watched(id, None, plan);
             }
             plan.clusters
                 .push(ClusterChange::Set(cluster, Box::new(new.config.clone())));
@@ -207,7 +201,7 @@ fn connect(
 
 /// Returns the provider that the Secret of its control plane describes.
 fn credentials(
-    id: &str,
+    (id, consumer): (&str, &str),
     destinations: Destinations,
     cache: &Cache,
     plan: &mut Plan<WorkItem>,
@@ -243,6 +237,7 @@ fn credentials(
     };
     match RemoteConfig::parse(text, destinations) {
         Ok(config) => Some(Peer {
+            consumer: consumer.to_owned(),
             namespace: key.namespace.clone(),
             remote_namespace: remote_namespace.clone(),
             config,

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 mod faults;
+mod orders;
 mod peering;
 mod reached;
 mod steps;

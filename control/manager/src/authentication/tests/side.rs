@@ -42,11 +42,16 @@ impl Side {
 
     /// Creates a cluster whose requests have the order that `seed` determines.
     pub(super) fn with_seed(id: &str, seed: u64) -> Self {
+        Self::with_nonce_ttl(id, seed, Duration::from_secs(7 * 3600))
+    }
+
+    /// Creates a cluster whose unused nonces expire after a time.
+    pub(super) fn with_nonce_ttl(id: &str, seed: u64, nonce_ttl: Duration) -> Self {
         let settings = Settings {
             namespace: "liqo".to_owned(),
             tenant_namespaces: Vec::new(),
             key_type: KeyType::Ed25519,
-            nonce_ttl: Duration::from_secs(7 * 3600),
+            nonce_ttl,
             api_server: ApiServerSettings::default(),
             grants: Grants {
                 is_default_class_enabled: true,
@@ -96,6 +101,11 @@ impl Side {
             .remove::<Node>(&Key::cluster("node"));
     }
 
+    /// Returns the time since the start.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
     /// Runs for a time.
     pub(super) fn run(&mut self, time: Duration) {
         self.simulation.pass(time);
@@ -119,15 +129,32 @@ impl Side {
 
     /// Makes the other replica the leader.
     pub(super) fn hand_over(&mut self) {
-        self.simulation.hand_over(1);
+        self.lead(1);
+    }
+
+    /// Makes a replica the leader.
+    pub(super) fn lead(&mut self, replica: usize) {
+        self.simulation.hand_over(replica);
     }
 
     /// Creates the tenant namespace of a peer, and the manager's rights there.
     pub(super) fn put_peer(&mut self, peer: &str) {
+        self.put_namespace(peer);
+        self.put_manager_binding(peer);
+    }
+
+    /// Creates the tenant namespace of a peer.
+    pub(super) fn put_namespace(&mut self, peer: &str) {
         let name = tenant_namespace(peer);
         let labels = json!({"liqo.io/remote-cluster-id": peer, "liqo.io/tenant-namespace": "true"});
         let local = self.simulation.local();
         local.put::<Namespace>(json!({"metadata": {"name": name, "labels": labels}}));
+    }
+
+    /// Gives the manager its rights in the tenant namespace of a peer.
+    pub(super) fn put_manager_binding(&mut self, peer: &str) {
+        let name = tenant_namespace(peer);
+        let local = self.simulation.local();
         let role = "liqo-controller-manager-tenant";
         local.put::<RoleBinding>(json!({
             "metadata": {"name": role, "namespace": name},
@@ -165,12 +192,13 @@ impl Side {
 
     /// Creates an empty nonce, as `liqoctl` does.
     pub(super) fn put_nonce(&mut self, peer: &str) {
-        self.put_secret(
-            peer,
-            "liqo-nonce",
-            &json!({"liqo.io/nonce": "true"}),
-            &json!({}),
-        );
+        self.put_nonce_with(peer, &json!({}));
+    }
+
+    /// Creates a nonce with these data.
+    pub(super) fn put_nonce_with(&mut self, peer: &str, data: &Value) {
+        let labels = json!({"liqo.io/nonce": "true"});
+        self.put_secret(peer, "liqo-nonce", &labels, data);
     }
 
     /// Creates a nonce to be signed, as `liqoctl` does.
@@ -269,6 +297,11 @@ impl Side {
 
     /// Signs the approved requests, as Kubernetes' signer does.
     pub(super) fn sign(&mut self, lifetime: Duration) {
+        self.sign_at(self.elapsed, lifetime);
+    }
+
+    /// Signs the approved requests by a clock that shows `now`.
+    pub(super) fn sign_at(&mut self, now: Duration, lifetime: Duration) {
         for mut csr in self.objects::<CertificateSigningRequest>() {
             let is_approved = csr["status"]["conditions"][0]["type"] == "Approved";
             if !is_approved || !csr["status"]["certificate"].is_null() {
@@ -277,8 +310,8 @@ impl Side {
             let pem: ByteString = serde_json::from_value(csr["spec"]["request"].clone()).unwrap();
             let pem = String::from_utf8(pem.0).unwrap();
             let mut params = CertificateSigningRequestParams::from_pem(&pem).unwrap();
-            params.params.not_before = date_time_ymd(1970, 1, 1) + self.elapsed - BACKDATED;
-            params.params.not_after = date_time_ymd(1970, 1, 1) + self.elapsed + lifetime;
+            params.params.not_before = date_time_ymd(1970, 1, 1) + now - BACKDATED;
+            params.params.not_after = date_time_ymd(1970, 1, 1) + now + lifetime;
             let certificate = params.signed_by(&self.signer).unwrap().pem();
             csr["status"]["certificate"] = json!(ByteString(certificate.into_bytes()));
             self.simulation

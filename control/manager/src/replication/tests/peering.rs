@@ -41,6 +41,14 @@ pub(super) fn remote(name: &str) -> Key {
 impl Peering {
     /// Creates the clusters, with the credentials of `rome`.
     pub(super) fn new(seed: u64) -> Self {
+        let mut peering = Self::without_rights(seed);
+        peering.put_rights();
+        peering.put_credentials(&kubeconfig_of("https://192.0.2.1:6443"));
+        peering
+    }
+
+    /// Creates the clusters. The manager of `rome` may not read the Secrets of the tenant namespace yet.
+    pub(super) fn without_rights(seed: u64) -> Self {
         let settings = Settings {
             namespace: "liqo".to_owned(),
             tenant_namespaces: Vec::new(),
@@ -82,15 +90,18 @@ impl Peering {
         let labels =
             json!({"liqo.io/remote-cluster-id": "milan", "liqo.io/tenant-namespace": "true"});
         server.put::<Namespace>(json!({"metadata": {"name": LOCAL, "labels": labels}}));
+
+        Self { simulation }
+    }
+
+    /// Gives the manager the right to read the Secrets of the tenant namespace.
+    pub(super) fn put_rights(&mut self) {
         let role = "liqo-controller-manager-tenant";
-        server.put::<RoleBinding>(json!({
+        self.simulation.local().put::<RoleBinding>(json!({
             "metadata": {"name": role, "namespace": LOCAL},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
             "subjects": [{"kind": "ServiceAccount", "name": "liqo-controller-manager", "namespace": "liqo"}],
         }));
-        let mut peering = Self { simulation };
-        peering.put_credentials(&kubeconfig_of("https://192.0.2.1:6443"));
-        peering
     }
 
     pub(super) fn put_credentials(&mut self, kubeconfig: &str) {
