@@ -4,16 +4,17 @@ use crate::cluster::Cluster;
 use crate::global::Global;
 use crate::manifest::{self, OFFLOADING};
 use crate::output::{self, Format};
-use crate::progress::begin;
-use crate::steps::{Lines, ObjectStep, lines};
+use crate::steps::{Lines, ObjectStep, Runner, lines};
 use crate::verbs::delete::Delete;
 use crate::verbs::{Action, Run, Verb};
+use crate::wait::Deadline;
 use crate::{objects, parse, tenant};
 use anyhow::{Context as _, Result};
-use clap::{ArgAction, Args};
+use clap::Args;
 use control_api::{Identity, ResourceSlice, VirtualNode, labels};
 use kube::Api;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 pub(crate) const ACTIONS: &[Action] = &[
     Action::new::<Create>(
@@ -27,6 +28,9 @@ pub(crate) const ACTIONS: &[Action] = &[
         "liqoctl delete virtualnode more -n liqo-tenant-milan",
     ),
 ];
+
+/// Default limit of the command.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns the step that waits for the VirtualNode of a ResourceSlice, which the controller manager creates.
 pub(crate) fn step<'a>(
@@ -51,6 +55,41 @@ pub(crate) fn step<'a>(
         |node: &VirtualNode| match node.spec.kubeconfig_secret_ref {
             Some(_) => Ok(()),
             None => Err("the VirtualNode has no kubeconfig".to_owned()),
+        },
+    )
+}
+
+/// Returns the step that writes a VirtualNode, and waits until the controller manager has accepted it.
+fn creation<'a>(
+    cluster: &'a Cluster,
+    name: &str,
+    object: Value,
+) -> ObjectStep<'a, VirtualNode, ()> {
+    let lines = Lines {
+        scope: cluster.side,
+        apply: lines("Creating virtual node", "Virtual node created"),
+        wait: lines(
+            "Waiting for virtual node to be processed",
+            "Virtual node processed",
+        ),
+        goal: "processing the VirtualNode",
+    };
+    let select = Select::Name(name.to_owned());
+    ObjectStep::write(
+        cluster,
+        lines,
+        select,
+        object,
+        |node: &VirtualNode| match node
+            .status
+            .as_ref()
+            .is_some_and(|it| !it.conditions.is_empty())
+        {
+            true => Ok(()),
+            false => Err(
+                "the VirtualNode has no conditions yet (does the controller-manager run?)"
+                    .to_owned(),
+            ),
         },
     )
 }
@@ -83,16 +122,8 @@ struct Create {
     #[command(flatten)]
     pods: Pods,
 
-    /// Whether a Node is created.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        default_value_t = true,
-        default_missing_value = "true",
-        action = ArgAction::Set
-    )]
-    create_node: bool,
+    #[command(flatten)]
+    node: NodeFlags,
 
     /// Make the Node ready without a connection of the pod networks.
     #[arg(long)]
@@ -109,6 +140,14 @@ struct Create {
     /// Print the object as json or yaml instead of creating it.
     #[arg(long, short, value_name = "FORMAT")]
     output: Option<Format>,
+}
+
+switches! {
+    /// Flags of the Node.
+    struct NodeFlags {
+        /// Whether a Node is created.
+        create_node,
+    }
 }
 
 /// Flags of the resources of a VirtualNode without ResourceSlice.
@@ -168,11 +207,9 @@ impl Run for Create {
         if let Some(format) = self.output {
             return output::print(format, &manifest::printed(object));
         }
-        let creating = begin("", "Creating virtual node");
-        let api = Api::<VirtualNode>::namespaced(cluster.client.clone(), &namespace);
-        cluster.apply(&api, object).await?;
-        creating.done("Virtual node created");
-        Ok(())
+        let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
+        let step = creation(&cluster, &self.name, object);
+        Runner::run(deadline, async |runner| runner.apply(&step, &()).await).await
     }
 }
 
@@ -222,7 +259,7 @@ impl Create {
     fn manifest(&self, namespace: &str, mut spec: Value) -> Value {
         let peer = &self.remote_cluster_id;
         spec["clusterID"] = peer.as_str().into();
-        spec["createNode"] = self.create_node.into();
+        spec["createNode"] = self.node.create_node.into();
         spec["disableNetworkCheck"] = self.disable_network_check.into();
         spec["labels"][labels::REMOTE_CLUSTER_ID] = peer.as_str().into();
         for (key, value) in &self.labels {
