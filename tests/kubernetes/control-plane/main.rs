@@ -27,6 +27,7 @@ mod terminal;
 mod topologies;
 mod traces;
 mod upgrade;
+mod upstream;
 mod webhooks;
 
 use kubernetes_lab::control_plane;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
     terminal::add(&mut suite);
     history::add(&mut suite);
     upgrade::add(&mut suite);
+    upstream::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())
 }
