@@ -14,10 +14,13 @@ use kubernetes_lab::pki::Subject;
 use kubernetes_lab::suite::artifacts;
 use serde_json::{Value, json};
 use std::time::Duration;
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, MutexGuard};
 
 /// Namespace of Liqo.
 pub(crate) const LIQO: &str = "liqo";
+
+/// The user of the controller manager.
+pub(crate) const MANAGER: &str = "system:serviceaccount:liqo:liqo-controller-manager";
 
 /// A cluster with one peer.
 pub(crate) struct Site {
@@ -68,7 +71,7 @@ impl Site {
     ) -> Result<Self> {
         let site = Self::start_unmanaged(name, peer, options).await?;
         let subject = Subject {
-            user: "system:serviceaccount:liqo:liqo-controller-manager",
+            user: MANAGER,
             group: None,
         };
         let address = format!("--api-server-address-override={}", site.server());
@@ -123,8 +126,16 @@ impl Site {
 
     /// Kills the manager, and starts it again.
     pub(crate) async fn crash_manager(&self) -> Result<()> {
-        let manager = self.manager.as_ref().context("the cluster has no manager")?;
-        manager.lock().await.crash().await
+        self.manager().await?.crash().await
+    }
+
+    /// Returns the controller manager.
+    pub(crate) async fn manager(&self) -> Result<MutexGuard<'_, Manager>> {
+        let manager = self
+            .manager
+            .as_ref()
+            .context("the cluster has no manager")?;
+        Ok(manager.lock().await)
     }
 
     /// Returns the control plane.

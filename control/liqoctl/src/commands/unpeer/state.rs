@@ -142,8 +142,8 @@ mod tests {
 
         assert!(is_unreachable(&foreign(&json!({}), "Error")));
         assert!(!is_unreachable(&foreign(&json!({}), "Established")));
-        assert!(is_dead(&foreign(&dead, "Error")));
-        assert!(!is_dead(&foreign(&json!({}), "Error")));
+        assert!(foreign(&dead, "Error").is_declared_dead());
+        assert!(!foreign(&json!({}), "Error").is_declared_dead());
     }
 
     #[test]
