@@ -319,6 +319,7 @@ pub(crate) async fn liqoctl(local: &Site, remote: &Site, words: &[&str]) -> Resu
     run(local, &[words, &[&flag]].concat()).await
 }
 
+/// Runs `liqoctl`, and returns its output.
 pub(crate) async fn run(local: &Site, words: &[&str]) -> Result<String> {
     let (is_success, out, error) = execute(local, words).await?;
     if !is_success {

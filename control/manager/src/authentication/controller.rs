@@ -7,7 +7,7 @@ use super::parameters::ApiServerSettings;
 use super::registrations::{registrations, secrets};
 use super::seen::Seen;
 use super::verdict::Grants;
-use super::{identity, key, local_slice, nonce, renew, slice, tenant};
+use super::{identity, key, leftovers, local_slice, nonce, renew, slice, tenant};
 use crate::network::is_bound;
 use control_api::Tenant;
 use control_credentials::KeyType;
@@ -137,7 +137,11 @@ impl Controller for AuthenticationController {
             WorkItem::ResourceSlice(key) => match local.slices.get(key) {
                 Some(own) if !slice::is_replica(own) => local_slice::plan(&local, key, own),
                 Some(_) => slice::plan(&local, issuer, &settings.grants, key, env),
-                None => Plan::default(),
+                None => {
+                    let mut plan = Plan::default();
+                    plan.writes.extend(leftovers::of_slice(&local, key));
+                    plan
+                }
             },
             WorkItem::Renew(key) => renew::plan_replica(&local, key),
         }

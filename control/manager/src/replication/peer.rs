@@ -5,12 +5,13 @@ use super::item::WorkItem;
 use super::kind::Kind;
 use super::selection::{FINALIZER, provider};
 use control_api::core::foreign_cluster::ForeignClusterConditionStatus;
+use control_api::tenant_namespace::peer_of;
 use control_api::{ForeignCluster, annotations, labels};
 use control_runtime::{
     Cache, Cluster, ClusterChange, Destinations, Env, Event, Key, Outcome, Plan, Ref, RemoteConfig,
     Selector, WatchChange, WatchId,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::time::{Duration, Instant};
 
@@ -207,7 +208,14 @@ fn credentials(
     plan: &mut Plan<WorkItem>,
 ) -> Option<Peer> {
     let secrets = cache.objects::<Secret>(&Cluster::Local);
-    let mut of_provider: Vec<_> = secrets.indexed(BY_PROVIDER, id).collect();
+    let namespaces = cache.objects::<Namespace>(&Cluster::Local);
+    // A user with rights in another namespace could displace the credentials otherwise.
+    let is_placed = |key: &Key| {
+        let namespace = namespaces.get(&Key::cluster(&*key.namespace));
+        namespace.is_some_and(|namespace| peer_of(&namespace.metadata) == Some(id))
+    };
+    let secrets = secrets.indexed(BY_PROVIDER, id);
+    let mut of_provider: Vec<_> = secrets.filter(|(key, _)| is_placed(key)).collect();
     of_provider.sort_by_key(|(key, _)| *key);
     let mut of_provider = of_provider.into_iter();
     let (key, secret) = of_provider.next()?;
