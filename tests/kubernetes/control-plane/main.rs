@@ -20,6 +20,7 @@ mod offline;
 mod offloading;
 mod ownership;
 mod peering;
+mod policies;
 mod proxy;
 mod rights;
 mod runtime;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
     authentication::add(&mut suite);
     offloading::add(&mut suite);
     peering::add(&mut suite);
+    policies::add(&mut suite);
     proxy::add(&mut suite);
     liqoctl::add(&mut suite);
     topologies::add(&mut suite);

@@ -12,6 +12,7 @@ mod hostile;
 mod orders;
 mod peering;
 mod reached;
+mod statuses;
 mod steps;
 
 #[test]
