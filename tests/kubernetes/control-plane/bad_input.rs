@@ -336,11 +336,17 @@ async fn event_of(site: &Site, kind: &str, name: &str) -> Result<String> {
 
 /// Waits for the warning about an object, and returns its reason and note.
 async fn event(events: &Api<Event>, kind: &str, name: &str) -> Result<String> {
-    let fields = format!("regarding.kind={kind},regarding.name={name},type=Warning");
+    let fields = format!("regarding.kind={kind},type=Warning");
+    // An Event about an object with a long name refers to it as a related one.
+    let is_about = |event: &&Event| {
+        let objects = [&event.regarding, &event.related].into_iter().flatten();
+        let mut names = objects.filter_map(|it| it.name.as_deref());
+        names.any(|it| it == name)
+    };
     let what = format!("a warning about {kind} {name}");
     until(Deadline::after(SOON), &what, async || {
         let list = events.list(&ListParams::default().fields(&fields)).await?;
-        let found = list.items.first().context("no Event")?;
+        let found = list.items.iter().find(is_about).context("no Event")?;
         let text = |text: &Option<String>| text.clone().unwrap_or_default();
         Ok(format!("{}: {}", text(&found.reason), text(&found.note)))
     })

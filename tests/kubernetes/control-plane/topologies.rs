@@ -38,7 +38,7 @@ impl Clusters {
     async fn start() -> Result<Self> {
         let (rome, milan, turin) = tokio::try_join!(
             Site::start("rome", "milan", &[]),
-            Site::start("milan", "turin", &[]),
+            Site::start("milan", "rome", &[]),
             Site::start("turin", "rome", &[]),
         )?;
         let traces = [

@@ -8,7 +8,7 @@ use crate::steps::{Lines, ObjectStep, Runner, lines};
 use crate::verbs::delete::Delete;
 use crate::verbs::{Action, Run, Verb};
 use crate::wait::Deadline;
-use crate::{objects, parse, tenant};
+use crate::{parse, tenant};
 use anyhow::{Context as _, Result};
 use clap::Args;
 use control_api::{Identity, ResourceSlice, VirtualNode, labels};
@@ -199,17 +199,21 @@ impl Run for Create {
         let peer = &self.remote_cluster_id;
         let cluster = Cluster::local(global).await?;
         let namespace = tenant::named_or_default(&cluster, global, peer).await?;
-        let source = match &self.resource_slice_name {
-            Some(slice) => of_slice(&cluster, &namespace, slice).await?,
-            None => self.of_flags(),
-        };
-        let object = cluster.with_metadata(self.manifest(&namespace, source));
-        if let Some(format) = self.output {
-            return output::print(format, &manifest::printed(object));
-        }
         let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
-        let step = creation(&cluster, &self.name, object);
-        Runner::run(deadline, async |runner| runner.apply(&step, &()).await).await
+        Runner::run(deadline, async |runner| {
+            let source = match &self.resource_slice_name {
+                Some(slice) => of_slice(runner, &cluster, &namespace, slice).await?,
+                None => self.of_flags(),
+            };
+            let object = cluster.with_metadata(self.manifest(&namespace, source));
+            if let Some(format) = self.output {
+                return output::print(format, &manifest::printed(object));
+            }
+            runner
+                .apply(&creation(&cluster, &self.name, object), &())
+                .await
+        })
+        .await
     }
 }
 
@@ -292,24 +296,42 @@ fn list(name: &str, classes: &[String]) -> Value {
     classes.iter().enumerate().map(class).collect()
 }
 
-/// Returns the fields of the spec that a ResourceSlice and its Identity determine.
-async fn of_slice(cluster: &Cluster, namespace: &str, name: &str) -> Result<Value> {
+/// Returns the fields of the spec that a ResourceSlice and its Identity determine. Waits for the credentials of the
+/// provider.
+async fn of_slice(
+    runner: &Runner,
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+) -> Result<Value> {
     let api = Api::<ResourceSlice>::namespaced(cluster.client.clone(), namespace);
-    let slice = cluster.get(&api, "ResourceSlice", name).await?;
-    let slice = slice.with_context(|| {
-        format!(
-            "there is no ResourceSlice {name} in namespace {namespace} of {}",
-            cluster.place()
-        )
-    })?;
-    let selector = format!("{}={name}", labels::RESOURCE_SLICE_NAME);
-    let identities: Vec<Identity> = objects::select(cluster, namespace, &selector).await?;
-    let mut secrets = identities
-        .into_iter()
-        .filter_map(|identity| Some(identity.status?.kubeconfig_secret_ref?.name));
-    let secret = secrets.next().with_context(|| {
-        format!("ResourceSlice {name} has no credentials: has the provider accepted it?")
-    })?;
+    let read = async || {
+        let slice = cluster.get(&api, "ResourceSlice", name).await?;
+        slice.with_context(|| {
+            format!(
+                "there is no ResourceSlice {name} in namespace {namespace} of {}",
+                cluster.place()
+            )
+        })
+    };
+    read().await?;
+    let lines = Lines {
+        scope: cluster.side,
+        apply: None,
+        wait: None,
+        goal: "obtaining the credentials of the ResourceSlice",
+    };
+    let selector = Select::Labels(format!("{}={name}", labels::RESOURCE_SLICE_NAME));
+    let secret = |identity: &Identity| {
+        let status = identity.status.as_ref();
+        let secret = status.and_then(|status| status.kubeconfig_secret_ref.as_ref());
+        let missing = || "the Identity has no kubeconfig yet".to_owned();
+        secret.map(|secret| secret.name.clone()).ok_or_else(missing)
+    };
+    let credentials = ObjectStep::wait(cluster, lines, namespace, selector, secret);
+    let secret = runner.apply(&credentials, &()).await?;
+    // The provider writes the resources together with the credentials.
+    let slice = read().await?;
 
     Ok(spec_of(&slice, &secret))
 }
