@@ -10,6 +10,9 @@ mod table;
 
 use crate::fixture::{Fixture, Suite, serial};
 use anyhow::{Context as _, Result, ensure};
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use futures_util::stream;
 use scene::Scene;
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -18,6 +21,9 @@ pub(crate) fn add(suite: &mut Suite) {
 
 /// The folder with the tables and the expected rights.
 const FOLDER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/control-plane/rights/hostile");
+
+/// Number of requests at a time.
+const CONCURRENT: usize = 8;
 
 /// Returns the text of a file in [`FOLDER`].
 fn read(name: &str) -> Result<String> {
@@ -29,11 +35,9 @@ fn read(name: &str) -> Result<String> {
 async fn no_hostile_request_succeeds(_: &'static Fixture) -> Result<()> {
     let scene = Scene::create().await?;
     let request = scene::request()?;
-    let mut failures = Vec::new();
     let objects = absurd::parse(&read("absurd.yaml")?, &request)?;
-    for absurd in &objects {
-        failures.extend(absurd.check(&scene).await.err());
-    }
+    let outcomes = join_all(objects.iter().map(|absurd| absurd.check(&scene))).await;
+    let mut failures: Vec<_> = outcomes.into_iter().filter_map(Result::err).collect();
     failures.extend(rules::check(&scene).await.err());
     let mut requests = Vec::new();
     for (client, name) in [
@@ -42,13 +46,15 @@ async fn no_hostile_request_succeeds(_: &'static Fixture) -> Result<()> {
         (&scene.peering_user, "peering-user.yaml"),
     ] {
         let hostile = table::parse(&read(name)?, &request)?;
-        table::check_distinct(hostile.iter())?;
-        for hostile in &hostile {
-            let outcome = hostile.check(&scene.milan.client, client).await;
-            failures.extend(outcome.err().map(|it| it.context(name)));
-        }
+        let checks = hostile
+            .iter()
+            .map(|it| it.check(&scene.milan.client, client));
+        let outcomes: Vec<_> = stream::iter(checks).buffered(CONCURRENT).collect().await;
+        let errors = outcomes.into_iter().filter_map(Result::err);
+        failures.extend(errors.map(|error| error.context(name)));
         requests.extend(hostile);
     }
+    table::check_distinct(&requests)?;
     eprintln!(
         "{} hostile requests, {} absurd objects",
         requests.len(),

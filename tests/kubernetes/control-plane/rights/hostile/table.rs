@@ -8,6 +8,7 @@ use http::header::CONTENT_TYPE;
 use kube::Client;
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 /// The limit for retries: the controllers of the provider may change an object at the same time.
@@ -191,15 +192,10 @@ fn merge(target: &mut Value, patch: &Value) {
 }
 
 /// Checks that the requests are distinct.
-pub(super) fn check_distinct<'a>(requests: impl Iterator<Item = &'a Hostile>) -> Result<()> {
-    let mut seen = std::collections::BTreeSet::new();
+pub(super) fn check_distinct(requests: &[Hostile]) -> Result<()> {
+    let mut seen = BTreeSet::new();
     for hostile in requests {
-        let key = format!(
-            "{} {} {:?}",
-            hostile.title(),
-            hostile.body,
-            hostile.impersonated
-        );
+        let key = format!("{hostile:?}");
         ensure!(seen.insert(key), "{} occurs twice", hostile.title());
     }
 
