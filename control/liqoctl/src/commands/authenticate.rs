@@ -11,6 +11,7 @@
 mod in_band;
 mod removal;
 
+pub(crate) use in_band::is_through_tunnel;
 pub(crate) use removal::{Unauthenticate, remove, requested, unauthenticate};
 
 use crate::cluster::RemoteFlags;

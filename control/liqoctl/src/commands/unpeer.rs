@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! ResourceSlices, VirtualNodes           their workloads end, while both clusters still cooperate
-//! Identity, Tenant | network             at the same time
+//! Identity, Tenant | network             at the same time; in-band, the network is last
 //! tenant namespaces                      if nothing else is in them
 //! ```
 
@@ -22,7 +22,7 @@ use crate::tenant;
 use crate::wait::Deadline;
 use anyhow::{Error, Result, anyhow, bail};
 use clap::{ArgAction, Args};
-use control_api::{ResourceSlice, VirtualNode};
+use control_api::{Renew, ResourceSlice, VirtualNode};
 use state::State;
 use std::time::Duration;
 
@@ -95,7 +95,7 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
             local.peer
         );
     }
-    state.check_reachable(local).await?;
+    state.check_reachable(local, here.as_deref()).await?;
     confirm(global, &local.peer, &state.offloaded).await?;
 
     Runner::run(deadline, async |runner| {
@@ -159,6 +159,8 @@ async fn delete(
     wait: bool,
 ) -> Result<()> {
     let local = &pair.local;
+    // In-band, the controller manager deletes the objects at the provider through the network.
+    let wait = wait || state.is_in_band;
     if let Some(namespace) = namespaces.0 {
         let nodes = Removal::<VirtualNode>::new(local, namespace, "virtualnodes");
         let slices = Removal::<ResourceSlice>::new(local, namespace, "resourceslices")
@@ -173,6 +175,15 @@ async fn delete(
             false => network::reset(runner, pair, wait).await,
         }
     };
-    tokio::try_join!(remove(runner, pair, namespaces, wait), network)?;
-    Ok(())
+    let credentials = remove(runner, pair, namespaces, wait);
+    if !state.is_in_band {
+        tokio::try_join!(credentials, network)?;
+        return Ok(());
+    }
+    credentials.await?;
+    if let Some(namespace) = namespaces.0 {
+        let renews = Removal::<Renew>::new(local, namespace, "renews").of(requested(&local.peer));
+        runner.undo(vec![renews.boxed()], true).await?;
+    }
+    network.await
 }
