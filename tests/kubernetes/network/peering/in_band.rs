@@ -32,8 +32,9 @@ const CLOSED: &str = "lab-closed";
 
 async fn a_provider_is_reached_through_the_tunnel_alone(peering: &'static Peering) -> Result<()> {
     let [rome, milan] = peering.clusters();
-    connected_again(peering);
     cleanup::defer("the proxy of milan", async || install(&peering.milan));
+    // Runs before the removal of the proxy.
+    connected_again(peering);
     install_with(milan, &["--set=proxy.enabled=true"])?;
     let web = Web::up(rome, "in-band").await?;
     peering.network("reset", &["--wait"])?;
