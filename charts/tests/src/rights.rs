@@ -53,6 +53,7 @@ fn no_role_reads_secrets_beyond_liqos_namespace_and_tenant_namespaces() {
         .collect();
 
     let expected = [
+        "liqo-cluster-ids",
         "liqo-peering-user-tenant-ns",
         "liqo-controller-manager-tenant",
     ];
@@ -163,6 +164,7 @@ fn every_policy_denies() {
         "liqo-ip-services",
         "liqo-tenant-condition",
         "liqo-tenant-namespaces",
+        "liqo-tenant-policies",
     ];
     assert_eq!(policies, expected.map(str::to_owned).into());
     for name in policies {

@@ -11,6 +11,7 @@
 //! controller  connects them to the runtime, which has watches, requests, Events and Lease
 //! ```
 
+pub(crate) use condition::Verdict;
 #[cfg(test)]
 pub(crate) use controller::registrations;
 pub(crate) use controller::{FIELD_MANAGER, NetworkController};

@@ -16,6 +16,7 @@ mod liqoctl;
 mod offloading;
 mod ownership;
 mod peering;
+mod policies;
 mod proxy;
 mod rights;
 mod runtime;
@@ -59,6 +60,7 @@ fn main() -> ExitCode {
     authentication::add(&mut suite);
     offloading::add(&mut suite);
     peering::add(&mut suite);
+    policies::add(&mut suite);
     proxy::add(&mut suite);
     liqoctl::add(&mut suite);
     history::add(&mut suite);

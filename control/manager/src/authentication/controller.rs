@@ -1,5 +1,6 @@
 //! Connects the planners of authentication to the runtime.
 
+use super::budget::Budgets;
 use super::certificate::FirstSeen;
 use super::item::WorkItem;
 use super::objects::Local;
@@ -41,6 +42,7 @@ pub(crate) struct AuthenticationController {
     /// Namespaces whose Secrets are watched.
     watched: BTreeSet<String>,
     first_seen: FirstSeen,
+    budgets: Budgets,
 }
 
 impl AuthenticationController {
@@ -51,6 +53,7 @@ impl AuthenticationController {
             user,
             watched: BTreeSet::new(),
             first_seen: FirstSeen::new(),
+            budgets: Budgets::default(),
         }
     }
 
@@ -81,6 +84,7 @@ impl Controller for AuthenticationController {
     }
 
     fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<WorkItem> {
+        self.budgets.observe(change);
         let local = Local::new(cache, &self.settings.namespace);
         Vec::from_iter(items_of(&local, change))
     }
@@ -129,11 +133,19 @@ impl Controller for AuthenticationController {
             WorkItem::SignedNonce(key) => nonce::plan_signed_nonce(&local, key, env),
             WorkItem::Tenant(key) => tenant::plan(&local, issuer, key, env),
             WorkItem::Identity(key) => identity::plan(&local, key),
-            WorkItem::ResourceSlice(key) => match local.slices.get(key) {
-                Some(own) if !slice::is_replica(own) => local_slice::plan(&local, key, own),
-                Some(_) => slice::plan(&local, issuer, &settings.grants, key, env),
-                None => Plan::default(),
-            },
+            WorkItem::ResourceSlice(key) => {
+                let grants = &settings.grants;
+                let mut others = Plan::default();
+                self.budgets
+                    .refresh(&local, &grants.defaults, &key.namespace, &mut others);
+                let mut plan = match local.slices.get(key) {
+                    Some(own) if !slice::is_replica(own) => local_slice::plan(&local, key, own),
+                    Some(_) => slice::plan(&local, issuer, (grants, &self.budgets), key, env),
+                    None => Plan::default(),
+                };
+                plan.requeue.extend(others.requeue);
+                plan
+            }
             WorkItem::Renew(key) => renew::plan_replica(&local, key),
         }
     }

@@ -2,12 +2,12 @@
 
 use super::controller_reference;
 use super::item::WorkItem;
-use super::objects::{Local, warn};
+use super::objects::{Local, label_peer, warn};
 use super::renew;
 use crate::network::covers;
 use control_api::authentication::identity::IdentityType;
 use control_api::{Identity, IdentityStatus, Renew, annotations, labels};
-use control_credentials::{Access, ClusterKey, kubeconfig};
+use control_credentials::{Access, Certificate, ClusterKey, kubeconfig};
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
@@ -28,8 +28,11 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     if identity.metadata.deletion_timestamp.is_some() {
         return plan;
     }
-    renew::plan_own(local, key, identity, &mut plan);
     let object = Ref::of::<Identity>(&Cluster::Local, key);
+    if let Some(peer) = local.peer_of(&key.namespace) {
+        label_peer(&mut plan, &object, &identity.metadata, peer);
+    }
+    renew::plan_own(local, key, (identity, &cluster_key), &mut plan);
     let text = match text(local, (key, identity), &cluster_key) {
         Ok(text) => text,
         Err(message) => {
@@ -116,6 +119,11 @@ fn text(
         .as_ref()
         .ok_or_else(|| missing("authParams"))?;
     let certificate = parameters.signed_crt.as_ref();
+    let certificate = &certificate
+        .ok_or_else(|| missing("authParams.signedCRT"))?
+        .0;
+    Certificate::check_key(certificate, cluster_key.public_key())
+        .map_err(|error| format!("spec.authParams.signedCRT: {error}"))?;
     let server = parameters.api_server.as_deref();
     let ca = parameters.ca.as_ref().map(|ca| ca.0.as_slice());
     let access = Access {
@@ -131,9 +139,7 @@ fn text(
             .namespace
             .as_deref()
             .filter(|_| is_control_plane(identity)),
-        certificate: &certificate
-            .ok_or_else(|| missing("authParams.signedCRT"))?
-            .0,
+        certificate,
         key: cluster_key.to_pem().as_bytes(),
     };
 

@@ -1,9 +1,10 @@
 //! ResourceSlices of this cluster: the fields that `liqoctl` leaves out, and the credentials that the provider issues.
 
-use super::controller_reference;
 use super::item::WorkItem;
-use super::objects::{Local, label, warn};
+use super::objects::{Local, label, label_peer, warn};
+use super::{controller_reference, issued};
 use crate::network::covers;
+use control_api::authentication::auth_params::AuthParams;
 use control_api::{Identity, ResourceSlice, labels};
 use control_credentials::{ClusterKey, Subject, request};
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
@@ -38,6 +39,7 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<
         warn(&mut plan, object, ("NotTenantNamespace", message));
         return plan;
     }
+    label_peer(&mut plan, &object, &slice.metadata, provider);
     match request(slice, key, (consumer, provider), &cluster_key) {
         Ok(None) => {}
         Ok(Some(spec)) => {
@@ -51,13 +53,20 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<
         }
     }
     let identity = identity_key(key);
-    let Some(fields) = identity_fields(slice, key, provider) else {
+    let issued = slice.status.as_ref().and_then(|it| it.auth_params.as_ref());
+    let present = local.identities.get(&identity);
+    let current = present.and_then(|it| it.spec.auth_params.as_ref());
+    let identity_object = Ref::of::<Identity>(&Cluster::Local, &identity);
+    let objects = (&object, &identity_object);
+    let issued =
+        issued.filter(|issued| issued::take(issued, current, &cluster_key, objects, &mut plan));
+    let Some(issued) = issued else {
         return plan;
     };
-    let present = local.identities.get(&identity);
+    let fields = identity_fields(slice, key, provider, issued);
     let present = present.map(|present| serde_json::to_value(present).unwrap_or_default());
     if present.is_none_or(|present| !covers(&present, &fields)) {
-        plan.apply(Ref::of::<Identity>(&Cluster::Local, &identity), fields);
+        plan.apply(identity_object, fields);
     }
 
     plan
@@ -120,12 +129,9 @@ fn request(
     ))
 }
 
-/// Returns the fields of the Identity, once the provider has issued credentials.
-fn identity_fields(slice: &ResourceSlice, key: &Key, provider: &str) -> Option<Value> {
-    let issued = slice.status.as_ref()?.auth_params.as_ref()?;
-    issued.signed_crt.as_ref()?;
-
-    Some(json!({
+/// Returns the fields of the Identity.
+fn identity_fields(slice: &ResourceSlice, key: &Key, provider: &str, issued: &AuthParams) -> Value {
+    json!({
         "metadata": {
             "labels": {
                 labels::MANAGED: "true",
@@ -135,5 +141,5 @@ fn identity_fields(slice: &ResourceSlice, key: &Key, provider: &str) -> Option<V
             "ownerReferences": [controller_reference(slice)],
         },
         "spec": {"authParams": issued, "clusterID": provider, "type": "ResourceSlice"},
-    }))
+    })
 }

@@ -3,12 +3,13 @@
 use super::certificate::SECRET_PREFIX;
 use super::item::WorkItem;
 use super::objects::{
-    AUTHENTICATION_KEYS, BY_PEER, BY_USER, Local, label, secret_of, user_of_slice, users,
+    AUTHENTICATION_KEYS, BY_NAME, BY_PEER, BY_USER, Local, label, secret_of, user_of_slice, users,
 };
 use super::parameters::address_of;
 use super::slice::is_replica;
 use crate::network::TENANT_ROLE;
-use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, labels};
+use control_api::authentication::tenant_policy;
+use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, TenantPolicy, labels};
 use control_runtime::{Change, Key};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
@@ -28,6 +29,8 @@ pub(super) fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkI
         let mut items = tenants_of(local, &peers);
         items.extend(slices_of(local, &peers));
         items.extend(items_within(local, &key.namespace));
+        let of_name = local.tenants.indexed(BY_NAME, &key.name);
+        items.extend(of_name.map(|(key, _)| WorkItem::Tenant(key.clone())));
         items.insert(WorkItem::Tenant(key.clone()));
         items
     } else if change.is::<Identity>() {
@@ -71,6 +74,9 @@ pub(super) fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkI
 
 /// Returns the work items that a change of an object without peer concerns.
 fn items_of_cluster(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem> {
+    if change.is::<TenantPolicy>() {
+        return items_of_policy(local, &change.object.key.name);
+    }
     if change.is::<RoleBinding>() {
         let peers = both(change, |it: &RoleBinding| {
             users_and_peer(&it.metadata, it.subjects.as_deref())
@@ -97,6 +103,23 @@ fn items_of_cluster(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem
     } else {
         BTreeSet::new()
     }
+}
+
+/// Returns the ResourceSlices that a TenantPolicy is about.
+fn items_of_policy(local: &Local<'_>, name: &str) -> BTreeSet<WorkItem> {
+    let slices: Vec<_> = if name == tenant_policy::DEFAULT {
+        local.slices.iter().collect()
+    } else {
+        let tenants = local.tenants.indexed(BY_PEER, name);
+        tenants
+            .flat_map(|(key, _)| local.slices.within(&key.namespace))
+            .collect()
+    };
+    let replicas = slices.into_iter().filter(|(_, slice)| is_replica(slice));
+
+    replicas
+        .map(|(key, _)| WorkItem::ResourceSlice(key.clone()))
+        .collect()
 }
 
 fn items_of_secret(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem> {

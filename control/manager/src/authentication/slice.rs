@@ -3,6 +3,7 @@
 //! Both verdicts are written at once, because `liqoctl` waits for the first one and then reads the second.
 
 use super::binding;
+use super::budget::Budgets;
 use super::certificate::{Issued, Requested, SECRET_PREFIX};
 use super::decision;
 use super::item::WorkItem;
@@ -35,7 +36,7 @@ const CLASS_MAX: Duration = Duration::from_secs(30);
 pub(super) fn plan(
     local: &Local<'_>,
     issuer: Issuer<'_>,
-    grants: &Grants,
+    (grants, budgets): (&Grants, &Budgets),
     key: &Key,
     env: &Env<'_>,
 ) -> Plan<WorkItem> {
@@ -89,7 +90,7 @@ pub(super) fn plan(
         is_drained: condition == TenantCondition::Drained,
         present: requested.condition(Type::Resources).map(|it| it.status),
     };
-    let verdict = verdict::decide(slice, grants, local, state);
+    let verdict = verdict::decide(slice, grants, local, state, budgets.excess(key));
     if let Verdict::Denied(reason, _, Some(detail)) = &verdict {
         warn(&mut plan, object.clone(), (*reason, detail.clone()));
     }

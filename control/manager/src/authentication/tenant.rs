@@ -3,9 +3,10 @@
 use super::certificate::{CERTIFICATE, FirstSeen, Issued, Requested, SECRET_PREFIX};
 use super::item::WorkItem;
 use super::nonce::{NONCE, bound_to, is_bound_to, value};
-use super::objects::{BY_PEER, BY_USER, Local, label, warn};
+use super::objects::{BY_NAME, BY_PEER, BY_USER, Local, label, label_peer, warn};
 use super::parameters::{ApiServerSettings, auth_params};
 use super::{binding, decision, leftovers};
+use crate::network::Verdict;
 use control_api::authentication::auth_params::AuthParams;
 use control_api::authentication::tenant::{AuthzPolicy, TenantCondition};
 use control_api::{Tenant, TenantStatus, labels};
@@ -13,6 +14,7 @@ use control_credentials::{PublicKey, Subject, request};
 use control_runtime::{Action, Cluster, Env, Finalizer, Key, Plan, Protection, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use std::time::Duration;
 
@@ -21,6 +23,9 @@ const FINALIZER: Finalizer = Finalizer {
     name: "tenant.liqo.io/finalizer",
     wait_max: Duration::from_secs(60),
 };
+
+/// Longest message of a condition, in bytes. A message may contain fields that the consumer writes.
+const MESSAGE_LEN_MAX: usize = 1024;
 
 /// Reason of an Event, and its message.
 pub(super) type Refusal = (&'static str, String);
@@ -68,9 +73,10 @@ pub(super) fn plan(
         }
     }
     if let Err(refusal) = check(local, (key, tenant), peer) {
-        warn(&mut plan, object, refusal);
+        refuse(&mut plan, object, tenant, refusal, env);
         return plan;
     }
+    label_peer(&mut plan, &object, &tenant.metadata, peer);
     decision::plan_tenant(local, (key, tenant), &object, &mut plan);
     if decision::effective(local, key, tenant) == TenantCondition::Drained {
         plan.writes.extend(leftovers::of_drained(local, key, peer));
@@ -89,7 +95,8 @@ pub(super) fn plan(
             if issued.is_some() && parameters.api_server.is_none() {
                 let note = "no node is labelled as control plane, so the address of this API server is unknown: \
                             set the chart's value apiServer.address";
-                warn(&mut plan, object, ("NoAPIServerAddress", note.to_owned()));
+                let refusal = ("NoAPIServerAddress", note.to_owned());
+                refuse(&mut plan, object, tenant, refusal, env);
                 return plan;
             }
             plan.writes
@@ -98,10 +105,37 @@ pub(super) fn plan(
                 .extend(status(object, (key, tenant), issued, parameters));
         }
         Ok(_) => {}
-        Err(refusal) => warn(&mut plan, object, refusal),
+        Err(refusal) => refuse(&mut plan, object, tenant, refusal, env),
     }
 
     plan
+}
+
+/// Plans the condition of a Tenant that is refused, and an Event. What its status grants stays.
+fn refuse(
+    plan: &mut Plan<WorkItem>,
+    object: Ref,
+    tenant: &Tenant,
+    (reason, mut message): Refusal,
+    env: &Env<'_>,
+) {
+    message.truncate(message.floor_char_boundary(MESSAGE_LEN_MAX));
+    warn(plan, object.clone(), (reason, message.clone()));
+    let present = tenant.status.clone().unwrap_or_default();
+    let mut status = present.clone();
+    let verdict = Verdict {
+        type_: "Ready",
+        is_true: false,
+        reason,
+        message,
+    };
+    let now = Timestamp::from_second(env.now.as_second()).unwrap_or(env.now);
+    verdict.set(&mut status.conditions, tenant.metadata.generation, now);
+    if status != present {
+        let apply = Action::Apply(json!({"status": status}));
+        plan.writes
+            .push(Write::new(object, apply).subresource("status"));
+    }
 }
 
 /// Checks the cluster ID of a consumer.
@@ -134,6 +168,11 @@ fn check(local: &Local<'_>, (key, tenant): (&Key, &Tenant), peer: &str) -> Resul
         );
         return Err(("DuplicateTenant", message));
     }
+    let of_name = local.tenants.indexed(BY_NAME, &key.name);
+    if let Some(other) = first_older(of_name, (key, tenant)) {
+        let message = format!("Tenant {other} is older and has the same name: use another name");
+        return Err(("DuplicateTenant", message));
+    }
 
     if let Some((slice, _)) = local.slices.indexed(BY_USER, peer).next() {
         let message = format!(
@@ -146,13 +185,23 @@ fn check(local: &Local<'_>, (key, tenant): (&Key, &Tenant), peer: &str) -> Resul
 }
 
 /// Returns an older Tenant of the same consumer or in the same namespace.
-fn older<'a>(local: &Local<'a>, (key, tenant): (&Key, &Tenant), peer: &str) -> Option<&'a Key> {
+fn older<'a>(local: &Local<'a>, tenant: (&Key, &Tenant), peer: &str) -> Option<&'a Key> {
+    let of_peer = local.tenants.indexed(BY_PEER, peer);
+    first_older(
+        of_peer.chain(local.tenants.within(&tenant.0.namespace)),
+        tenant,
+    )
+}
+
+/// Returns the first Tenant that is older than `tenant`.
+fn first_older<'a>(
+    mut others: impl Iterator<Item = (&'a Key, &'a Tenant)>,
+    (key, tenant): (&Key, &Tenant),
+) -> Option<&'a Key> {
     let age = |key: &Key, tenant: &Tenant| {
         let created = tenant.metadata.creation_timestamp.as_ref();
         (created.map(|time| time.0), key.clone())
     };
-    let of_peer = local.tenants.indexed(BY_PEER, peer);
-    let mut others = of_peer.chain(local.tenants.within(&key.namespace));
     let older = others.find(|(other, it)| *other != key && age(other, it) < age(key, tenant));
 
     older.map(|(key, _)| key)
@@ -276,6 +325,7 @@ fn status(
             proxy_url: tenant.spec.proxy_url.clone().filter(|url| !url.is_empty()),
             ..parameters
         }),
+        conditions: Vec::new(),
         tenant_namespace: Some(key.namespace.clone()),
     };
     if tenant.status.as_ref() == Some(&status) {

@@ -9,6 +9,8 @@ use side::{MOMENT, Side, tenant_namespace};
 use std::time::Duration;
 
 mod ends;
+mod policies;
+mod refusals;
 mod side;
 mod slices;
 
@@ -110,7 +112,7 @@ fn a_signed_nonce_lasts_until_the_credentials_have_arrived() {
         rome.secret("milan", "liqo-signed-nonce", "signedNonce")
             .is_some()
     );
-    rome.put_identity("milan", b"certificate");
+    rome.put_identity("milan", "certificate");
     rome.run(MOMENT);
     rome.run(HOUR);
     assert_eq!(
@@ -210,7 +212,9 @@ fn this_cluster_is_no_consumer_of_itself() {
     milan.put_tenant("milan", &spec);
     milan.run(MOMENT);
 
-    assert_eq!(milan.status("milan"), Value::Null);
+    let status = milan.status("milan");
+    assert_eq!(status["tenantNamespace"], Value::Null);
+    assert_eq!(status["conditions"][0]["reason"], "OwnClusterID");
     assert_eq!(milan.count::<ClusterRoleBinding>(), 0);
 }
 
@@ -223,7 +227,9 @@ fn a_consumer_gets_no_credentials_without_an_address() {
     milan.run(2 * MOMENT);
     milan.sign(HOUR);
     milan.run(MOMENT);
-    assert_eq!(milan.status("rome"), Value::Null);
+    let status = milan.status("rome");
+    assert_eq!(status["authParams"], Value::Null);
+    assert_eq!(status["conditions"][0]["reason"], "NoAPIServerAddress");
 
     milan.put_control_plane();
     milan.run(MOMENT);
@@ -330,7 +336,10 @@ fn invalid_tenants_are_refused() {
 
         let requests = milan.creations::<CertificateSigningRequest>();
         assert_eq!(requests - older, 0, "{what}");
-        assert_eq!(milan.status("rome"), Value::Null, "{what}");
+        let status = milan.status("rome");
+        assert_eq!(status["authParams"], Value::Null, "{what}");
+        assert_eq!(status["tenantNamespace"], Value::Null, "{what}");
+        assert_eq!(status["conditions"][0]["status"], "False", "{what}");
         assert_eq!(
             milan.count::<ClusterRoleBinding>(),
             usize::from(what.contains("binding")),
@@ -389,7 +398,7 @@ fn a_tenant_without_key_exchange_gets_no_certificate() {
 fn an_identity_gets_a_kubeconfig_with_the_key_of_the_cluster() {
     let mut rome = Side::new("rome");
     rome.put_peer("milan");
-    rome.put_identity("milan", b"certificate");
+    rome.put_identity("milan", "certificate");
     rome.run(MOMENT);
 
     let name = "kubeconfig-controlplane-milan";

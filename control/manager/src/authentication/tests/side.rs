@@ -233,7 +233,8 @@ impl Side {
     }
 
     /// Creates the Identity of this cluster at a provider, as `liqoctl` does.
-    pub(super) fn put_identity(&mut self, peer: &str, certificate: &[u8]) {
+    pub(super) fn put_identity(&mut self, peer: &str, name: &str) {
+        let certificate = self.certificate(name);
         self.simulation.local().put::<Identity>(json!({
             "apiVersion": "authentication.liqo.io/v1beta1",
             "kind": "Identity",
@@ -244,10 +245,20 @@ impl Side {
                 "namespace": "liqo-tenant-rome",
                 "authParams": {
                     "apiServer": "https://192.0.2.2:6443",
-                    "signedCRT": ByteString(certificate.to_vec()),
+                    "signedCRT": certificate,
                 },
             },
         }));
+    }
+
+    /// Returns a certificate of the key of this cluster.
+    pub(super) fn certificate(&mut self, name: &str) -> ByteString {
+        let pem = self
+            .secret_in("liqo", "authentication-keys", "privateKey")
+            .unwrap();
+        let pair = KeyPair::from_pem(str::from_utf8(&pem).unwrap()).unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        ByteString(params.self_signed(&pair).unwrap().pem().into_bytes())
     }
 
     /// Creates a ClusterRoleBinding of a user.
