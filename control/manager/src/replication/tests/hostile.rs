@@ -260,10 +260,7 @@ fn refuses_parameter(field: &str, value: &Value) {
         "{what}: {changed:?}"
     );
     for note in notes.iter().chain(&changed) {
-        assert!(
-            !note.contains(['\n', '\u{1b}']),
-            "{what}: {note}"
-        );
+        assert!(!note.contains(['\n', '\u{1b}']), "{what}: {note}");
     }
     victim.others_are_untouched("2");
 
