@@ -43,6 +43,10 @@ pub enum ConfigError {
     #[error("tls-server-name {0:?} is neither a DNS name nor an IP address")]
     ServerName(String),
 
+    /// The address of the API server has another scheme than HTTPS or HTTP.
+    #[error("server {0:?} is not supported: use https://")]
+    Server(String),
+
     /// The proxy cannot be used.
     #[error("proxy-url {0:?} is not supported: use http:// or https://")]
     Proxy(String),
@@ -110,6 +114,11 @@ fn connector(
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(Duration::from_secs(30)));
 
+    if !matches!(config.cluster_url.scheme_str(), Some("https" | "http")) {
+        return Err(ConfigError::Server(without_credentials(
+            &config.cluster_url,
+        )));
+    }
     let Some(proxy) = &config.proxy_url else {
         return tls(config, tcp, http2);
     };

@@ -133,9 +133,7 @@ impl Controller for AuthenticationController {
             WorkItem::ClusterKey => key::plan(&local, settings.key_type, env),
             WorkItem::SecretWatch(_) => Plan::default(),
             WorkItem::Nonce(key) => nonce::plan_nonce(&local, key, settings.nonce_ttl, env),
-            WorkItem::SignedNonce(key) => {
-                nonce::plan_signed_nonce(&local, key, (issuer.seen, settings.nonce_ttl), env)
-            }
+            WorkItem::SignedNonce(key) => nonce::plan_signed_nonce(&local, key, issuer.seen, env),
             WorkItem::Tenant(key) => tenant::plan(&local, issuer, key, env),
             WorkItem::Identity(key) => identity::plan(&local, key),
             WorkItem::ResourceSlice(key) => {

@@ -125,7 +125,7 @@ fn the_key_of_the_cluster_is_not_written_where_a_peering_user_reads_it() {
         "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "user"}],
     });
     rome.put::<RoleBinding>(binding.clone());
-    rome.put_identity("milan", b"certificate");
+    rome.put_identity("milan", "certificate");
     rome.run(MOMENT);
     let kubeconfig =
         |rome: &mut Side| rome.secret("milan", "kubeconfig-controlplane-milan", "kubeconfig");

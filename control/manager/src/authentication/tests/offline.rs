@@ -99,7 +99,7 @@ fn a_day_may_pass_between_each_two_steps_of_a_peering_by_files() {
     let certificate: ByteString =
         serde_json::from_value(status["authParams"]["signedCRT"].clone()).unwrap();
     pair.pass_day();
-    pair.rome.put_identity("milan", &certificate.0);
+    pair.rome.put_issued("milan", &certificate);
     pair.pass_day();
     let secret = "kubeconfig-controlplane-milan";
     assert!(pair.rome.secret("milan", secret, "kubeconfig").is_some());
@@ -153,7 +153,7 @@ fn a_nonce_that_has_expired_on_the_way_is_replaced_by_another_one() {
     pair.milan.put_tenant("rome", &late);
     pair.sign();
     assert!(pair.milan.reasons().contains(&"NonceNotFound"));
-    assert_eq!(pair.milan.status("rome"), Value::Null);
+    assert_eq!(pair.milan.status("rome")["authParams"], Value::Null);
 
     // The Tenant waits for a nonce, and its signature is of the earlier one.
     pair.milan.put_nonce("rome");
@@ -163,7 +163,7 @@ fn a_nonce_that_has_expired_on_the_way_is_replaced_by_another_one() {
             .reasons()
             .contains(&"SignatureVerificationFailed")
     );
-    assert_eq!(pair.milan.status("rome"), Value::Null);
+    assert_eq!(pair.milan.status("rome")["authParams"], Value::Null);
     let nonce = pair.nonce().unwrap();
     let tenant = pair.tenant(&nonce);
     pair.milan.put_tenant("rome", &tenant);
@@ -183,7 +183,7 @@ fn a_signed_nonce_waits_for_the_identity_for_any_time() {
         .rome
         .secret("milan", "liqo-signed-nonce", "signedNonce");
     assert!(signature.is_some());
-    pair.rome.put_identity("milan", b"certificate");
+    pair.rome.put_identity("milan", "certificate");
     pair.rome.run(HOUR);
     let key = Key::new(tenant_namespace("milan"), "liqo-signed-nonce");
     assert!(pair.rome.object::<Secret>(&key).is_none());

@@ -263,6 +263,11 @@ impl Side {
     /// Creates the Identity of this cluster at a provider, as `liqoctl` does.
     pub(super) fn put_identity(&mut self, peer: &str, name: &str) {
         let certificate = self.certificate(name);
+        self.put_issued(peer, &certificate);
+    }
+
+    /// Creates the Identity with a certificate that the provider has issued.
+    pub(super) fn put_issued(&mut self, peer: &str, certificate: &ByteString) {
         self.simulation.local().put::<Identity>(json!({
             "apiVersion": "authentication.liqo.io/v1beta1",
             "kind": "Identity",

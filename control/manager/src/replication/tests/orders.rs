@@ -51,12 +51,10 @@ fn apply(peering: &mut Peering, manifest: Manifest) {
 fn grant(peering: &mut Peering, name: &str) {
     peering.grant(name);
     let key = super::remote(name);
+    let issued = super::identities(peering)(name);
     let server = peering.simulation.cluster(&milan());
     let mut replica = server.get::<ResourceSlice>(&key).unwrap().clone();
-    replica["status"]["authParams"] = json!({
-        "apiServer": "https://192.0.2.1:6443",
-        "signedCRT": ByteString(b"certificate".to_vec()),
-    });
+    replica["status"]["authParams"] = issued["spec"]["authParams"].clone();
     server.put::<ResourceSlice>(replica);
 }
 
