@@ -63,9 +63,9 @@ impl<'a, K: Kind> Observed<'a, K> {
         }
     }
 
-    /// Returns the object with this name, which a controller creates and which is waited for.
-    pub(crate) fn awaited(cluster: &'a Cluster, namespace: &str, name: String) -> Self {
-        let mut observed = Self::new(cluster, namespace, Select::Name(name));
+    /// Returns an object that a controller creates and that is waited for.
+    pub(crate) fn awaited(cluster: &'a Cluster, namespace: &str, select: Select) -> Self {
+        let mut observed = Self::new(cluster, namespace, select);
         observed.is_awaited = true;
         observed
     }

@@ -79,10 +79,11 @@ impl<'a, K: Kind> Removal<'a, K> {
 
     async fn delete_all(&self) -> Result<bool> {
         self.read().await?;
-        let known = self.known.borrow();
-        let names = known.iter().flat_map(|known| known.objects.keys());
-        let names: Vec<String> = names.cloned().collect();
-        drop(known);
+        let names: Vec<String> = {
+            let known = self.known.borrow();
+            let names = known.iter().flat_map(|known| known.objects.keys());
+            names.cloned().collect()
+        };
         for name in &names {
             self.side.cluster.delete(&self.api, self.noun, name).await?;
         }

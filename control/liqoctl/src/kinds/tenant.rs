@@ -91,7 +91,7 @@ pub(crate) fn key_step<'a>(cluster: &'a Cluster, liqo: &str) -> ObjectStep<'a, S
         goal: "reading the key of the cluster (does the controller-manager run, with the chart's value authentication.enabled?)",
     };
     let name = AUTHENTICATION_KEYS.to_owned();
-    ObjectStep::wait(cluster, lines, liqo, name, key)
+    ObjectStep::wait(cluster, lines, liqo, Select::Name(name), key)
 }
 
 fn key(secret: &Secret) -> Progress<ClusterKey> {

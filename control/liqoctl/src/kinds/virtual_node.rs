@@ -3,6 +3,7 @@
 use crate::cluster::Cluster;
 use crate::global::Global;
 use crate::manifest::{self, OFFLOADING};
+use crate::observed::Select;
 use crate::output::{self, Format};
 use crate::steps::{Lines, ObjectStep, Runner, lines};
 use crate::verbs::delete::Delete;
@@ -51,7 +52,7 @@ pub(crate) fn step<'a>(
         cluster,
         lines,
         namespace,
-        name.to_owned(),
+        Select::Name(name.to_owned()),
         |node: &VirtualNode| match node.spec.kubeconfig_secret_ref {
             Some(_) => Ok(()),
             None => Err("the VirtualNode has no kubeconfig".to_owned()),

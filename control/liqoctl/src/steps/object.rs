@@ -67,14 +67,14 @@ impl<'a, K: Kind, T> ObjectStep<'a, K, T> {
         cluster: &'a Cluster,
         lines: Lines,
         namespace: &str,
-        name: String,
+        select: Select,
         output: impl Fn(&K) -> P + 'a,
     ) -> Self {
         Self {
             cluster,
             lines,
             manifest: None,
-            observed: Observed::awaited(cluster, namespace, name),
+            observed: Observed::awaited(cluster, namespace, select),
             output: Box::new(move |object| output(object).into()),
         }
     }
