@@ -168,7 +168,10 @@ async fn nothing_of_pair(cluster: &Cluster, there: &str, since: Instant) -> Resu
 /// Waits until `liqoctl info` and `info peer` report a peer with a network as healthy.
 async fn until_healthy(cluster: &Cluster, there: &str, role: &str) -> Result<()> {
     let what = format!("{there} to be a healthy {role} of {}", cluster.name());
-    until(Deadline::after(SOON), &what, async || is_healthy(cluster, there, role)).await
+    until(Deadline::after(SOON), &what, async || {
+        is_healthy(cluster, there, role)
+    })
+    .await
 }
 
 fn is_healthy(cluster: &Cluster, there: &str, role: &str) -> Result<()> {

@@ -1,6 +1,6 @@
 //! Tests of in-band peerings: the consumer reaches the provider's API server through the tunnel only.
 
-use super::{between, connected_again, until_healthy, kubeconfig_of_virtual_node, peer, unpeer};
+use super::{between, connected_again, kubeconfig_of_virtual_node, peer, unpeer, until_healthy};
 use crate::fixture::{
     LIQO, Peering, SOON, Suite, Web, WebPod, install, install_with, liqoctl_command, remapped,
     serial, until_pair_is,

@@ -1,6 +1,6 @@
 //! Tests of peerings of three clusters, each of which is consumer and provider.
 
-use super::{between, connected_again, until_healthy, nothing_of_pair, peer};
+use super::{between, connected_again, nothing_of_pair, peer, until_healthy};
 use crate::NAPLES;
 use crate::deletion::reaches;
 use crate::fixture::{Peering, Suite, Web, serial, until_pair_is};
