@@ -161,6 +161,8 @@ fn every_policy_denies() {
         "liqo-controller-manager-secrets",
         "liqo-controller-manager-services",
         "liqo-ip-services",
+        "liqo-peering-user-objects",
+        "liqo-peering-user-secrets",
         "liqo-tenant-condition",
         "liqo-tenant-namespaces",
     ];

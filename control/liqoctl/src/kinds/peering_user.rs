@@ -127,6 +127,7 @@ impl Generate {
             &subject.common_name,
             (liqo, namespace),
             roles,
+            self.allow_reverse_peering,
         )
         .await?;
         kubeconfig(&Access {

@@ -7,7 +7,7 @@ use super::observe::{items_of, items_within};
 use super::parameters::ApiServerSettings;
 use super::registrations::{registrations, secrets};
 use super::verdict::Grants;
-use super::{identity, key, local_slice, nonce, renew, slice, tenant};
+use super::{identity, key, leftovers, local_slice, nonce, renew, slice, tenant};
 use crate::network::bound_namespaces;
 use control_api::Tenant;
 use control_credentials::KeyType;
@@ -132,7 +132,11 @@ impl Controller for AuthenticationController {
             WorkItem::ResourceSlice(key) => match local.slices.get(key) {
                 Some(own) if !slice::is_replica(own) => local_slice::plan(&local, key, own),
                 Some(_) => slice::plan(&local, issuer, &settings.grants, key, env),
-                None => Plan::default(),
+                None => {
+                    let mut plan = Plan::default();
+                    plan.writes.extend(leftovers::of_slice(&local, key));
+                    plan
+                }
             },
             WorkItem::Renew(key) => renew::plan_replica(&local, key),
         }

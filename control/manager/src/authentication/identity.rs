@@ -15,6 +15,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use serde_json::{Value, json};
 
+/// ClusterRole of peering users in a tenant namespace.
+pub(super) const PEERING_USER_ROLE: &str = "liqo-peering-user-tenant-ns";
+
 /// Plans the kubeconfig Secret of an Identity, and its status.
 pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     let mut plan = Plan::default();
@@ -30,6 +33,17 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     }
     renew::plan_own(local, key, identity, &mut plan);
     let object = Ref::of::<Identity>(&Cluster::Local, key);
+    let secret = Key::new(key.namespace.clone(), format!("kubeconfig-{}", key.name));
+    let present = local.secrets.get(&secret);
+    if let Some(binding) = reader(local, &key.namespace).filter(|_| present.is_none()) {
+        let message = format!(
+            "RoleBinding {binding} lets a peering user read the key of this cluster, which the kubeconfig contains: run \
+             `liqoctl delete peering-user`, or annotate the RoleBinding with {}=true",
+            annotations::ALLOW_REVERSE_PEERING
+        );
+        warn(&mut plan, object, ("ClusterKeyReadable", message));
+        return plan;
+    }
     let text = match text(local, (key, identity), &cluster_key) {
         Ok(text) => text,
         Err(message) => {
@@ -37,9 +51,7 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
             return plan;
         }
     };
-    let secret = Key::new(key.namespace.clone(), format!("kubeconfig-{}", key.name));
     let fields = fields(identity, &text);
-    let present = local.secrets.get(&secret);
     let present = present.map(|present| serde_json::to_value(present).unwrap_or_default());
     if !present.is_some_and(|present| covers(&present, &fields)) {
         plan.apply(Ref::of::<Secret>(&Cluster::Local, &secret), fields);
@@ -56,6 +68,18 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     }
 
     plan
+}
+
+/// Returns the RoleBinding of a peering user who may list the Secrets of a namespace, unless its creator permits that.
+fn reader<'a>(local: &Local<'a>, namespace: &str) -> Option<&'a Key> {
+    let mut bindings = local.role_bindings.within(namespace);
+    let reader = bindings.find(|(_, binding)| {
+        let annotations = binding.metadata.annotations.as_ref();
+        let allowed = annotations.and_then(|it| it.get(annotations::ALLOW_REVERSE_PEERING));
+        binding.role_ref.name == PEERING_USER_ROLE && allowed.is_none_or(|it| it != "true")
+    });
+
+    reader.map(|(key, _)| key)
 }
 
 /// Returns the deletions of what an Identity has left. Garbage collection would delete it later.

@@ -36,16 +36,35 @@ pub(super) fn of_deleted(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Wri
             writes.extend(delete::<Secret>(key, &secret.metadata));
         }
         if is_certificate {
-            let requests = local.requests.indexed(BY_SECRET, &key.to_string());
-            writes.extend(
-                requests.filter_map(|(key, csr)| {
-                    delete::<CertificateSigningRequest>(key, &csr.metadata)
-                }),
-            );
+            writes.extend(requests(local, key));
         }
     }
 
     writes
+}
+
+/// Returns the deletions of the certificate of a ResourceSlice that is gone. Otherwise a consumer could fill the API server with
+/// them.
+pub(super) fn of_slice(local: &Local<'_>, slice: &Key) -> Vec<Write> {
+    let name = format!("{SECRET_PREFIX}-{}", slice.name);
+    let key = Key::new(slice.namespace.clone(), name);
+    let secret = local.secrets.get(&key).filter(|secret| {
+        let peer = label(&secret.metadata, labels::REMOTE_CLUSTER_ID);
+        peer.is_some() && peer == local.peer_of(&key.namespace)
+    });
+    let mut writes = requests(local, &key);
+    writes.extend(secret.and_then(|secret| delete::<Secret>(&key, &secret.metadata)));
+
+    writes
+}
+
+/// Returns the deletions of the CertificateSigningRequests that are for a Secret.
+fn requests(local: &Local<'_>, secret: &Key) -> Vec<Write> {
+    let requests = local.requests.indexed(BY_SECRET, &secret.to_string());
+    let deletions =
+        requests.filter_map(|(key, csr)| delete::<CertificateSigningRequest>(key, &csr.metadata));
+
+    deletions.collect()
 }
 
 /// Returns the deletion of a replica of this consumer.

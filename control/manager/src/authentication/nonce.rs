@@ -20,6 +20,9 @@ pub(super) const NONCE: &str = "nonce";
 /// Key of the signature in the consumer's Secret.
 pub(super) const SIGNATURE: &str = "signedNonce";
 
+/// Longest nonce that this cluster signs, in bytes. Upstream's have 88.
+const NONCE_LEN_MAX: usize = 256;
+
 /// Shortest life of a signed nonce. `liqoctl` waits up to two minutes for it, also if the clusters are peered already.
 const SIGNED_MIN: Duration = Duration::from_secs(120);
 
@@ -79,6 +82,13 @@ pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> 
         return plan;
     };
     let object = Ref::of::<Secret>(&Cluster::Local, key);
+    if !is_signable(&nonce.0) {
+        let message = format!(
+            "data.{NONCE} is no Base64 text of up to {NONCE_LEN_MAX} bytes, so it is not signed: copy the nonce of the provider"
+        );
+        warn(&mut plan, object, ("InvalidNonce", message));
+        return plan;
+    }
     let public = cluster_key.public_key();
     let is_signed = value(secret, SIGNATURE)
         .is_some_and(|signature| public.verify(&nonce.0, &signature.0).is_ok());
@@ -121,6 +131,13 @@ pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> 
     }
 
     plan
+}
+
+/// Returns whether the key of this cluster may sign a nonce. The provider chooses it, and other contents could be part of
+/// another protocol, such as a certificate signing request or a handshake of TLS.
+fn is_signable(nonce: &[u8]) -> bool {
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(byte);
+    (1..=NONCE_LEN_MAX).contains(&nonce.len()) && nonce.iter().all(is_base64)
 }
 
 /// Returns whether a nonce is bound to this key; `None` if it is bound to none.

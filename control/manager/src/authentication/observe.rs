@@ -1,6 +1,7 @@
 //! The work items that a change concerns.
 
 use super::certificate::SECRET_PREFIX;
+use super::identity::PEERING_USER_ROLE;
 use super::item::WorkItem;
 use super::objects::{
     AUTHENTICATION_KEYS, BY_PEER, BY_USER, Local, label, secret_of, user_of_slice, users,
@@ -38,6 +39,7 @@ pub(super) fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkI
     } else if change.is::<ResourceSlice>() {
         let users = both(change, user_of_slice);
         let mut items = tenants_of(local, &users);
+        items.extend(slices_of(local, &users));
         items.extend(tenants_within(local, &key.namespace));
         items.insert(WorkItem::ResourceSlice(key.clone()));
         items
@@ -79,6 +81,11 @@ fn items_of_cluster(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem
         items.extend(slices_of(local, &peers));
         if change.object.key.name == TENANT_ROLE {
             items.insert(WorkItem::SecretWatches);
+        }
+        let roles = both(change, |it: &RoleBinding| vec![it.role_ref.name.clone()]);
+        if roles.contains(PEERING_USER_ROLE) {
+            let identities = local.identities.within(&change.object.key.namespace);
+            items.extend(identities.map(|(key, _)| WorkItem::Identity(key.clone())));
         }
         items
     } else if change.is::<ClusterRoleBinding>() {

@@ -6,7 +6,7 @@ use super::binding;
 use super::certificate::{Issued, Requested, SECRET_PREFIX};
 use super::decision;
 use super::item::WorkItem;
-use super::objects::{BY_PEER, Local, label, origin, warn};
+use super::objects::{BY_PEER, BY_USER, Local, label, origin, warn};
 use super::parameters::auth_params;
 use super::tenant::{Issuer, Refusal};
 use super::verdict::{self, Grants, State, Verdict};
@@ -148,6 +148,12 @@ impl Request<'_> {
             );
             return Err(("UserInUse", message));
         }
+        if let Some((other, _)) = self.older(local, user) {
+            let message = format!(
+                "metadata.name: the user `{user}` of its certificate is that of ResourceSlice {other}: use another name"
+            );
+            return Err(("UserInUse", message));
+        }
         let csr = self.slice.spec.csr.clone().unwrap_or_default();
         let public = self.public_key(&csr.0)?;
         request::check(&csr.0, &subject, &public)
@@ -176,6 +182,21 @@ impl Request<'_> {
             proxy_url: proxy.filter(|url| !url.is_empty()),
             ..auth_params(issuer.api_server, local)
         }))
+    }
+
+    /// Returns an older ResourceSlice with the same user. The user contains 48 bits of a digest of the cluster ID, which the
+    /// consumer chooses.
+    fn older<'a>(&self, local: &Local<'a>, user: &str) -> Option<(&'a Key, &'a ResourceSlice)> {
+        let age = |key: &Key, slice: &ResourceSlice| {
+            let created = slice.metadata.creation_timestamp.as_ref();
+            (created.map(|time| time.0), key.clone())
+        };
+        let own = age(self.key, self.slice);
+        let mut others = local.slices.indexed(BY_USER, user);
+        others.find(|(key, slice)| {
+            let is_of_peer = local.peer_of(&key.namespace) == origin(&slice.metadata);
+            is_of_peer && age(key, slice) < own
+        })
     }
 
     /// Returns the key of the consumer; without key exchange, that of the request.

@@ -47,8 +47,8 @@ pub(super) fn plan(
     };
     let peer = tenant.spec.cluster_id.as_deref().unwrap_or_default();
     let item = WorkItem::Tenant(key.clone());
-    let leftovers = match older(local, (key, tenant), peer) {
-        Some(_) => Vec::new(), // They are those of the older Tenant.
+    let leftovers = match preceding(local, (key, tenant), peer) {
+        Some(_) => Vec::new(), // They are those of the other Tenant.
         None => leftovers::of_deleted(local, key, peer),
     };
     let finalized = (&object, entry);
@@ -128,7 +128,7 @@ fn check(local: &Local<'_>, (key, tenant): (&Key, &Tenant), peer: &str) -> Resul
         );
         return Err(("NotTenantNamespace", message));
     }
-    if let Some(other) = older(local, (key, tenant), peer) {
+    if let Some(other) = preceding(local, (key, tenant), peer) {
         let message = format!(
             "Tenant {other} is older and of the same consumer or namespace: delete one of the two"
         );
@@ -145,17 +145,20 @@ fn check(local: &Local<'_>, (key, tenant): (&Key, &Tenant), peer: &str) -> Resul
     binding::check_cluster_id(local, peer)
 }
 
-/// Returns an older Tenant of the same consumer or in the same namespace.
-fn older<'a>(local: &Local<'a>, (key, tenant): (&Key, &Tenant), peer: &str) -> Option<&'a Key> {
-    let age = |key: &Key, tenant: &Tenant| {
+/// Returns a Tenant of the same consumer or in the same namespace that precedes this one: an older one, but first one in the
+/// tenant namespace of its consumer. A user with rights in another namespace could displace the consumer otherwise.
+fn preceding<'a>(local: &Local<'a>, (key, tenant): (&Key, &Tenant), peer: &str) -> Option<&'a Key> {
+    let order = |key: &Key, tenant: &Tenant| {
+        let is_misplaced = local.peer_of(&key.namespace) != tenant.spec.cluster_id.as_deref();
         let created = tenant.metadata.creation_timestamp.as_ref();
-        (created.map(|time| time.0), key.clone())
+        (is_misplaced, created.map(|time| time.0), key.clone())
     };
     let of_peer = local.tenants.indexed(BY_PEER, peer);
     let mut others = of_peer.chain(local.tenants.within(&key.namespace));
-    let older = others.find(|(other, it)| *other != key && age(other, it) < age(key, tenant));
+    let own = order(key, tenant);
+    let first = others.find(|(other, it)| *other != key && order(other, it) < own);
 
-    older.map(|(key, _)| key)
+    first.map(|(key, _)| key)
 }
 
 /// Verifies the consumer's key, and issues its certificate. Returns `None` while the signer has not signed.

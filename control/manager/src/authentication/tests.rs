@@ -9,6 +9,7 @@ use side::{MOMENT, Side, tenant_namespace};
 use std::time::Duration;
 
 mod ends;
+mod hostile;
 mod side;
 mod slices;
 
@@ -90,7 +91,7 @@ fn an_empty_nonce_is_filled_and_expires_unless_a_tenant_uses_it() {
 fn a_signed_nonce_lasts_until_the_credentials_have_arrived() {
     let mut rome = Side::new("rome");
     rome.put_peer("milan");
-    rome.put_signed_nonce("milan", b"nonce of milan");
+    rome.put_signed_nonce("milan", b"nonceOfMilan");
     rome.run(MOMENT);
     let signature = rome
         .secret("milan", "liqo-signed-nonce", "signedNonce")
@@ -99,11 +100,7 @@ fn a_signed_nonce_lasts_until_the_credentials_have_arrived() {
         .secret_in("liqo", "authentication-keys", "privateKey")
         .unwrap();
     let key = ClusterKey::from_pem(&key).unwrap();
-    assert!(
-        key.public_key()
-            .verify(b"nonce of milan", &signature)
-            .is_ok()
-    );
+    assert!(key.public_key().verify(b"nonceOfMilan", &signature).is_ok());
 
     rome.run(HOUR);
     assert!(
@@ -119,7 +116,7 @@ fn a_signed_nonce_lasts_until_the_credentials_have_arrived() {
     );
 
     // If the peering ends within two minutes, garbage collection deletes it with the Identity.
-    rome.put_signed_nonce("milan", b"another nonce");
+    rome.put_signed_nonce("milan", b"anotherNonce");
     rome.run(MOMENT);
     let key = Key::new(tenant_namespace("milan"), "liqo-signed-nonce");
     let secret = rome.object::<Secret>(&key).unwrap();

@@ -9,11 +9,12 @@ use super::registrations::registrations;
 use super::selection::provider;
 use crate::authentication::cluster_id;
 use control_api::ForeignCluster;
+use control_api::tenant_namespace::peer_of;
 use control_runtime::{
     Cache, Change, Cluster, Controller, Destinations, Env, Key, Outcome, Plan, Queue, Registration,
     Request,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Plans the replicas of this cluster's objects at its providers.
@@ -137,6 +138,14 @@ impl Controller for ReplicationController {
             providers
                 .flat_map(|id| self.items_of_peer(id, cache))
                 .collect()
+        } else if change.is::<Namespace>() {
+            let peer = |it: Option<&'_ Namespace>| {
+                it.and_then(|it| peer_of(&it.metadata)).map(str::to_owned)
+            };
+            let states = BTreeSet::from([peer(change.before()), peer(change.after())]);
+            let is_moved = states.len() > 1;
+            let peers = states.iter().flatten().filter(|_| is_moved);
+            peers.flat_map(|id| self.items_of_peer(id, cache)).collect()
         } else if change.is::<ForeignCluster>() {
             self.items_of_peer(&change.object.key.name, cache)
         } else if change.is::<ConfigMap>() {

@@ -5,7 +5,7 @@ use super::kind::Kind;
 use super::peer::{Peer, is_dead};
 use super::selection::FINALIZER;
 use control_api::authentication::resource_slice::REPLICATION_FORBIDDEN;
-use control_api::labels;
+use control_api::{annotations, labels};
 use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Protection, Ref, Write};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -159,9 +159,15 @@ impl Replication<'_> {
         if let Some(labels) = labels.as_object_mut() {
             labels.remove(labels::OWNERSHIP);
         }
+        // The provider cordons its replica, and refuses these annotations from a consumer.
+        let mut annotations = metadata["annotations"].clone();
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.remove(annotations::CORDON);
+            annotations.remove(annotations::CORDON_TENANT);
+        }
         let mut created = json!({"metadata": {"labels": labels}, "spec": local["spec"]});
-        if metadata["annotations"].is_object() {
-            created["metadata"]["annotations"] = metadata["annotations"].clone();
+        if annotations.is_object() {
+            created["metadata"]["annotations"] = annotations;
         }
 
         created

@@ -7,14 +7,15 @@ use super::selection::{FINALIZER, provider};
 use control_api::core::foreign_cluster::{
     ForeignClusterConditionStatus, ForeignClusterConditionType,
 };
+use control_api::tenant_namespace::peer_of;
 use control_api::{ForeignCluster, annotations, labels};
 use control_runtime::{
     Cache, Cluster, ClusterChange, Destinations, Env, Event, Key, Plan, Ref, RemoteConfig,
     Selector, WatchChange, WatchId,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time for the lists of a provider's objects, after which a review shows whether it permits them.
 const LIST_MAX: Duration = Duration::from_secs(5);
@@ -36,6 +37,8 @@ pub(super) struct Peer {
     pub(super) access: Access,
     /// Whether the watches are planned.
     is_watched: bool,
+    /// When a review is due, unless the objects are listed before.
+    review_at: Option<Instant>,
 }
 
 impl Peer {
@@ -132,12 +135,21 @@ pub(super) fn plan(
                 .iter()
                 .all(|kind| peer.is_listed(*kind, id, consumer, cache));
             if is_new {
-                plan.requeue.push((LIST_MAX, item()));
-            } else if !is_listed {
-                // The provider may refuse the lists, which is no outcome of a request.
-                plan.writes
-                    .push(review(&Cluster::remote(id), &peer.remote_namespace));
-                plan.requeue.push((INTERVAL, item()));
+                peer.review_at = Some(env.at + LIST_MAX);
+            }
+            let rest = peer
+                .review_at
+                .and_then(|due| due.checked_duration_since(env.at));
+            match rest.filter(|rest| !rest.is_zero()) {
+                _ if is_listed => {}
+                Some(rest) => plan.requeue.push((rest, item())),
+                None => {
+                    // The provider may refuse the lists, which is no outcome of a request.
+                    plan.writes
+                        .push(review(&Cluster::remote(id), &peer.remote_namespace));
+                    peer.review_at = Some(env.at + INTERVAL);
+                    plan.requeue.push((INTERVAL, item()));
+                }
             }
         }
         Next::Wait(rest) => {
@@ -191,7 +203,14 @@ fn credentials(
     plan: &mut Plan<WorkItem>,
 ) -> Option<Peer> {
     let secrets = cache.objects::<Secret>(&Cluster::Local);
-    let mut of_provider: Vec<_> = secrets.indexed(BY_PROVIDER, id).collect();
+    let namespaces = cache.objects::<Namespace>(&Cluster::Local);
+    // A user with rights in another namespace could displace the credentials otherwise.
+    let is_placed = |key: &Key| {
+        let namespace = namespaces.get(&Key::cluster(&*key.namespace));
+        namespace.is_some_and(|namespace| peer_of(&namespace.metadata) == Some(id))
+    };
+    let secrets = secrets.indexed(BY_PROVIDER, id);
+    let mut of_provider: Vec<_> = secrets.filter(|(key, _)| is_placed(key)).collect();
     of_provider.sort_by_key(|(key, _)| *key);
     let mut of_provider = of_provider.into_iter();
     let (key, secret) = of_provider.next()?;
@@ -226,6 +245,7 @@ fn credentials(
             config,
             access: Access::default(),
             is_watched: false,
+            review_at: None,
         }),
         Err(error) => {
             warn(
