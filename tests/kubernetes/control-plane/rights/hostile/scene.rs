@@ -1,17 +1,17 @@
 //! Provider `milan`, its consumer `rome`, and clients with the credentials that attackers have.
 
 use crate::authentication::site::{self, Site};
+use crate::fixture::{Deadline, SOON, until};
 use crate::liqoctl::run;
 use anyhow::{Context as _, Result};
-use kube::Client;
+use control_api::{NamespaceMap, Renew};
+use kube::{Api, Client};
 use kubernetes_lab::manifest;
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::json;
 use std::fs;
 
 pub(super) struct Scene {
-    // Ends last, because the provider serves its manager.
-    _rome: Site,
     pub(super) milan: Site,
     /// The control plane of the consumer.
     pub(super) consumer: Client,
@@ -24,7 +24,8 @@ pub(super) struct Scene {
 }
 
 impl Scene {
-    /// Peers the clusters as the peering user.
+    /// Peers the clusters as the peering user. Then the consumer's controller manager ends, which would delete replicas
+    /// that it has not created.
     pub(super) async fn create() -> Result<Self> {
         let (rome, milan) = tokio::try_join!(
             Site::start("rome", "milan", &[]),
@@ -56,6 +57,15 @@ impl Scene {
         )
         .await?;
         create_request(&milan).await?;
+        let namespace = milan.tenant_namespace();
+        let maps: Api<NamespaceMap> = Api::namespaced(milan.client.clone(), &namespace);
+        let renews: Api<Renew> = Api::namespaced(milan.client.clone(), &namespace);
+        until(Deadline::after(SOON), "the replicas", async || {
+            maps.get("own").await?;
+            renews.get("controlplane-milan").await?;
+            Ok(())
+        })
+        .await?;
         let (_, legion) = peering_user(&milan, "legion").await?;
 
         Ok(Self {
@@ -64,7 +74,6 @@ impl Scene {
             peering_user: site::client(&text).await?,
             peering_user_of_legion: site::client(&legion).await?,
             milan,
-            _rome: rome,
         })
     }
 }
