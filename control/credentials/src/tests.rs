@@ -148,6 +148,16 @@ fn generated_keys_depend_on_the_random_bytes_only() {
 }
 
 #[test]
+fn a_generated_rsa_key_has_upstreams_size() {
+    let key = ClusterKey::generate(KeyType::Rsa, [3; 32]).unwrap();
+
+    // The signature is as long as the modulus: 2,048 bits.
+    assert_eq!(key.sign(b"x").unwrap().len(), 256);
+    let known = DETERMINISTIC[1].public().to_der().len();
+    assert_eq!(key.public_key().to_der().len(), known);
+}
+
+#[test]
 fn a_bare_ed25519_key_is_accepted() {
     let key = ClusterKey::generate(KeyType::Ed25519, [7; 32]).unwrap();
     let der = key.public_key().to_der();
