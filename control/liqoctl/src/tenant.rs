@@ -1,5 +1,7 @@
 //! Tenant namespaces: each contains the objects of one peer.
 
+pub(crate) mod removal;
+
 use crate::cluster::{Cluster, list_all};
 use crate::failure;
 use crate::global::Global;

@@ -353,7 +353,7 @@ impl Site {
     }
 
     /// Waits until an Event about the tenant namespace has this reason.
-    async fn until_event(&self, reason: &str) -> Result<()> {
+    pub(crate) async fn until_event(&self, reason: &str) -> Result<()> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.tenant_namespace());
         until(Deadline::after(SOON), reason, async || {
             let events = events.list(&ListParams::default()).await?.items;

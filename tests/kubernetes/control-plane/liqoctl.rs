@@ -15,6 +15,7 @@ use serde_json::json;
 use std::collections::BTreeMap;
 use std::env;
 use std::path::PathBuf;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 use tokio::process::Command;
 
@@ -193,6 +194,8 @@ async fn a_peering_user_peers_until_it_is_deleted(_: &'static Fixture) -> Result
         &["delete", "peering-user", "--consumer-cluster-id=rome"],
     )
     .await?;
+    let namespace = milan.namespace().await?;
+    ensure!(namespace.metadata.deletion_timestamp.is_some());
     let error = refusal(&rome, &path, &["peer", "--networking-disabled"]).await?;
     ensure!(error.contains("request this right"), "{error}");
     Ok(())
@@ -274,12 +277,12 @@ fn requests(sites: [&Site; 2]) -> Result<BTreeMap<String, String>> {
     Ok(found)
 }
 
-async fn liqoctl(local: &Site, remote: &Site, words: &[&str]) -> Result<String> {
+pub(crate) async fn liqoctl(local: &Site, remote: &Site, words: &[&str]) -> Result<String> {
     let flag = format!("--remote-kubeconfig={}", remote.kubeconfig().display());
     run(local, &[words, &[&flag]].concat()).await
 }
 
-async fn run(local: &Site, words: &[&str]) -> Result<String> {
+pub(crate) async fn run(local: &Site, words: &[&str]) -> Result<String> {
     let (is_success, out, error) = execute(local, words).await?;
     if !is_success {
         bail!("`liqoctl {}` failed:\n{out}{error}", words.join(" "));
@@ -288,7 +291,11 @@ async fn run(local: &Site, words: &[&str]) -> Result<String> {
 }
 
 /// Returns the message of a command that must fail.
-async fn refusal(local: &Site, remote: &std::path::Path, words: &[&str]) -> Result<String> {
+pub(crate) async fn refusal(
+    local: &Site,
+    remote: &std::path::Path,
+    words: &[&str],
+) -> Result<String> {
     let flag = format!("--remote-kubeconfig={}", remote.display());
     let words = match words.first() {
         Some(&("force" | "generate")) => words.to_vec(),
@@ -303,15 +310,25 @@ async fn refusal(local: &Site, remote: &std::path::Path, words: &[&str]) -> Resu
     Ok(error)
 }
 
-async fn execute(local: &Site, words: &[&str]) -> Result<(bool, String, String)> {
+/// Returns the command, with the kubeconfig of a cluster.
+pub(crate) fn command(local: &Site, words: &[&str]) -> Result<Command> {
     let program = env::var_os(LIQOCTL).with_context(|| format!("{LIQOCTL} is not set"))?;
-    let output = Command::new(program)
+    let mut command = Command::new(program);
+    command
         .env_clear()
         .env("KUBECONFIG", local.kubeconfig())
         .args(words)
-        .arg("--timeout=60s")
-        .output()
-        .await?;
+        .stdin(Stdio::null())
+        .kill_on_drop(true);
+    if !words.iter().any(|word| word.starts_with("--timeout")) {
+        command.arg("--timeout=60s");
+    }
+    Ok(command)
+}
+
+/// Returns whether a command succeeds, and what it prints to standard output and to standard error.
+pub(crate) async fn execute(local: &Site, words: &[&str]) -> Result<(bool, String, String)> {
+    let output = command(local, words)?.output().await?;
     let text = |bytes: Vec<u8>| String::from_utf8_lossy(&bytes).into_owned();
     Ok((
         output.status.success(),
@@ -321,7 +338,7 @@ async fn execute(local: &Site, words: &[&str]) -> Result<(bool, String, String)>
 }
 
 impl Site {
-    fn kubeconfig(&self) -> PathBuf {
+    pub(crate) fn kubeconfig(&self) -> PathBuf {
         self.control_plane().kubeconfig()
     }
 
@@ -339,19 +356,19 @@ impl Site {
     }
 
     /// Returns the names of the objects in the tenant namespace.
-    async fn names<K: Kind>(&self, selector: &str) -> Result<Vec<String>> {
+    pub(crate) async fn names<K: Kind>(&self, selector: &str) -> Result<Vec<String>> {
         let objects = self.objects::<K>(selector).await?;
         Ok(objects.iter().map(|it| it.name_any()).collect())
     }
 
     /// Returns names and resource versions of the objects in the tenant namespace.
-    async fn versions<K: Kind>(&self) -> Result<Vec<(String, Option<String>)>> {
+    pub(crate) async fn versions<K: Kind>(&self) -> Result<Vec<(String, Option<String>)>> {
         let objects = self.objects::<K>("").await?;
         let version = |it: &K| (it.name_any(), it.resource_version());
         Ok(objects.iter().map(version).collect())
     }
 
-    async fn objects<K: Kind>(&self, selector: &str) -> Result<Vec<K>> {
+    pub(crate) async fn objects<K: Kind>(&self, selector: &str) -> Result<Vec<K>> {
         let api = Api::<K>::namespaced(self.client.clone(), &self.tenant_namespace());
         Ok(api
             .list(&ListParams::default().labels(selector))
@@ -359,7 +376,7 @@ impl Site {
             .items)
     }
 
-    async fn namespace(&self) -> Result<Namespace> {
+    pub(crate) async fn namespace(&self) -> Result<Namespace> {
         let api: Api<Namespace> = Api::all(self.client.clone());
         let name = self.tenant_namespace();
 
@@ -367,7 +384,7 @@ impl Site {
     }
 }
 
-trait Kind:
+pub(crate) trait Kind:
     kube::Resource<DynamicType = (), Scope = k8s_openapi::NamespaceResourceScope>
     + Clone
     + std::fmt::Debug

@@ -9,16 +9,23 @@ mod manager;
 
 mod allocations;
 mod authentication;
+mod bad_input;
+mod endings;
 mod history;
 mod identities;
 mod lifecycle;
 mod liqoctl;
+mod manifests;
+mod offline;
 mod offloading;
 mod ownership;
 mod peering;
 mod proxy;
 mod rights;
 mod runtime;
+mod terminal;
+mod topologies;
+mod traces;
 mod upgrade;
 mod webhooks;
 
@@ -61,6 +68,12 @@ fn main() -> ExitCode {
     peering::add(&mut suite);
     proxy::add(&mut suite);
     liqoctl::add(&mut suite);
+    topologies::add(&mut suite);
+    manifests::add(&mut suite);
+    offline::add(&mut suite);
+    bad_input::add(&mut suite);
+    endings::add(&mut suite);
+    terminal::add(&mut suite);
     history::add(&mut suite);
     upgrade::add(&mut suite);
 

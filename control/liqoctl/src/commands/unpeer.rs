@@ -6,18 +6,18 @@
 //! tenant namespaces                      if nothing else is in them
 //! ```
 
-mod namespace;
 mod state;
 
 use super::authenticate::{remove, requested};
 use super::network::removal as network;
 use crate::cluster::{Cluster, RemoteFlags};
 use crate::global::Global;
-use crate::pair::Pair;
+use crate::pair::{Pair, Side};
 use crate::progress;
 use crate::prompt;
 use crate::removal::Removal;
 use crate::steps::Runner;
+use crate::switch::Wait;
 use crate::tenant;
 use crate::wait::Deadline;
 use anyhow::{Error, Result, anyhow, bail};
@@ -52,16 +52,8 @@ pub(crate) struct Options {
     )]
     delete_namespaces: Option<bool>,
 
-    /// Wait until all objects are deleted.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        default_value_t = true,
-        default_missing_value = "true",
-        action = ArgAction::Set
-    )]
-    wait: bool,
+    #[command(flatten)]
+    removal: Wait,
 }
 
 /// Tenant namespaces that exist.
@@ -88,6 +80,9 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
         tenant::find(&local.cluster, &local.peer),
         tenant::find(&remote.cluster, &remote.peer),
     )?;
+    if here.is_none() {
+        warn_about_unknown(local, there.is_some()).await?;
+    }
     let state = State::read(local, here.as_deref()).await?;
     if state.is_reversed && options.delete_namespaces == Some(true) {
         bail!(
@@ -100,10 +95,10 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
 
     Runner::run(deadline, async |runner| {
         let namespaces = (here.as_deref(), there.as_deref());
-        delete(runner, &pair, namespaces, &state, options.wait).await?;
+        delete(runner, &pair, namespaces, &state, options.removal.wait).await?;
         if !state.is_reversed && options.delete_namespaces != Some(false) {
-            let waits = options.delete_namespaces.is_some() && options.wait;
-            namespace::delete(&pair, namespaces, waits.then_some(deadline)).await?;
+            let waits = options.delete_namespaces.is_some() && options.removal.wait;
+            delete_namespaces(&pair, namespaces, waits.then_some(deadline)).await?;
         }
         Ok(())
     })
@@ -118,19 +113,35 @@ async fn unreachable(global: &Global, error: Error) -> Error {
     let local = async {
         let cluster = Cluster::local(global).await?;
         cluster.installation().await?;
-        tenant::all(&cluster).await
+        known_peers(&cluster).await
     };
     match tokio::time::timeout(DIAGNOSIS, local).await {
-        Ok(Ok(known)) => {
-            let known: Vec<String> = known.into_iter().map(|(_, peer)| peer).collect();
-            error.context(format!(
-                "nothing was changed: if the remote cluster will never respond again, run `liqoctl force unpeer ID` (known peers: {})",
-                known.join(", ")
-            ))
-        }
+        Ok(Ok(known)) => error.context(format!(
+            "nothing was changed: if the remote cluster will never respond again, run `liqoctl force unpeer ID` (known peers: {known})"
+        )),
         // The local cluster is unreachable.
         Ok(Err(_)) | Err(_) => error,
     }
+}
+
+/// Warns that the cluster has no peering with the remote one. After an interrupted command, only the provider has one.
+async fn warn_about_unknown(local: &Side, has_remote: bool) -> Result<()> {
+    let known = known_peers(&local.cluster).await?;
+    if has_remote && known.is_empty() {
+        return Ok(());
+    }
+    progress::warn(format_args!(
+        "the local cluster has no tenant namespace of {} (known peers: {known}): `liqoctl force unpeer ID` ends the peering with a cluster that was installed again with another ID",
+        local.peer
+    ));
+    Ok(())
+}
+
+/// Returns the cluster IDs of the peers, for messages.
+async fn known_peers(cluster: &Cluster) -> Result<String> {
+    let known = tenant::all(cluster).await?;
+    let known: Vec<String> = known.into_iter().map(|(_, peer)| peer).collect();
+    Ok(known.join(", "))
 }
 
 /// Prints which namespaces lose their pods at the provider. On a terminal, asks for confirmation.
@@ -174,5 +185,22 @@ async fn delete(
         }
     };
     tokio::try_join!(remove(runner, pair, namespaces, wait), network)?;
+    Ok(())
+}
+
+/// Deletes the tenant namespaces. Waits until they are gone if there is a deadline.
+async fn delete_namespaces(
+    pair: &Pair,
+    (here, there): Existing<'_>,
+    deadline: Option<Deadline>,
+) -> Result<()> {
+    let delete = async |cluster: &Cluster, name: Option<&str>| match name {
+        Some(name) => tenant::removal::delete(cluster, name, deadline).await,
+        None => Ok(()),
+    };
+    tokio::try_join!(
+        delete(&pair.local.cluster, here),
+        delete(&pair.remote.cluster, there),
+    )?;
     Ok(())
 }

@@ -199,6 +199,7 @@ pub(crate) fn report(class: &str, resources: Option<&ResourceSliceCondition>) {
 #[derive(Args, Debug)]
 struct Create {
     /// The name of the object.
+    #[arg(value_parser = parse::slice_name)]
     name: String,
 
     /// The cluster ID of the provider.
