@@ -33,6 +33,8 @@ pub(crate) struct Observed<'a, K: Kind> {
     known: RefCell<Option<Known<K>>>,
     watch: RefCell<Option<Watch<'a, K>>>,
     is_read: Cell<bool>,
+    /// Whether the first read is that of a watch.
+    is_awaited: bool,
     /// Whether the user may not watch the kind, as peering users.
     is_polled: Cell<bool>,
 }
@@ -56,8 +58,16 @@ impl<'a, K: Kind> Observed<'a, K> {
             known: RefCell::default(),
             watch: RefCell::default(),
             is_read: Cell::default(),
+            is_awaited: false,
             is_polled: Cell::default(),
         }
+    }
+
+    /// Returns the object with this name, which a controller creates and which is waited for.
+    pub(crate) fn awaited(cluster: &'a Cluster, namespace: &str, name: String) -> Self {
+        let mut observed = Self::new(cluster, namespace, Select::Name(name));
+        observed.is_awaited = true;
+        observed
     }
 
     /// Returns the object as last received, and reads it if it was never received.
@@ -68,6 +78,14 @@ impl<'a, K: Kind> Observed<'a, K> {
     pub(crate) async fn get(&self) -> Result<Option<K>> {
         if let Some(known) = &*self.known.borrow() {
             return Ok(known.object.clone());
+        }
+        if self.is_awaited && !self.is_read.replace(true) {
+            // A watch from no version begins with the present object.
+            *self.known.borrow_mut() = Some(Known {
+                object: None,
+                version: String::new(),
+            });
+            return Ok(None);
         }
         let noun = K::plural(&());
         let list = self.api.list(&self.params()).await;

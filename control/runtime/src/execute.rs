@@ -7,14 +7,13 @@ use crate::registration::{self, Form};
 use control_client::cause::{cause, chain};
 use control_client::election::Leadership;
 use control_client::object::Ref;
-use control_client::transport::{DeadlineError, NotLeaderError, is_untrusted};
+use control_client::transport::{DeadlineError, NotLeaderError, TimeLimit, is_untrusted};
 use control_client::watch::shortened;
 use http::{Method, header};
 use kube::Client;
 use kube::core::{Status, TypeMeta};
 use serde_json::{Value, json};
 use std::sync::Arc;
-use tokio::time::timeout;
 
 /// A request, unless its parts are invalid.
 type NewRequest = http::Result<http::Request<Vec<u8>>>;
@@ -56,11 +55,12 @@ impl Context {
     }
 
     async fn probe(&self, probe: &Probe) -> Outcome {
-        let request = http::Request::get(probe.path).body(Vec::new());
-        match timeout(probe.timeout, self.send(Gate::Always, request)).await {
-            Ok(Ok(_)) => Outcome::Answer(Answer(Value::Null)),
-            Ok(Err(outcome)) => outcome,
-            Err(_) => Outcome::TimedOut,
+        let request = http::Request::get(probe.path)
+            .extension(TimeLimit(probe.timeout))
+            .body(Vec::new());
+        match self.send(Gate::Always, request).await {
+            Ok(_) => Outcome::Answer(Answer(Value::Null)),
+            Err(outcome) => outcome,
         }
     }
 

@@ -90,8 +90,8 @@ pub(crate) fn key_step<'a>(cluster: &'a Cluster, liqo: &str) -> ObjectStep<'a, S
         wait: None,
         goal: "reading the key of the cluster (does the controller-manager run, with the chart's value authentication.enabled?)",
     };
-    let select = Select::Name(AUTHENTICATION_KEYS.to_owned());
-    ObjectStep::wait(cluster, lines, liqo, select, key)
+    let name = AUTHENTICATION_KEYS.to_owned();
+    ObjectStep::wait(cluster, lines, liqo, name, key)
 }
 
 fn key(secret: &Secret) -> Progress<ClusterKey> {

@@ -3,7 +3,6 @@
 use crate::cluster::Cluster;
 use crate::global::Global;
 use crate::manifest::{self, OFFLOADING};
-use crate::observed::Select;
 use crate::output::{self, Format};
 use crate::progress::begin;
 use crate::steps::{Lines, ObjectStep, lines};
@@ -44,12 +43,11 @@ pub(crate) fn step<'a>(
         ),
         goal: "creating the VirtualNode",
     };
-    let select = Select::Name(name.to_owned());
     ObjectStep::wait(
         cluster,
         lines,
         namespace,
-        select,
+        name.to_owned(),
         |node: &VirtualNode| match node.spec.kubeconfig_secret_ref {
             Some(_) => Ok(()),
             None => Err("the VirtualNode has no kubeconfig".to_owned()),

@@ -67,14 +67,14 @@ impl<'a, K: Kind, T> ObjectStep<'a, K, T> {
         cluster: &'a Cluster,
         lines: Lines,
         namespace: &str,
-        select: Select,
+        name: String,
         output: impl Fn(&K) -> P + 'a,
     ) -> Self {
         Self {
             cluster,
             lines,
             manifest: None,
-            observed: Observed::new(cluster, namespace, select),
+            observed: Observed::awaited(cluster, namespace, name),
             output: Box::new(move |object| output(object).into()),
         }
     }
