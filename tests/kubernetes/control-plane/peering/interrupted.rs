@@ -44,34 +44,36 @@ async fn a_manager_that_is_killed_after_each_of_its_writes_peers_and_parts(
     let milan = Site::start_with("milan", "rome", &arguments, options()?).await?;
     let peering = Peering { rome, milan };
     let (rome, milan) = (&peering.rome, &peering.milan);
-    let lives = async {
-        for _ in 0..2 {
-            peering.peer().await?;
-            peering
-                .until_resources("Accepted", "ResourceSliceResourcesAccepted")
-                .await?;
-            let nodes: Api<VirtualNode> = api(rome);
-            until(Deadline::after(SOON), "the VirtualNode", async || {
-                Ok(nodes.get("milan").await?)
-            })
-            .await?;
-            peering.unpeer().await?;
-            is_clean(rome).await?;
-            is_clean(milan).await?;
-        }
-        Ok(())
-    };
-
     // The manager of the consumer writes in both clusters.
     let of_rome = [(rome, MANAGER), (milan, "rome")];
     let (mut by_rome, mut by_milan) = (0, 0);
     tokio::select! {
-        lives = lives => lives?,
+        ended = live_twice(&peering) => ended?,
         error = kill(rome, &of_rome, &mut by_rome) => error?,
         error = kill(milan, &[(milan, MANAGER)], &mut by_milan) => error?,
     }
     eprintln!("the managers were killed {by_rome} and {by_milan} times");
     ensure!(by_rome + by_milan >= WRITES_MIN);
+    Ok(())
+}
+
+/// Peers and parts, twice.
+async fn live_twice(peering: &Peering) -> Result<()> {
+    for _ in 0..2 {
+        peering.peer().await?;
+        peering
+            .until_resources("Accepted", "ResourceSliceResourcesAccepted")
+            .await?;
+        let nodes: Api<VirtualNode> = api(&peering.rome);
+        until(Deadline::after(SOON), "the VirtualNode", async || {
+            Ok(nodes.get("milan").await?)
+        })
+        .await?;
+        peering.unpeer().await?;
+        is_clean(&peering.rome).await?;
+        is_clean(&peering.milan).await?;
+    }
+
     Ok(())
 }
 
