@@ -8,7 +8,7 @@ use super::parameters::ApiServerSettings;
 use super::registrations::{registrations, secrets};
 use super::verdict::Grants;
 use super::{identity, key, local_slice, nonce, renew, slice, tenant};
-use crate::network::bound_namespaces;
+use crate::network::is_bound;
 use control_api::Tenant;
 use control_credentials::KeyType;
 use control_runtime::{
@@ -54,18 +54,21 @@ impl AuthenticationController {
         }
     }
 
-    /// Adds and removes the watches of Secrets, so that they follow the rights of the manager.
-    fn plan_watches(&mut self, cache: &Cache) -> Plan<WorkItem> {
-        let settings = &self.settings;
-        let bound = bound_namespaces(cache, &settings.namespace, &settings.tenant_namespaces);
+    /// Adds or removes the watch of the Secrets of a namespace, so that it follows the rights of the manager.
+    fn plan_watch(&mut self, namespace: &str, cache: &Cache) -> Plan<WorkItem> {
+        let Settings {
+            namespace: liqo,
+            tenant_namespaces,
+            ..
+        } = &self.settings;
         let mut plan = Plan::default();
-        for namespace in self.watched.difference(&bound) {
+        if is_bound(cache, liqo, tenant_namespaces, namespace) {
+            if self.watched.insert(namespace.to_owned()) {
+                plan.watches.push(WatchChange::Add(secrets(namespace)));
+            }
+        } else if self.watched.remove(namespace) {
             plan.watches.push(WatchChange::Remove(secrets(namespace)));
         }
-        for namespace in bound.difference(&self.watched) {
-            plan.watches.push(WatchChange::Add(secrets(namespace)));
-        }
-        self.watched = bound;
 
         plan
     }
@@ -86,7 +89,7 @@ impl Controller for AuthenticationController {
     }
 
     fn started(&mut self, _cache: &Cache) -> Vec<WorkItem> {
-        vec![WorkItem::ClusterKey, WorkItem::SecretWatches]
+        vec![WorkItem::ClusterKey]
     }
 
     fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
@@ -112,8 +115,8 @@ impl Controller for AuthenticationController {
         if item.key().is_some_and(|key| !is_listed(key)) && !is_ending(item) {
             return Plan::default();
         }
-        if *item == WorkItem::SecretWatches {
-            return self.plan_watches(cache);
+        if let WorkItem::SecretWatch(namespace) = item {
+            return self.plan_watch(namespace, cache);
         }
         let settings = &self.settings;
         let local = Local::new(cache, &settings.namespace);
@@ -124,7 +127,7 @@ impl Controller for AuthenticationController {
         };
         match item {
             WorkItem::ClusterKey => key::plan(&local, settings.key_type, env),
-            WorkItem::SecretWatches => Plan::default(),
+            WorkItem::SecretWatch(_) => Plan::default(),
             WorkItem::Nonce(key) => nonce::plan_nonce(&local, key, settings.nonce_ttl, env),
             WorkItem::SignedNonce(key) => nonce::plan_signed_nonce(&local, key, env),
             WorkItem::Tenant(key) => tenant::plan(&local, issuer, key, env),
@@ -140,9 +143,11 @@ impl Controller for AuthenticationController {
 
     /// The objects of a peer are in its tenant namespace.
     fn queue(item: &WorkItem) -> Queue {
-        item.key()
-            .map(|key| Queue(key.namespace.clone()))
-            .unwrap_or_default()
+        match (item, item.key()) {
+            (WorkItem::SecretWatch(namespace), _) => Queue(namespace.clone()),
+            (_, Some(key)) => Queue(key.namespace.clone()),
+            (_, None) => Queue::default(),
+        }
     }
 
     fn item_kind(item: &WorkItem) -> &'static str {

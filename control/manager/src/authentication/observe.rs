@@ -54,7 +54,7 @@ pub(super) fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkI
         items_of_secret(local, change)
     } else if change.is::<Namespace>() {
         let mut items = items_within(local, &key.name);
-        items.insert(WorkItem::SecretWatches);
+        items.insert(WorkItem::SecretWatch(key.name.clone()));
         items
     } else if change.is::<CertificateSigningRequest>() {
         let secrets = both(change, |it: &CertificateSigningRequest| {
@@ -78,7 +78,7 @@ fn items_of_cluster(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem
         let mut items = tenants_of(local, &peers);
         items.extend(slices_of(local, &peers));
         if change.object.key.name == TENANT_ROLE {
-            items.insert(WorkItem::SecretWatches);
+            items.insert(WorkItem::SecretWatch(change.object.key.namespace.clone()));
         }
         items
     } else if change.is::<ClusterRoleBinding>() {

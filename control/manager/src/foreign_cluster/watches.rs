@@ -64,7 +64,14 @@ impl Watches {
 /// Returns the watches that a namespace needs: none without a peer or without rights there, and that of pods only for
 /// VirtualNodes.
 fn needed(local: Local<'_>, namespace: &str) -> Vec<WatchId> {
-    let is_bound = || is_bound(local.cache, &local.settings.namespace, namespace);
+    let is_bound = || {
+        is_bound(
+            local.cache,
+            &local.settings.namespace,
+            &local.settings.tenant_namespaces,
+            namespace,
+        )
+    };
     if local.peer_of(namespace).is_none() || !is_bound() {
         return Vec::new();
     }

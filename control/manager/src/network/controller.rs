@@ -71,27 +71,38 @@ impl NetworkController {
         )
     }
 
-    /// Adds and removes the watches of Secrets, so that they follow the rights of the manager.
+    /// Adds the watches of Secrets at the start.
     fn plan_watches(&mut self, cache: &Cache, now: Timestamp) -> Plan<WorkItem> {
         let bound = self.state.local(cache).bound_namespaces();
-        let watched = std::mem::replace(&mut self.state.derived.watched, bound.clone());
-        let mut plan = Plan::default();
         if self.waits_until.is_none() {
             self.unlisted.clone_from(&bound);
             self.waits_until = Some(now + LISTS_WAIT_MAX);
         }
-        for namespace in bound.difference(&watched) {
-            plan.watches.push(WatchChange::Add(secrets(namespace)));
+        let watched = &self.state.derived.watched;
+        let changed: Vec<_> = bound.symmetric_difference(watched).cloned().collect();
+        let mut plan = Plan::default();
+        for namespace in changed {
+            self.plan_watch(&namespace, cache, &mut plan);
         }
-        for namespace in watched.difference(&bound) {
+
+        plan
+    }
+
+    /// Adds or removes the watch of the Secrets of a namespace, so that it follows the rights of the manager.
+    fn plan_watch(&mut self, namespace: &str, cache: &Cache, plan: &mut Plan<WorkItem>) {
+        let is_bound = self.state.local(cache).is_bound(namespace);
+        let watched = &mut self.state.derived.watched;
+        if is_bound {
+            if watched.insert(namespace.to_owned()) {
+                plan.watches.push(WatchChange::Add(secrets(namespace)));
+            }
+        } else if watched.remove(namespace) {
             self.unlisted.remove(namespace);
             plan.watches.push(WatchChange::Remove(secrets(namespace)));
             let items = self.state.local(cache).items_of_gateways(namespace);
             let items = items.into_iter().map(|item| (Duration::ZERO, item));
             plan.requeue.extend(items);
         }
-
-        plan
     }
 
     /// Converts a plan of the planner.
@@ -269,8 +280,14 @@ impl Controller for NetworkController {
     }
 
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
-        if *item == WorkItem::SecretWatches {
-            return self.plan_watches(cache, env.now);
+        match item {
+            WorkItem::SecretWatches => return self.plan_watches(cache, env.now),
+            WorkItem::SecretWatch(namespace) => {
+                let mut plan = Plan::default();
+                self.plan_watch(namespace, cache, &mut plan);
+                return plan;
+            }
+            _ => {}
         }
         if self.waits(item, env.now) {
             return Plan {
@@ -320,7 +337,9 @@ impl Controller for NetworkController {
             WorkItem::Configuration(key) | WorkItem::Network(key) | WorkItem::Ip(key) => {
                 Queue(key.namespace.clone())
             }
-            WorkItem::Tenant(namespace) => Queue(namespace.clone()),
+            WorkItem::Tenant(namespace) | WorkItem::SecretWatch(namespace) => {
+                Queue(namespace.clone())
+            }
             WorkItem::Node(_)
             | WorkItem::Proxy
             | WorkItem::Service(_)
