@@ -14,7 +14,7 @@ use control_runtime::{
 };
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time for the lists of a provider's objects, after which a review shows whether it permits them.
 const LIST_MAX: Duration = Duration::from_secs(5);
@@ -34,8 +34,8 @@ pub(super) struct Peer {
     pub(super) remote_namespace: String,
     config: RemoteConfig,
     pub(super) access: Access,
-    /// Whether the watches are planned.
-    is_watched: bool,
+    /// Since when the watches are planned; `None` if they are not.
+    watched_since: Option<Instant>,
 }
 
 impl Peer {
@@ -61,25 +61,27 @@ impl Peer {
         }
     }
 
-    /// Adds or removes the watches.
-    fn set_watched(
+    /// Adds the watches, and returns since when they are planned.
+    fn add_watches(
         &mut self,
         id: &str,
         consumer: &str,
-        is_watched: bool,
+        now: Instant,
         plan: &mut Plan<WorkItem>,
-    ) {
-        if self.is_watched == is_watched {
-            return;
+    ) -> Instant {
+        if self.watched_since.is_none() {
+            let watches = Kind::ALL.map(|kind| self.watch(kind, id, consumer));
+            plan.watches.extend(watches.map(WatchChange::Add));
         }
-        self.is_watched = is_watched;
-        let watches = Kind::ALL.map(|kind| self.watch(kind, id, consumer));
-        let change = if is_watched {
-            WatchChange::Add
-        } else {
-            WatchChange::Remove
-        };
-        plan.watches.extend(watches.map(change));
+        *self.watched_since.get_or_insert(now)
+    }
+
+    /// Removes the watches.
+    fn remove_watches(&mut self, id: &str, consumer: &str, plan: &mut Plan<WorkItem>) {
+        if self.watched_since.take().is_some() {
+            let watches = Kind::ALL.map(|kind| self.watch(kind, id, consumer));
+            plan.watches.extend(watches.map(WatchChange::Remove));
+        }
     }
 }
 
@@ -126,13 +128,13 @@ pub(super) fn plan(
     let item = || WorkItem::Peer(id.to_owned());
     match peer.access.next(env.at) {
         Next::Permitted => {
-            let is_new = !peer.is_watched;
-            peer.set_watched(id, consumer, true, &mut plan);
+            let since = peer.add_watches(id, consumer, env.at, &mut plan);
             let is_listed = Kind::ALL
                 .iter()
                 .all(|kind| peer.is_listed(*kind, id, consumer, cache));
-            if is_new {
-                plan.requeue.push((LIST_MAX, item()));
+            let waited = env.at.saturating_duration_since(since);
+            if !is_listed && waited < LIST_MAX {
+                plan.requeue.push((LIST_MAX.saturating_sub(waited), item()));
             } else if !is_listed {
                 // The provider may refuse the lists, which is no outcome of a request.
                 plan.writes
@@ -141,7 +143,7 @@ pub(super) fn plan(
             }
         }
         Next::Wait(rest) => {
-            peer.set_watched(id, consumer, false, &mut plan);
+            peer.remove_watches(id, consumer, &mut plan);
             plan.requeue.push((rest, item()));
         }
         Next::Review => {
@@ -170,11 +172,13 @@ fn connect(
                 plan.clusters
                     .push(ClusterChange::Set(cluster, Box::new(new.config.clone())));
                 known.config = new.config;
+                // The new credentials may have rights that the old ones lacked.
+                known.access = Access::default();
             }
         }
         _ => {
             if let Some(known) = peer {
-                known.set_watched(id, consumer, false, plan);
+                known.remove_watches(id, consumer, plan);
             }
             plan.clusters
                 .push(ClusterChange::Set(cluster, Box::new(new.config.clone())));
@@ -225,7 +229,7 @@ fn credentials(
             remote_namespace: remote_namespace.clone(),
             config,
             access: Access::default(),
-            is_watched: false,
+            watched_since: None,
         }),
         Err(error) => {
             warn(
