@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 /// Time after which the object is read again, because a watch does not notice a connection that is lost.
-const REFRESH: Duration = Duration::from_secs(5);
+pub(crate) const REFRESH: Duration = Duration::from_secs(5);
 
 /// Selects one object of a namespace.
 #[derive(Clone, Debug)]
