@@ -19,6 +19,7 @@ mod peering;
 mod proxy;
 mod rights;
 mod runtime;
+mod scale;
 mod upgrade;
 mod webhooks;
 
@@ -34,6 +35,9 @@ const SLOW: &[&str] = &[
     "runtime::admission::a_slow_webhook_delays_no_other_writes",
     "runtime::credentials::replaced_credentials_cause_no_list_and_lose_no_change",
     "runtime::leader::a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired",
+    "scale::a_hundred_consumers_cost_no_more_each_than_ten",
+    "scale::a_hundred_providers_are_idle",
+    "scale::authentication_without_peers_causes_no_requests",
     "runtime::failures::a_restored_snapshot_is_listed_again_by_quiet_watches_without_a_lease",
 ];
 
@@ -63,6 +67,7 @@ fn main() -> ExitCode {
     liqoctl::add(&mut suite);
     history::add(&mut suite);
     upgrade::add(&mut suite);
+    scale::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())
 }

@@ -106,7 +106,7 @@ impl Manager {
 
     /// Sends the manager the signal to stop, so that it releases the Lease, and waits until it has stopped.
     pub(crate) async fn stop(&mut self) -> Result<()> {
-        let pid = self.child.id().context("the manager has ended")?;
+        let pid = self.pid()?;
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM)
             .context("failed to send a signal")?;
         let status = timeout(SOON, self.child.wait()).await;
@@ -114,6 +114,11 @@ impl Manager {
         ensure!(status.success(), "{status}");
 
         Ok(())
+    }
+
+    /// Returns the ID of the process.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        self.child.id().context("the manager has ended")
     }
 
     fn events(&self, fixture: &Fixture) -> Result<Vec<AuditEvent>> {

@@ -18,6 +18,9 @@ use std::time::Duration;
 /// Namespace of Liqo.
 pub(crate) const LIQO: &str = "liqo";
 
+/// The user of the controller manager.
+pub(crate) const MANAGER: &str = "system:serviceaccount:liqo:liqo-controller-manager";
+
 /// A cluster with one peer.
 pub(crate) struct Site {
     pub(crate) name: String,
@@ -25,7 +28,7 @@ pub(crate) struct Site {
     /// A client with all rights.
     pub(crate) client: Client,
     // Ends before the control plane.
-    _manager: Manager,
+    manager: Manager,
     control_plane: ControlPlane,
 }
 
@@ -86,7 +89,7 @@ impl Site {
         ];
         manifest::apply(&client, &objects, None).await?;
         let subject = Subject {
-            user: "system:serviceaccount:liqo:liqo-controller-manager",
+            user: MANAGER,
             group: None,
         };
         let address = format!("--api-server-address-override={}", control_plane.server());
@@ -101,9 +104,14 @@ impl Site {
             name: name.to_owned(),
             peer: peer.to_owned(),
             client,
-            _manager: manager,
+            manager,
             control_plane,
         })
+    }
+
+    /// Returns the controller manager.
+    pub(crate) fn manager(&self) -> &Manager {
+        &self.manager
     }
 
     /// Returns the control plane.
