@@ -144,7 +144,9 @@ fn grants_of_other_classes_count_and_a_cordoned_tenant_keeps_its_own() {
     let mut decided = milan.object::<ResourceSlice>(&slice_key("gold")).unwrap();
     decided["status"]["resources"] = json!({"cpu": "4"});
     let accepted = json!({"type": "Resources", "status": "Accepted", "message": "by hand"});
-    decided["status"]["conditions"][1] = accepted;
+    let conditions = decided["status"]["conditions"].as_array_mut().unwrap();
+    conditions.retain(|it| it["type"] != "Resources");
+    conditions.push(accepted);
     milan.put::<ResourceSlice>(decided.clone());
     milan.run(2 * MOMENT);
     assert!(!is_granted(&mut milan, "milan"));

@@ -385,7 +385,7 @@ impl Side {
     }
 
     /// Returns the time as Kubernetes writes it.
-    fn time(&self) -> String {
+    pub(super) fn time(&self) -> String {
         let seconds = i64::try_from(self.elapsed.as_secs()).unwrap();
         k8s_openapi::jiff::Timestamp::from_second(seconds)
             .unwrap()
