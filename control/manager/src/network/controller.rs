@@ -281,14 +281,13 @@ impl Controller for NetworkController {
     }
 
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
-        match item {
-            WorkItem::SecretWatches => return self.plan_watches(cache, env.now),
-            WorkItem::SecretWatch(namespace) => {
-                let mut plan = Plan::default();
-                self.plan_watch(namespace, cache, &mut plan);
-                return plan;
-            }
-            _ => {}
+        if *item == WorkItem::SecretWatches {
+            return self.plan_watches(cache, env.now);
+        }
+        if let WorkItem::SecretWatch(namespace) = item {
+            let mut plan = Plan::default();
+            self.plan_watch(namespace, cache, &mut plan);
+            return plan;
         }
         if self.waits(item, env.now) {
             return Plan {
