@@ -21,7 +21,8 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         a_tenant_policy_is_checked_by_the_api_server,
         neither_consumers_nor_peering_users_nor_owners_of_namespaces_write_tenant_policies,
-        cluster_ids_of_label_object_and_namespace_are_equal_and_fixed,
+        cluster_ids_of_label_object_and_namespace_are_equal,
+        label_and_cluster_id_of_a_tenant_are_fixed,
     );
     serial!(
         suite,
@@ -197,49 +198,47 @@ async fn neither_consumers_nor_peering_users_nor_owners_of_namespaces_write_tena
     Ok(())
 }
 
-async fn cluster_ids_of_label_object_and_namespace_are_equal_and_fixed(
+/// Returns an object of a peer with this label and this cluster ID; `None` leaves them out.
+fn object(kind: &str, namespace: &str, label: Option<&str>, id: Option<&str>) -> Value {
+    let mut object = json!({
+        "apiVersion": GROUP,
+        "kind": kind,
+        "metadata": {"name": "ids", "namespace": namespace, "labels": {}},
+        "spec": {},
+    });
+    if let Some(label) = label {
+        object["metadata"]["labels"]["liqo.io/remote-cluster-id"] = json!(label);
+    }
+    if let Some(id) = id {
+        object["spec"]["clusterID"] = json!(id);
+    }
+    object
+}
+
+async fn cluster_ids_of_label_object_and_namespace_are_equal(
     fixture: &'static Fixture,
 ) -> Result<()> {
     let client = fixture.control_plane.client().await?;
-    let tenant = "tenant-of-ids";
+    let (tenant, other) = ("tenant-of-ids", "no-tenant-of-ids");
     of_peer(fixture, tenant, "ids").await?;
-    fixture.namespace("no-tenant-of-ids").await?;
-    let administrator = User(client.clone());
-    let object = |kind: &str, namespace: &str, label: Value, id: Value| {
-        let mut object = json!({
-            "apiVersion": GROUP,
-            "kind": kind,
-            "metadata": {"name": "ids", "namespace": namespace, "labels": {}},
-            "spec": {},
-        });
-        if !label.is_null() {
-            object["metadata"]["labels"]["liqo.io/remote-cluster-id"] = label;
-        }
-        if !id.is_null() {
-            object["spec"]["clusterID"] = id;
-        }
-        object
-    };
-    // Upstream's objects, those that lack the label, and those of a namespace without label.
-    let none = || Value::Null;
+    fixture.namespace(other).await?;
     for kind in ["Tenant", "Identity"] {
-        for (namespace, label, id) in [
-            (tenant, json!("ids"), json!("ids")),
-            (tenant, none(), json!("ids")),
-            ("no-tenant-of-ids", json!("other"), json!("other")),
+        // Upstream's objects, those that lack the label, and those of a namespace without label.
+        for object in [
+            object(kind, tenant, Some("ids"), Some("ids")),
+            object(kind, tenant, None, Some("ids")),
+            object(kind, other, Some("other"), Some("other")),
         ] {
-            let object = object(kind, namespace, label, id);
             let message = dry_run(&client, &object).await?;
             ensure!(message.is_empty(), "{object}: {message}");
         }
-        for (namespace, label, id) in [
-            (tenant, json!("other"), json!("ids")),
-            (tenant, json!("ids"), json!("other")),
-            (tenant, json!("other"), json!("other")),
-            (tenant, none(), json!("other")),
-            ("no-tenant-of-ids", json!("a"), json!("b")),
+        for object in [
+            object(kind, tenant, Some("other"), Some("ids")),
+            object(kind, tenant, Some("ids"), Some("other")),
+            object(kind, tenant, Some("other"), Some("other")),
+            object(kind, tenant, None, Some("other")),
+            object(kind, other, Some("a"), Some("b")),
         ] {
-            let object = object(kind, namespace, label, id);
             until(Deadline::after(SOON), "the policy", async || {
                 let message = dry_run(&client, &object).await?;
                 ensure!(message.contains(CLUSTER_IDS), "{object}: {message}");
@@ -248,54 +247,60 @@ async fn cluster_ids_of_label_object_and_namespace_are_equal_and_fixed(
             .await?;
         }
     }
-    let mut slice = object("ResourceSlice", tenant, json!("other"), none());
-    ensure!(dry_run(&client, &slice).await?.contains(CLUSTER_IDS));
-    slice["metadata"]["labels"] = json!({"liqo.io/remote-cluster-id": "ids"});
-    ensure!(dry_run(&client, &slice).await?.is_empty());
+    let slice = |label| object("ResourceSlice", tenant, Some(label), None);
+    let message = dry_run(&client, &slice("other")).await?;
+    ensure!(message.contains(CLUSTER_IDS), "{message}");
+    let message = dry_run(&client, &slice("ids")).await?;
+    ensure!(message.is_empty(), "{message}");
+    Ok(())
+}
 
-    // Neither the label nor the cluster ID can be changed or removed; a missing label can be added.
-    let present = object("Tenant", tenant, none(), json!("ids"));
-    manifest::apply(&client, std::slice::from_ref(&present), None).await?;
-    let merge = |patch: Value| Request::Merge {
+async fn label_and_cluster_id_of_a_tenant_are_fixed(fixture: &'static Fixture) -> Result<()> {
+    let client = fixture.control_plane.client().await?;
+    let (tenant, other) = ("tenant-of-fixed-ids", "no-tenant-of-fixed-ids");
+    of_peer(fixture, tenant, "ids").await?;
+    fixture.namespace(other).await?;
+    let administrator = User(client.clone());
+    let merge = |namespace: &str, patch: Value| Request::Merge {
         kind: "Tenant",
-        namespace: Some(tenant.to_owned()),
+        namespace: Some(namespace.to_owned()),
         name: "ids".to_owned(),
         subresource: None,
         patch,
     };
-    let label =
-        |value: Value| merge(json!({"metadata": {"labels": {"liqo.io/remote-cluster-id": value}}}));
-    administrator.may(&label(json!("ids"))).await?;
+    let label = |value: Value| {
+        let labels = json!({"liqo.io/remote-cluster-id": value});
+        merge(tenant, json!({"metadata": {"labels": labels}}))
+    };
     let refusal = Refusal::Policy(CLUSTER_IDS);
+
+    // A missing label can be added. Neither the label nor the cluster ID can be changed or removed.
+    let present = object("Tenant", tenant, None, Some("ids"));
+    manifest::apply(&client, &[present], None).await?;
+    administrator.may(&label(json!("ids"))).await?;
     administrator
         .is_refused(&label(json!("other")), refusal)
         .await?;
-    let labelled = object("Tenant", tenant, json!("ids"), json!("ids"));
-    manifest::apply(&client, std::slice::from_ref(&labelled), None).await?;
+    let labelled = object("Tenant", tenant, Some("ids"), Some("ids"));
+    manifest::apply(&client, &[labelled], None).await?;
     for request in [
-        label(none()),
+        label(Value::Null),
         label(json!("other")),
-        merge(json!({"spec": {"clusterID": null}})),
+        merge(tenant, json!({"spec": {"clusterID": null}})),
     ] {
         administrator.is_refused(&request, refusal).await?;
     }
 
     // An object that differs already can be changed otherwise, so that its deletion ends.
-    let stale = object("Tenant", "no-tenant-of-ids", none(), json!("other"));
+    let stale = object("Tenant", other, None, Some("other"));
     manifest::apply(&client, &[stale], None).await?;
     let labels = json!({"liqo.io/tenant-namespace": "true", "liqo.io/remote-cluster-id": "ids"});
     let namespace = json!({
-        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "no-tenant-of-ids", "labels": labels},
+        "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": other, "labels": labels},
     });
     manifest::apply(&client, &[namespace], None).await?;
-    let finalizers = Request::Merge {
-        kind: "Tenant",
-        namespace: Some("no-tenant-of-ids".to_owned()),
-        name: "ids".to_owned(),
-        subresource: None,
-        patch: json!({"metadata": {"finalizers": ["liqo.io/test"]}}),
-    };
-    administrator.may(&finalizers).await
+    let finalizers = json!({"metadata": {"finalizers": ["liqo.io/test"]}});
+    administrator.may(&merge(other, finalizers)).await
 }
 
 /// Creates the tenant namespace of a peer.

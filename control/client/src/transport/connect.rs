@@ -51,6 +51,10 @@ pub enum ConfigError {
     #[error("proxy-url {0:?} is not supported: use http:// or https://")]
     Proxy(String),
 
+    /// The address has another scheme than HTTP's.
+    #[error("the API server's scheme {0:?} is not supported: use https://")]
+    Scheme(String),
+
     /// The address is one of this machine, or of its cloud.
     #[error(
         "{0} is no address of another cluster: it is loopback, link-local, multicast or a metadata service"
@@ -83,6 +87,10 @@ pub(super) struct Connectors {
 impl Connectors {
     /// Creates the connectors for the certificates and the proxy in `config`, which connect to these destinations.
     pub(super) fn new(config: &Config, destinations: Destinations) -> Result<Self, ConfigError> {
+        let scheme = config.cluster_url.scheme_str().unwrap_or_default();
+        if !["https", "http"].contains(&scheme) {
+            return Err(ConfigError::Scheme(scheme.to_owned()));
+        }
         // With a proxy, this process connects to the proxy only.
         let dialled = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);
         let host = dialled.host().unwrap_or_default();

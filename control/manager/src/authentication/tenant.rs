@@ -97,10 +97,7 @@ pub(super) fn plan(
         Ok(issued) if is_tolerated || issued.is_some() => {
             let parameters = auth_params(api_server, local);
             if issued.is_some() && parameters.api_server.is_none() {
-                let note = "no node is labelled as control plane, so the address of this API server is unknown: \
-                            set the chart's value apiServer.address";
-                let refusal = ("NoAPIServerAddress", note.to_owned());
-                refuse(&mut plan, object, tenant, refusal, env);
+                refuse(&mut plan, object, tenant, without_address(), env);
                 return plan;
             }
             plan.writes
@@ -113,6 +110,14 @@ pub(super) fn plan(
     }
 
     plan
+}
+
+/// Returns the refusal while consumers would not know where this API server is.
+fn without_address() -> Refusal {
+    let message = "no node is labelled as control plane, so the address of this API server is unknown: set the chart's \
+                   value apiServer.address";
+
+    ("NoAPIServerAddress", message.to_owned())
 }
 
 /// Plans the condition of a Tenant that is refused, and an Event. What its status grants stays.

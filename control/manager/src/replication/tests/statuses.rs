@@ -17,6 +17,8 @@ struct Victim {
     peering: Peering,
     /// The credentials that `milan` has issued first.
     issued: Value,
+    /// Number of Events before the present case.
+    seen: usize,
 }
 
 const NAPLES: &str = "liqo-tenant-naples";
@@ -51,10 +53,19 @@ impl Victim {
         peering.grant("milan");
         peering.run(MOMENT);
         let issued = identity["spec"]["authParams"].clone();
-        let mut victim = Self { peering, issued };
+        let mut victim = Self {
+            peering,
+            issued,
+            seen: 0,
+        };
         victim.others_are_untouched("1");
 
         victim
+    }
+
+    /// Begins a case: the Events of earlier ones are not considered.
+    fn begin(&mut self) {
+        self.seen = self.peering.simulation.events(0).len();
     }
 
     /// Has `milan` renew the credentials of the control plane.
@@ -94,7 +105,7 @@ impl Victim {
     }
 
     fn notes(&self, reason: &str) -> Vec<String> {
-        let events = self.peering.simulation.events(0).iter();
+        let events = self.peering.simulation.events(0).iter().skip(self.seen);
         let of_reason = events.filter(|event| event.reason == reason);
         of_reason.map(|event| event.note.clone()).collect()
     }
@@ -120,6 +131,41 @@ impl Victim {
         let replica = self.peering.simulation.cluster(&naples());
         let replica = replica.get::<ResourceSlice>(&remote("naples")).unwrap();
         assert_eq!(replica["spec"]["resources"]["cpu"], cpu);
+    }
+
+    /// Checks that credentials with this field are refused with Events, and that no other connection is affected.
+    fn refuses_parameter(&mut self, field: &str, value: &Value) {
+        self.begin();
+        let mut parameters = self.issued.clone();
+        parameters[field] = value.clone();
+        self.renew(&parameters);
+
+        let shown: String = value.to_string().chars().take(80).collect();
+        let what = format!("{field} {shown}");
+        let text = self.kubeconfig();
+        let is_refused = RemoteConfig::parse(&text, Destinations::Remote).is_err();
+        let is_kept = text.contains("https://192.0.2.1:6443") && field == "apiServer";
+        assert!(is_refused || is_kept, "{what}: {text}");
+        let reasons = ["InvalidKubeconfig", "InvalidIdentity"];
+        let notes: Vec<_> = reasons.iter().flat_map(|it| self.notes(it)).collect();
+        assert!(!notes.is_empty(), "{what}");
+        let changed = self.notes("APIServerChanged");
+        assert!(
+            changed.len() == 1 && changed[0].contains(field),
+            "{what}: {changed:?}"
+        );
+        for note in notes.iter().chain(&changed) {
+            assert!(!note.contains(['\n', '\u{1b}']), "{what}: {note}");
+        }
+        let cpu = (notes.len() + self.seen).to_string();
+        self.others_are_untouched(&cpu);
+
+        let issued = self.issued.clone();
+        self.renew(&issued);
+        self.peering.put_slice("milan", &cpu);
+        self.peering.run(MOMENT);
+        let replica = self.peering.replica("milan").unwrap();
+        assert_eq!(replica["spec"]["resources"]["cpu"], cpu, "{what}");
     }
 }
 
@@ -154,8 +200,9 @@ fn certificates_that_are_not_of_this_cluster_are_refused_and_the_present_ones_st
             bytes(&b"-----BEGIN CERTIFICATE-----\n".repeat(4000)),
         ),
     ];
-    for (what, certificate) in cases {
-        let mut victim = Victim::new(20);
+    let mut victim = Victim::new(20);
+    for (number, (what, certificate)) in cases.into_iter().enumerate() {
+        victim.begin();
         let (used, kubeconfig) = (victim.used(), victim.kubeconfig());
         let mut parameters = victim.issued.clone();
         parameters["signedCRT"] = certificate;
@@ -171,11 +218,11 @@ fn certificates_that_are_not_of_this_cluster_are_refused_and_the_present_ones_st
         assert!(is_named && !notes.is_empty(), "{what}: {notes:?}");
         assert!(notes.iter().all(|note| note.len() <= 1024), "{what}");
         assert_eq!(victim.notes("APIServerChanged"), [""; 0], "{what}");
-        victim.others_are_untouched("2");
+        victim.others_are_untouched(&format!("{}", number + 2));
 
         // Valid credentials are taken over afterwards.
         let mut parameters = victim.issued.clone();
-        parameters["apiServer"] = json!("https://192.0.2.77:6443");
+        parameters["apiServer"] = json!(format!("https://192.0.2.77:{}", 7000 + number));
         victim.renew(&parameters);
         assert_eq!(victim.used(), parameters, "{what}");
     }
@@ -207,19 +254,22 @@ fn addresses_by_which_this_cluster_reaches_itself_are_not_connected_to() {
         ("proxyURL", "socks5://192.0.2.2:1080"),
         ("proxyURL", "unix:///run/containerd.sock"),
     ];
+    let mut victim = Victim::new(21);
     for (field, value) in cases {
-        refuses_parameter(field, &json!(value));
+        victim.refuses_parameter(field, &json!(value));
     }
 }
 
 #[test]
 fn texts_that_are_no_address_or_certificate_are_not_used() {
     let bytes = |text: &[u8]| json!(ByteString(text.to_vec()));
+    let mut victim = Victim::new(21);
     for (field, value) in [
         ("apiServer", json!("")),
         ("apiServer", json!("not an address\n")),
         ("apiServer", json!("file:///etc/shadow")),
         ("apiServer", json!("ftp://192.0.2.1")),
+        ("apiServer", json!("https://192.0.2.1:99999")),
         (
             "apiServer",
             json!(format!("https://{}", "a".repeat(70_000))),
@@ -231,43 +281,8 @@ fn texts_that_are_no_address_or_certificate_are_not_used() {
         ("ca", bytes(&[0, 1, 2])),
         ("proxyURL", json!("\u{1b}[31m")),
     ] {
-        refuses_parameter(field, &value);
+        victim.refuses_parameter(field, &value);
     }
-}
-
-/// Checks that credentials with this field are refused with Events, and that no other connection is affected.
-fn refuses_parameter(field: &str, value: &Value) {
-    let mut victim = Victim::new(21);
-    let mut parameters = victim.issued.clone();
-    parameters[field] = value.clone();
-    victim.renew(&parameters);
-
-    let what = format!(
-        "{field} {}",
-        value.to_string().chars().take(80).collect::<String>()
-    );
-    let text = victim.kubeconfig();
-    let is_stale = RemoteConfig::parse(&text, Destinations::Remote).is_err();
-    let is_kept = text.contains("https://192.0.2.1:6443") && field == "apiServer";
-    assert!(is_stale || is_kept, "{what}: {text}");
-    let reasons = ["InvalidKubeconfig", "InvalidIdentity"];
-    let notes: Vec<_> = reasons.iter().flat_map(|it| victim.notes(it)).collect();
-    assert!(!notes.is_empty(), "{what}");
-    let changed = victim.notes("APIServerChanged");
-    assert!(
-        !changed.is_empty() && changed[0].contains(field),
-        "{what}: {changed:?}"
-    );
-    for note in notes.iter().chain(&changed) {
-        assert!(!note.contains(['\n', '\u{1b}']), "{what}: {note}");
-    }
-    victim.others_are_untouched("2");
-
-    victim.renew(&victim.issued.clone());
-    victim.peering.put_slice("milan", "7");
-    victim.peering.run(MOMENT);
-    let replica = victim.peering.replica("milan").unwrap();
-    assert_eq!(replica["spec"]["resources"]["cpu"], "7", "{what}");
 }
 
 #[test]
@@ -321,6 +336,7 @@ fn statuses_that_are_huge_or_of_another_form_are_not_taken_over() {
     let many: serde_json::Map<_, _> = (0..20_000)
         .map(|number| (format!("example.com/resource-{number}"), json!("1")))
         .collect();
+    let mut victim = Victim::new(23);
     for (what, status) in [
         ("resources that are a text", json!({"resources": "all"})),
         ("resources that are a list", json!({"resources": [1, 2, 3]})),
@@ -354,7 +370,7 @@ fn statuses_that_are_huge_or_of_another_form_are_not_taken_over() {
             json!({"storageClasses": vec![json!({"storageClassName": "x"}); 20_000]}),
         ),
     ] {
-        let mut victim = Victim::new(23);
+        victim.begin();
         victim.put_status(&status);
         let slice = victim.peering.slice("milan").unwrap();
         assert_eq!(slice["status"], before, "{what}");
@@ -365,6 +381,7 @@ fn statuses_that_are_huge_or_of_another_form_are_not_taken_over() {
         victim.put_status(&json!({"conditions": before["conditions"], "resources": {"cpu": "1"}}));
         let slice = victim.peering.slice("milan").unwrap();
         assert_eq!(slice["status"]["resources"]["cpu"], "1", "{what}");
+        victim.put_status(&before);
     }
 }
 
