@@ -29,7 +29,9 @@ use std::process::ExitCode;
 /// The tests that `cargo xtask test --kubernetes --quick` leaves out: they take long, or compare
 /// durations.
 const SLOW: &[&str] = &[
-    "authentication::certificates_are_renewed_before_they_expire",
+    "peering::interrupted::a_manager_that_is_killed_after_each_of_its_writes_peers_and_parts",
+    "peering::interrupted::a_provider_that_is_away_during_each_step_delays_it_only",
+    "peering::renewal::credentials_of_four_minutes_are_renewed_without_a_failed_request",
     "runtime::failures::a_cut_network_loses_no_change",
     "runtime::admission::a_slow_webhook_delays_no_other_writes",
     "runtime::credentials::replaced_credentials_cause_no_list_and_lose_no_change",

@@ -61,7 +61,13 @@ pub(super) fn plan(
     );
     match protection {
         Protection::Set => {}
-        Protection::Missing | Protection::Released => return plan,
+        Protection::Missing => {
+            if check(local, (key, tenant), peer).is_ok() {
+                decision::complete(local, (key, tenant), &mut plan);
+            }
+            return plan;
+        }
+        Protection::Released => return plan,
         Protection::CleaningUp(_) | Protection::Expired => {
             plan.writes.splice(0..0, leftovers);
             return plan;

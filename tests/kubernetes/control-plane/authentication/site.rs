@@ -14,6 +14,7 @@ use kubernetes_lab::pki::Subject;
 use kubernetes_lab::suite::artifacts;
 use serde_json::{Value, json};
 use std::time::Duration;
+use tokio::sync::Mutex;
 
 /// Namespace of Liqo.
 pub(crate) const LIQO: &str = "liqo";
@@ -25,7 +26,7 @@ pub(crate) struct Site {
     /// A client with all rights.
     pub(crate) client: Client,
     // Ends before the control plane.
-    _manager: Manager,
+    manager: Mutex<Manager>,
     control_plane: ControlPlane,
 }
 
@@ -101,9 +102,14 @@ impl Site {
             name: name.to_owned(),
             peer: peer.to_owned(),
             client,
-            _manager: manager,
+            manager: Mutex::new(manager),
             control_plane,
         })
+    }
+
+    /// Kills the manager, and starts it again.
+    pub(crate) async fn crash_manager(&self) -> Result<()> {
+        self.manager.lock().await.crash().await
     }
 
     /// Returns the control plane.
