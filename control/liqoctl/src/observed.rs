@@ -70,6 +70,17 @@ impl<'a, K: Kind> Observed<'a, K> {
         observed
     }
 
+    /// Stores the objects of a list that an earlier step has read. Several objects are read again, which is an error.
+    pub(crate) fn start(&self, mut found: Vec<K>) {
+        if found.len() <= 1 {
+            let object = found.pop();
+            let version = object.as_ref().and_then(|it| it.resource_version());
+            let version = version.unwrap_or_default();
+            *self.known.borrow_mut() = Some(Known { object, version });
+            self.is_read.set(true);
+        }
+    }
+
     /// Returns the object as last received, and reads it if it was never received.
     ///
     /// # Errors

@@ -34,7 +34,7 @@ pub(crate) fn add(suite: &mut Suite) {
 const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 
 /// Limit of the requests of `liqoctl` for one peering in both clusters.
-const OWN_REQUESTS_MAX: usize = 18;
+const OWN_REQUESTS_MAX: usize = 17;
 
 /// Limit of the requests of `liqoctl` and the managers for one peering in both clusters.
 const REQUESTS_MAX: usize = 60;
@@ -92,6 +92,7 @@ async fn a_peering_is_made_in_time_and_leaves_nothing(_: &'static Fixture) -> Re
     let rome = audited("rome", "milan").await?;
     let milan = audited("milan", "rome").await?;
     settle(&[&rome, &milan]).await?;
+    settled([&rome, &milan], &BTreeMap::new()).await?;
     let before = requests([&rome, &milan])?;
     let start = Instant::now();
     let peer = ["peer", "--networking-disabled", "--cpu=2", "--memory=1Gi"];

@@ -79,6 +79,12 @@ impl<'a, K: Kind, T> ObjectStep<'a, K, T> {
         }
     }
 
+    /// Begins with the objects of a list that an earlier step has read.
+    pub(crate) fn known(self, found: Vec<K>) -> Self {
+        self.observed.start(found);
+        self
+    }
+
     fn manifest(&self, existing: Option<&K>) -> Option<Value> {
         let mut manifest = self.manifest.clone()?;
         if let Some(existing) = existing {

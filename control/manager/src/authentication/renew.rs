@@ -8,6 +8,7 @@ use super::objects::{Local, origin};
 use super::{controller_reference, issued};
 use crate::network::covers;
 use control_api::authentication::identity::IdentityType;
+use control_api::authentication::resource_slice::REPLICATION_FINALIZER;
 use control_api::{Identity, Renew, RenewStatus, labels};
 use control_credentials::ClusterKey;
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
@@ -46,7 +47,10 @@ pub(super) fn plan_own(
     });
     let object = Ref::of::<Renew>(&Cluster::Local, key);
     let Some(renew) = present else {
-        plan.apply(object, fields);
+        // With the finalizer of the replication, which would be another write.
+        let mut created = fields;
+        created["metadata"]["finalizers"] = json!([REPLICATION_FINALIZER]);
+        plan.apply(object, created);
         return;
     };
     // Garbage collection deletes the Renew of an earlier Identity.

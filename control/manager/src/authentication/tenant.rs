@@ -67,7 +67,13 @@ pub(super) fn plan(
     let protection = FINALIZER.apply(&mut plan, finalized, item.clone(), is_done, env.now);
     match protection {
         Protection::Set => {}
-        Protection::Missing | Protection::Released => return plan,
+        Protection::Missing => {
+            if check(local, (key, tenant), peer).is_ok() {
+                decision::complete(local, (key, tenant), &mut plan);
+            }
+            return plan;
+        }
+        Protection::Released => return plan,
         Protection::CleaningUp(_) | Protection::Expired => {
             let ended = leftovers.into_iter().chain(replicas);
             plan.writes.splice(0..0, ended);

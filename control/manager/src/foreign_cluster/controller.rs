@@ -7,7 +7,7 @@ use super::plan::{self, Provider};
 use super::probe::Probes;
 use super::registrations::registrations;
 use super::settings::Settings;
-use super::watches::Watches;
+use super::watches::{self, Watches};
 use crate::network::FIELD_MANAGER;
 use control_api::{ForeignCluster, Identity, VirtualNode};
 use control_runtime::{
@@ -169,8 +169,8 @@ fn may_change_probe(change: &Change<'_>) -> bool {
 /// Returns the namespace in which a change may require other watches.
 fn namespace_of_watches(change: &Change<'_>) -> Option<String> {
     let key = &change.object.key;
-    let is_other =
-        change.before::<VirtualNode>().is_some() != change.after::<VirtualNode>().is_some();
+    let has_kubelet = |node: Option<&VirtualNode>| node.is_some_and(watches::has_kubelet);
+    let is_other = has_kubelet(change.before()) != has_kubelet(change.after());
     if change.is::<Namespace>() {
         Some(key.name.clone())
     } else if change.is::<RoleBinding>() || change.is::<VirtualNode>() && is_other {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Time from a change to the write. A ForeignCluster follows each change within a second.
-const PAUSE: Duration = Duration::from_millis(200);
+const PAUSE: Duration = Duration::from_millis(500);
 
 /// The peers with changes, by cluster ID, and when they are planned.
 #[derive(Debug, Default)]

@@ -18,8 +18,9 @@ const INTERVAL: Duration = Duration::from_secs(15);
 /// Time after which an API server counts as not ready.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// Time from the credentials to the first probe. The replication controller connects to the API server meanwhile.
-const FIRST: Duration = Duration::from_secs(2);
+/// Time from the credentials to the first probe. The replication controller connects to the API server meanwhile, and the
+/// result is written together with the other changes of a new peer. Upstream waits for two seconds.
+const FIRST: Duration = Duration::from_millis(250);
 
 /// The providers that are probed, by cluster ID.
 #[derive(Debug, Default)]

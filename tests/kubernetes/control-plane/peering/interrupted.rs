@@ -46,11 +46,12 @@ async fn a_manager_that_is_killed_after_each_of_its_writes_peers_and_parts(
     let (rome, milan) = (&peering.rome, &peering.milan);
     // The manager of the consumer writes in both clusters.
     let of_rome = [(rome, MANAGER), (milan, "rome")];
+    let of_milan = [(milan, MANAGER)];
     let (mut by_rome, mut by_milan) = (0, 0);
     tokio::select! {
         ended = live_twice(&peering) => ended?,
         error = kill(rome, &of_rome, &mut by_rome) => error?,
-        error = kill(milan, &[(milan, MANAGER)], &mut by_milan) => error?,
+        error = kill(milan, &of_milan, &mut by_milan) => error?,
     }
     eprintln!("the managers were killed {by_rome} and {by_milan} times");
     ensure!(by_rome + by_milan >= WRITES_MIN);

@@ -11,7 +11,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 
 /// Time without requests after which nothing is left to do.
-const QUIET: Duration = Duration::from_millis(300);
+const QUIET: Duration = Duration::from_millis(100);
 
 /// The cluster, with two replicas of the manager.
 pub(super) struct Rome {
