@@ -202,7 +202,7 @@ async fn a_cluster_that_was_installed_again_is_left_and_peered_again(
     let words = ["peer", "--networking-disabled", "--timeout=5s"];
     let error = refusal(&rome, &milan.kubeconfig(), &words).await?;
     ensure!(error.contains("the provider reports"), "{error}");
-    ensure!(error.contains("delete the Secret"), "{error}");
+    ensure!(error.contains("run `liqoctl unpeer` first"), "{error}");
     liqoctl(&rome, &milan, &["unpeer"]).await?;
     traces[1].until_restored(&milan).await?;
     liqoctl(&rome, &milan, &PEER).await?;

@@ -17,7 +17,7 @@ use crate::cluster::RemoteFlags;
 use crate::failure;
 use crate::global::Global;
 use crate::kinds::{identity, nonce, signed_nonce, tenant as tenants};
-use crate::objects;
+use crate::objects::{self, Kind};
 use crate::pair::{Pair, Side};
 use crate::progress;
 use crate::steps::Runner;
@@ -25,6 +25,7 @@ use crate::tenant::TenantNamespace;
 use crate::wait::Deadline;
 use anyhow::{Error, Result};
 use clap::Args;
+use control_api::Tenant;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use kube::Api;
@@ -122,7 +123,9 @@ pub(crate) async fn authenticate(
     let tenant = tenants::step(provider, &namespaces.remote, id, &proof, proxy_url);
     let granted = match runner.apply(&tenant, &()).await {
         Ok(granted) => granted,
-        Err(error) => return Err(with_reason(remote, &namespaces.remote, error).await),
+        Err(error) => {
+            return Err(with_reason::<Tenant>(remote, &namespaces.remote, error).await);
+        }
     };
     let peer = &remote.liqo.cluster_id;
     let identity = identity::step(&local.cluster, &namespaces.local, peer, &granted);
@@ -167,10 +170,11 @@ impl Route {
     }
 }
 
-/// Adds the provider's last warning about the Tenant to an error.
-async fn with_reason(provider: &Side, namespace: &str, error: Error) -> Error {
+/// Adds the provider's last warning about an object of a kind to an error.
+pub(crate) async fn with_reason<K: Kind>(provider: &Side, namespace: &str, error: Error) -> Error {
     let api = Api::<Event>::namespaced(provider.cluster.client.clone(), namespace);
-    let fields = format!("regarding.kind=Tenant,type=Warning,regarding.namespace={namespace}");
+    let kind = K::kind(&());
+    let fields = format!("regarding.kind={kind},type=Warning,regarding.namespace={namespace}");
     match api.list(&ListParams::default().fields(&fields)).await {
         Ok(list) => match last_warning(&list.items) {
             Some(reason) => error.context(format!("the provider reports {reason}")),

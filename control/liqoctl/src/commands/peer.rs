@@ -4,7 +4,7 @@
 //! The network, the credentials and the request are independent, so their steps run concurrently. Replication of the
 //! request begins once the credentials exist.
 
-use super::authenticate::{Namespaces, Route, authenticate};
+use super::authenticate::{Namespaces, Route, authenticate, with_reason};
 use super::network::args::{Gateways, Templates, Tunnel};
 use super::network::connect::{self, Agreed, End};
 use crate::cluster::RemoteFlags;
@@ -16,6 +16,7 @@ use crate::steps::Runner;
 use crate::wait::Deadline;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
+use control_api::ResourceSlice;
 use std::time::Duration;
 
 /// Default limit of the command.
@@ -181,7 +182,13 @@ impl Peering<'_> {
         let (consumer, provider) = (&self.pair.local.cluster, &self.pair.local.peer);
         let namespace = &self.namespaces.local;
         let slice = request.step(consumer, namespace, provider);
-        let resources = self.runner.apply(&slice, &()).await?;
+        let resources = match self.runner.apply(&slice, &()).await {
+            Ok(resources) => resources,
+            Err(error) => {
+                let (side, namespace) = (&self.pair.remote, &self.namespaces.remote);
+                return Err(with_reason::<ResourceSlice>(side, namespace, error).await);
+            }
+        };
         resource_slice::report(&request.class, resources.as_ref());
         // Without a decision on the resources there is no VirtualNode yet.
         if request.with_virtual_node && resources.is_some() {
