@@ -7,6 +7,7 @@ use super::{Value, ed25519, json};
 use control_api::{ResourceSlice, Tenant};
 use control_runtime::Key;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
+use std::time::Duration;
 
 /// Returns `milan` with such a Tenant of `rome`, and the RoleBinding of its user.
 fn milan() -> Side {
@@ -85,14 +86,21 @@ fn a_drained_consumer_with_rights_keeps_its_slices_and_they_are_denied() {
 
 #[test]
 fn the_end_of_a_tenant_does_not_wait_for_slices_that_the_consumer_creates_again() {
+    const SLICES: [&str; 3] = ["milan", "more", "most"];
     let mut milan = milan();
-    put(&mut milan, &slice("milan", &ed25519(1), &json!({})));
-    milan.delete_tenant("rome");
-    for _ in 0..5 {
-        milan.put::<ResourceSlice>(slice("milan", &ed25519(1), &json!({})));
-        milan.run(MOMENT / 100);
+    for name in SLICES {
+        put(&mut milan, &slice(name, &ed25519(1), &json!({})));
     }
-    milan.run(MOMENT);
+    milan.delete_tenant("rome");
+    // In each step of the simulation.
+    for _ in 0..500 {
+        milan.run(Duration::from_millis(1));
+        for name in SLICES {
+            if milan.object::<ResourceSlice>(&slice_key(name)).is_none() {
+                milan.put::<ResourceSlice>(slice(name, &ed25519(1), &json!({})));
+            }
+        }
+    }
     assert_eq!(milan.count::<Tenant>(), 0);
     assert_eq!(milan.count::<ClusterRoleBinding>(), 0);
     let binding = Key::new(tenant_namespace("rome"), "rome");
