@@ -279,7 +279,7 @@ async fn liqoctl(local: &Site, remote: &Site, words: &[&str]) -> Result<String> 
     run(local, &[words, &[&flag]].concat()).await
 }
 
-async fn run(local: &Site, words: &[&str]) -> Result<String> {
+pub(crate) async fn run(local: &Site, words: &[&str]) -> Result<String> {
     let (is_success, out, error) = execute(local, words).await?;
     if !is_success {
         bail!("`liqoctl {}` failed:\n{out}{error}", words.join(" "));

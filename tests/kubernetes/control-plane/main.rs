@@ -20,6 +20,7 @@ mod proxy;
 mod rights;
 mod runtime;
 mod upgrade;
+mod upstream;
 mod webhooks;
 
 use kubernetes_lab::control_plane;
@@ -63,6 +64,7 @@ fn main() -> ExitCode {
     liqoctl::add(&mut suite);
     history::add(&mut suite);
     upgrade::add(&mut suite);
+    upstream::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())
 }

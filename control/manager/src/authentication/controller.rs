@@ -126,7 +126,9 @@ impl Controller for AuthenticationController {
             WorkItem::ClusterKey => key::plan(&local, settings.key_type, env),
             WorkItem::SecretWatches => Plan::default(),
             WorkItem::Nonce(key) => nonce::plan_nonce(&local, key, settings.nonce_ttl, env),
-            WorkItem::SignedNonce(key) => nonce::plan_signed_nonce(&local, key, env),
+            WorkItem::SignedNonce(key) => {
+                nonce::plan_signed_nonce(&local, key, settings.nonce_ttl, env)
+            }
             WorkItem::Tenant(key) => tenant::plan(&local, issuer, key, env),
             WorkItem::Identity(key) => identity::plan(&local, key),
             WorkItem::ResourceSlice(key) => match local.slices.get(key) {

@@ -50,23 +50,44 @@ pub(super) fn plan_nonce(
     if local.tenants.within(&key.namespace).next().is_some() {
         return plan;
     }
-    let expiry = created(secret, env.now).saturating_add(ttl);
-    if let Some(rest) = remaining(env.now, expiry.unwrap_or(env.now)) {
-        plan.requeue.push((rest, WorkItem::Nonce(key.clone())));
-        return plan;
-    }
-    let message = format!(
-        "deleted, because no Tenant has used the nonce within {} hours: create another one",
-        ttl.as_secs() / 3600
-    );
-    warn(&mut plan, object.clone(), ("NonceExpired", message));
-    plan.delete(object, secret.metadata.uid.clone().unwrap_or_default());
+    let unused = "no Tenant has used the nonce";
+    let rest = expire((object, secret), ttl, env, &mut plan, unused);
+    plan.requeue
+        .extend(rest.map(|rest| (rest, WorkItem::Nonce(key.clone()))));
 
     plan
 }
 
-/// Plans the signature of a provider's nonce, and deletes the Secret once the credentials have arrived.
-pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> Plan<WorkItem> {
+/// Deletes the Secret of a nonce that nothing has used in time. Returns the time until then.
+fn expire(
+    (object, secret): (Ref, &Secret),
+    ttl: Duration,
+    env: &Env<'_>,
+    plan: &mut Plan<WorkItem>,
+    unused: &str,
+) -> Option<Duration> {
+    let expiry = created(secret, env.now).saturating_add(ttl);
+    let rest = remaining(env.now, expiry.unwrap_or(env.now));
+    if rest.is_none() {
+        let message = format!(
+            "deleted, because {unused} within {} hours: create another one",
+            ttl.as_secs() / 3600
+        );
+        warn(plan, object.clone(), ("NonceExpired", message));
+        plan.delete(object, secret.metadata.uid.clone().unwrap_or_default());
+    }
+
+    rest
+}
+
+/// Plans the signature of a provider's nonce, and deletes the Secret once the credentials have arrived, or if they have
+/// not arrived in time.
+pub(super) fn plan_signed_nonce(
+    local: &Local<'_>,
+    key: &Key,
+    ttl: Duration,
+    env: &Env<'_>,
+) -> Plan<WorkItem> {
     let mut plan = Plan::default();
     let secret = local
         .secrets
@@ -98,6 +119,10 @@ pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> 
             && status.is_some_and(|status| status.kubeconfig_secret_ref.is_some())
     });
     let Some((_, identity)) = ready else {
+        let unused = "no Identity has followed the signature";
+        let rest = expire((object, secret), ttl, env, &mut plan, unused);
+        plan.requeue
+            .extend(rest.map(|rest| (rest, WorkItem::SignedNonce(key.clone()))));
         return plan;
     };
     let earliest = created(secret, env.now).saturating_add(SIGNED_MIN);

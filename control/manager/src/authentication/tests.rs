@@ -130,6 +130,22 @@ fn a_signed_nonce_lasts_until_the_credentials_have_arrived() {
     assert!(!secret["data"]["signedNonce"].is_null());
 }
 
+/// Upstream's `liqoctl` refuses to replace the signed nonce of an attempt to peer that was not completed.
+#[test]
+fn a_signed_nonce_without_credentials_expires() {
+    let mut rome = Side::new("rome");
+    rome.put_peer("milan");
+    rome.put_signed_nonce("milan", b"nonce of milan");
+    let is_kept = |rome: &mut Side| rome.secret("milan", "liqo-signed-nonce", "nonce").is_some();
+
+    rome.run(6 * HOUR);
+    assert!(is_kept(&mut rome), "it expires after 7 hours");
+    assert!(rome.reasons().is_empty());
+    rome.run(2 * HOUR);
+    assert!(!is_kept(&mut rome));
+    assert_eq!(rome.reasons(), ["NonceExpired"]);
+}
+
 #[test]
 fn a_verified_consumer_gets_a_certificate_and_its_rights() {
     let (mut milan, nonce) = milan();

@@ -25,7 +25,7 @@ pub(crate) struct Site {
     /// A client with all rights.
     pub(crate) client: Client,
     // Ends before the control plane.
-    _manager: Manager,
+    _manager: Option<Manager>,
     control_plane: ControlPlane,
 }
 
@@ -65,6 +65,31 @@ impl Site {
         arguments: &[&str],
         options: Options,
     ) -> Result<Self> {
+        let site = Self::start_unmanaged(name, peer, options).await?;
+        let subject = Subject {
+            user: "system:serviceaccount:liqo:liqo-controller-manager",
+            group: None,
+        };
+        let address = format!("--api-server-address-override={}", site.server());
+        let mut all = ["--authentication-enabled", "--local-api-servers"]
+            .map(str::to_owned)
+            .to_vec();
+        all.push(address);
+        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        let manager = Manager::start_on(&site.control_plane, subject, LIQO, &all)?;
+
+        Ok(Self {
+            _manager: Some(manager),
+            ..site
+        })
+    }
+
+    /// Starts a cluster without a controller manager of Liqo.
+    pub(crate) async fn start_unmanaged(
+        name: &'static str,
+        peer: &'static str,
+        options: Options,
+    ) -> Result<Self> {
         let control_plane = ControlPlane::start(options).await?;
         let chart = chart()?;
         control_plane.install_crds(&chart).await?;
@@ -85,23 +110,12 @@ impl Site {
             }),
         ];
         manifest::apply(&client, &objects, None).await?;
-        let subject = Subject {
-            user: "system:serviceaccount:liqo:liqo-controller-manager",
-            group: None,
-        };
-        let address = format!("--api-server-address-override={}", control_plane.server());
-        let mut all = ["--authentication-enabled", "--local-api-servers"]
-            .map(str::to_owned)
-            .to_vec();
-        all.push(address);
-        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
-        let manager = Manager::start_on(&control_plane, subject, LIQO, &all)?;
 
         Ok(Self {
             name: name.to_owned(),
             peer: peer.to_owned(),
             client,
-            _manager: manager,
+            _manager: None,
             control_plane,
         })
     }
