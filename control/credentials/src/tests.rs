@@ -325,15 +325,18 @@ fn a_kubeconfig_has_the_fields_of_upstream() {
         certificate_authority: Some(b"ca"),
         proxy_url: None,
         namespace: Some("liqo-tenant-rome"),
-        certificate: b"certificate",
+        // As long as a certificate, so that a writer of YAML may want to fold it.
+        certificate: &[0; 300],
         key: b"key",
     };
 
     let text = kubeconfig(&access).unwrap();
 
+    let certificate = "A".repeat(400);
     assert_eq!(
         text,
-        "apiVersion: v1
+        format!(
+            "apiVersion: v1
 clusters:
 - cluster:
     certificate-authority-data: Y2E=
@@ -350,9 +353,10 @@ kind: Config
 users:
 - name: controlplane-milan
   user:
-    client-certificate-data: Y2VydGlmaWNhdGU=
+    client-certificate-data: {certificate}
     client-key-data: a2V5
 "
+        )
     );
     let through_proxy = Access {
         proxy_url: Some("http://10.71.0.2:8118"),

@@ -12,7 +12,7 @@ mod written;
 
 use crate::authentication::site::Site;
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result, bail, ensure};
 use counterparts::{an_upstream_consumer_uses_a_provider, an_upstream_provider_serves_a_consumer};
 use golden::Compared;
 use liqoctl::{Liqoctl, Side};
@@ -36,6 +36,12 @@ pub(crate) fn add(suite: &mut Suite) {
 
 /// Time after `unpeer` in which the last object of a peering disappears.
 const GONE: Duration = Duration::from_secs(1);
+
+/// Secret of a consumer with the nonce of a provider.
+const SIGNED_NONCE: &str = "liqo-signed-nonce";
+
+/// A public key of WireGuard.
+const KEY: &str = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
 
 /// Kinds of which a peering leaves no object.
 const KINDS: [&str; 12] = [
@@ -62,43 +68,67 @@ fn liqoctl(consumer: &Site, provider: &Site) -> Liqoctl {
 async fn upstreams_liqoctl_peers_and_parts_repeatedly(_: &'static Fixture) -> Result<()> {
     let rome = Site::start("rome", "milan", &[]).await?;
     let milan = Site::start("milan", "rome", &[]).await?;
-    for (consumer, provider) in [(&rome, &milan), (&milan, &rome)] {
-        lives(consumer, provider).await?;
-    }
-    Ok(())
+    let collected = async {
+        collects_garbage(&rome).await?;
+        collects_garbage(&milan).await
+    };
+    let (collected, lived) = tokio::join!(collected, lives(&rome, &milan, false));
+    collected?;
+    lived?;
+
+    lives(&milan, &rome, true).await
+}
+
+/// Waits until Kubernetes deletes objects without owner of the kinds of Liqo. It learns about the kinds every 30 s.
+async fn collects_garbage(site: &Site) -> Result<()> {
+    let rest = Rest::new(site.client.clone(), "kubectl");
+    let name = "without-owner";
+    rest.create(&json!({
+        "apiVersion": "networking.liqo.io/v1beta1",
+        "kind": "PublicKey",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "ownerReferences": [{
+                "apiVersion": "networking.liqo.io/v1beta1",
+                "kind": "GatewayServer",
+                "name": "missing",
+                "uid": "00000000-0000-0000-0000-000000000001",
+            }],
+        },
+        "spec": {"publicKey": KEY},
+    }))
+    .await?;
+
+    until_gone(&rest, "PublicKey", "default", "").await
 }
 
 /// Peers twice, parts, peers and parts, with signed nonces of an earlier life.
-async fn lives(consumer: &Site, provider: &Site) -> Result<()> {
+async fn lives(consumer: &Site, provider: &Site, has_network: bool) -> Result<()> {
     let upstream = liqoctl(consumer, provider);
     keep_signed_nonce(provider).await?;
     ensure!(upstream.peer().await? == ["Accepted", "Accepted"]);
     let first = state(&upstream, consumer, provider).await?;
     ensure!(upstream.peer().await? == ["Accepted", "Accepted"]);
     ensure!(state(&upstream, consumer, provider).await? == first);
+    if has_network {
+        connect(&upstream, consumer, provider).await?;
+    }
 
-    connect(&upstream, consumer, provider).await?;
-    upstream
-        .consumer
-        .rest
-        .delete("Secret", &consumer.tenant_namespace(), "liqo-signed-nonce")
-        .await?;
+    let rest = &upstream.consumer.rest;
+    let local = consumer.tenant_namespace();
+    rest.delete("Secret", &local, SIGNED_NONCE).await?;
     keep_signed_nonce(consumer).await?;
-    let error = upstream.authenticate().await;
-    let error = error.err().context("a nonce was replaced")?;
+    let error = upstream.authenticate().await.err();
+    let error = error.context("a nonce was replaced")?;
     ensure!(error.to_string().contains("different nonce"), "{error:#}");
     upstream.unpeer().await?;
     is_clean(consumer, provider).await?;
-    let namespace = consumer.tenant_namespace();
     until(
         Deadline::after(SOON),
         "the end of the signed nonce",
         async || {
-            let found = upstream
-                .consumer
-                .rest
-                .get_opt("Secret", &namespace, "liqo-signed-nonce")
-                .await?;
+            let found = rest.get_opt("Secret", &local, SIGNED_NONCE).await?;
             ensure!(found.is_none(), "{found:?}");
             Ok(())
         },
@@ -107,7 +137,19 @@ async fn lives(consumer: &Site, provider: &Site) -> Result<()> {
 
     ensure!(upstream.peer().await? == ["Accepted", "Accepted"]);
     upstream.unpeer().await?;
-    is_clean(consumer, provider).await
+    is_clean(consumer, provider).await?;
+    // The provider's is of no peering. Until the manager deletes it after `authentication.nonceTTL`, upstream's `liqoctl`
+    // refuses to replace it; ours does.
+    let remote = provider.tenant_namespace();
+    ensure!(
+        upstream
+            .provider
+            .rest
+            .delete("Secret", &remote, SIGNED_NONCE)
+            .await?
+    );
+
+    Ok(())
 }
 
 /// Creates the signed nonce of an earlier life in the tenant namespace of a cluster.
@@ -166,14 +208,19 @@ async fn connect(upstream: &Liqoctl, consumer: &Site, provider: &Site) -> Result
             _ => json!({"addresses": ["192.0.2.7"], "port": 51840, "protocol": "UDP"}),
         };
         let cidr = json!({"pod": ["10.244.0.0/16"], "external": ["10.70.0.0/16"]});
-        let key = "AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8=";
-        for object in [
-            object("Configuration", json!({"remote": {"cidr": cidr}})),
-            object(gateway, json!({"endpoint": endpoint, "mtu": 1340})),
-            object("PublicKey", json!({"publicKey": key})),
-        ] {
-            side.rest.create(&object).await?;
-        }
+        side.rest
+            .create(&object("Configuration", json!({"remote": {"cidr": cidr}})))
+            .await?;
+        let spec = json!({"endpoint": endpoint, "mtu": 1340});
+        let owner = side.rest.create(&object(gateway, spec)).await?;
+        let mut public_key = object("PublicKey", json!({"publicKey": KEY}));
+        public_key["metadata"]["ownerReferences"] = json!([{
+            "apiVersion": owner["apiVersion"],
+            "kind": gateway,
+            "name": site.peer,
+            "uid": owner["metadata"]["uid"],
+        }]);
+        side.rest.create(&public_key).await?;
     }
     Ok(())
 }
@@ -181,40 +228,48 @@ async fn connect(upstream: &Liqoctl, consumer: &Site, provider: &Site) -> Result
 /// Asserts that a peering has left none of its objects.
 async fn is_clean(consumer: &Site, provider: &Site) -> Result<()> {
     let start = Instant::now();
-    let mut last = String::new();
-    for site in [consumer, provider] {
-        let rest = Rest::new(site.client.clone(), "kubectl");
-        until(
-            Deadline::after(SOON),
-            "the absence of all objects",
-            async || {
-                for kind in KINDS {
-                    let left = rest.list(kind, &site.tenant_namespace(), "").await?;
-                    if let Some(left) = left.first() {
-                        last = format!("{kind} in {}", site.name);
-                        ensure!(false, "{left}");
-                    }
+    let mut last = "none".to_owned();
+    let mut looked = start;
+    until(
+        Deadline::after(SOON),
+        "the absence of all objects",
+        async || {
+            looked = Instant::now();
+            for site in [consumer, provider] {
+                if let Some(left) = left_in(site).await? {
+                    last = left;
+                    bail!("{last}");
                 }
-                let summaries = rest.list("ForeignCluster", "", "").await?;
-                for summary in summaries {
-                    for module in ["networking", "authentication", "offloading"] {
-                        let is_enabled = &summary["status"]["modules"][module]["enabled"];
-                        if *is_enabled == true {
-                            last = format!("{module} in {}", site.name);
-                            ensure!(false, "{summary}");
-                        }
-                    }
-                }
-                Ok(())
-            },
-        )
-        .await?;
-    }
-    let taken = start.elapsed();
-    eprintln!("upstream's unpeer: nothing is left {taken:?} later, last: {last}");
-    ensure!(taken < GONE, "{last} is left for {taken:?}");
+            }
+            Ok(())
+        },
+    )
+    .await?;
+    let taken = looked - start;
+    eprintln!("upstream's unpeer: nothing is left {taken:?} later; last: {last}");
+    ensure!(taken < GONE, "{taken:?} later there was {last}");
 
     Ok(())
+}
+
+/// Returns an object of a peering that is left, or an enabled module of a ForeignCluster.
+async fn left_in(site: &Site) -> Result<Option<String>> {
+    let rest = Rest::new(site.client.clone(), "kubectl");
+    for kind in KINDS {
+        let left = rest.list(kind, &site.tenant_namespace(), "").await?;
+        if let Some(left) = left.first() {
+            return Ok(Some(format!("{kind} in {}: {left}", site.name)));
+        }
+    }
+    for summary in rest.list("ForeignCluster", "", "").await? {
+        let modules = summary["status"]["modules"].as_object();
+        let mut modules = modules.into_iter().flatten();
+        if modules.any(|(_, module)| module["enabled"] == true) {
+            return Ok(Some(format!("module in {}: {summary}", site.name)));
+        }
+    }
+
+    Ok(None)
 }
 
 /// Waits until there are no objects of a kind with these labels.
