@@ -47,13 +47,13 @@ pub enum ConfigError {
     #[error("server {0:?} is not supported: use https://")]
     Server(String),
 
+    /// The address of the API server or of the proxy has a port that does not exist.
+    #[error("the port of {0:?} is invalid: use 1 to 65535")]
+    Port(String),
+
     /// The proxy cannot be used.
     #[error("proxy-url {0:?} is not supported: use http:// or https://")]
     Proxy(String),
-
-    /// The address has another scheme than HTTP's.
-    #[error("the API server's scheme {0:?} is not supported: use https://")]
-    Scheme(String),
 
     /// The address is one of this machine, or of its cloud.
     #[error(
@@ -87,9 +87,12 @@ pub(super) struct Connectors {
 impl Connectors {
     /// Creates the connectors for the certificates and the proxy in `config`, which connect to these destinations.
     pub(super) fn new(config: &Config, destinations: Destinations) -> Result<Self, ConfigError> {
-        let scheme = config.cluster_url.scheme_str().unwrap_or_default();
-        if !["https", "http"].contains(&scheme) {
-            return Err(ConfigError::Scheme(scheme.to_owned()));
+        let server = &config.cluster_url;
+        if !matches!(server.scheme_str(), Some("https" | "http")) {
+            return Err(ConfigError::Server(without_credentials(server)));
+        }
+        for address in [server].into_iter().chain(&config.proxy_url) {
+            check_port(address)?;
         }
         // With a proxy, this process connects to the proxy only.
         let dialled = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);
@@ -112,6 +115,27 @@ trait Io: Read + Write + Connection + Send + Unpin {}
 
 impl<T: Read + Write + Connection + Send + Unpin> Io for T {}
 
+/// Refuses a port that does not exist. The connector would use the default port of the scheme.
+fn check_port(address: &Uri) -> Result<(), ConfigError> {
+    let authority = address.authority().map_or("", |it| it.as_str());
+    let host = address.host().unwrap_or_default();
+    let port = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host_and_port)| host_and_port)
+        .strip_prefix(host)
+        .and_then(|it| it.strip_prefix(':'))
+        .unwrap_or_default();
+    let exists = address.port_u16().is_some_and(|port| port != 0);
+    if port.is_empty() || exists {
+        return Ok(());
+    }
+
+    Err(ConfigError::Port(format!(
+        "{}:{port}",
+        without_credentials(address)
+    )))
+}
+
 fn connector(
     config: &Config,
     destinations: Destinations,
@@ -122,11 +146,6 @@ fn connector(
     tcp.set_nodelay(true);
     tcp.set_keepalive(Some(Duration::from_secs(30)));
 
-    if !matches!(config.cluster_url.scheme_str(), Some("https" | "http")) {
-        return Err(ConfigError::Server(without_credentials(
-            &config.cluster_url,
-        )));
-    }
     let Some(proxy) = &config.proxy_url else {
         return tls(config, tcp, http2);
     };

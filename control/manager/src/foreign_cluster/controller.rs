@@ -9,6 +9,7 @@ use super::registrations::registrations;
 use super::settings::Settings;
 use super::watches::{self, Watches};
 use crate::network::FIELD_MANAGER;
+use crate::replication::Report;
 use control_api::{ForeignCluster, Identity, VirtualNode};
 use control_runtime::{
     Cache, Change, Controller, Env, Injector, Outcome, Plan, Queue, Registration, Request,
@@ -33,7 +34,7 @@ pub(crate) struct Refusals(Arc<Mutex<BTreeSet<String>>>);
 
 impl Refusals {
     /// Returns the function that adds and removes a provider, and has its ForeignCluster planned.
-    pub(crate) fn report(self, injector: Injector<WorkItem>) -> Box<dyn Fn(&str, bool) + Send> {
+    pub(crate) fn report(self, injector: Injector<WorkItem>) -> Report {
         Box::new(move |id, is_refusing| {
             let has_changed = match is_refusing {
                 true => self.lock().insert(id.to_owned()),

@@ -54,7 +54,10 @@ impl Controller for Prober {
     }
 
     fn done(&mut self, _: &String, _: &Request, outcome: &Outcome, _: &Cache) -> Vec<String> {
-        self.outcomes.lock().unwrap().push(outcome.clone());
+        self.outcomes
+            .lock()
+            .expect("no panic")
+            .push(outcome.clone());
         Vec::new()
     }
 }
@@ -67,7 +70,7 @@ fn start(local: &ApiServer, kubeconfig: &str) -> (Process, Outcomes) {
     );
     let outcomes = Outcomes::default();
     let prober = Prober {
-        config: RemoteConfig::parse(kubeconfig, Destinations::Any).unwrap(),
+        config: RemoteConfig::parse(kubeconfig, Destinations::Any).expect("valid kubeconfig"),
         outcomes: Arc::clone(&outcomes),
     };
     let process = Process::host_all(&local.url(), "a", None, |runtime, replicas| {
@@ -78,9 +81,13 @@ fn start(local: &ApiServer, kubeconfig: &str) -> (Process, Outcomes) {
 }
 
 async fn wait_for_last(name: &str, outcomes: &Outcomes, is_wanted: fn(&Outcome) -> bool) {
-    outcomes.lock().unwrap().clear();
+    outcomes.lock().expect("no panic").clear();
     wait_for(name, || {
-        outcomes.lock().unwrap().last().is_some_and(is_wanted)
+        outcomes
+            .lock()
+            .expect("no panic")
+            .last()
+            .is_some_and(is_wanted)
     })
     .await;
 }
@@ -116,7 +123,7 @@ async fn each_failure_of_a_probe_is_a_result_and_the_interval_stays() {
     })
     .await;
     // The interval does not grow: with the backoff of failed items there would be fewer in 5 s.
-    outcomes.lock().unwrap().clear();
+    outcomes.lock().expect("no panic").clear();
     let begin = std::time::Instant::now();
     wait_for("further time-outs", || outcomes.lock().unwrap().len() >= 6).await;
     let taken = begin.elapsed();

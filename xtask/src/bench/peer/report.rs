@@ -126,15 +126,14 @@ impl Report {
 
     fn requests_table(&self) -> String {
         let mut text = String::from("| requests of one peer | number |\n|---|---|\n");
-        let of: [(_, fn(&Requests) -> u32); 2] = [
-            ("by liqoctl", |it| it.liqoctl),
-            ("by the controller managers", |it| it.managers),
-        ];
-        for (name, number) in of {
-            let numbers = self
-                .samples
-                .iter()
-                .map(|it| f64::from(number(&it.requests)));
+        let requests = || self.samples.iter().map(|it| &it.requests);
+        let by_liqoctl: Vec<_> = requests().map(|it| it.liqoctl).collect();
+        let by_managers: Vec<_> = requests().map(|it| it.managers).collect();
+        for (name, numbers) in [
+            ("by liqoctl", by_liqoctl),
+            ("by the controller managers", by_managers),
+        ] {
+            let numbers = numbers.into_iter().map(f64::from);
             if let Some(summary) = Summary::of(numbers) {
                 let _ = writeln!(text, "| {name} | {} |", shown(&summary, 0));
             }

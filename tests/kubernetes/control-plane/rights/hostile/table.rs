@@ -69,7 +69,7 @@ pub(super) fn replace(body: &mut Value, text: &str, value: &str) {
         Value::String(found) if found == text => value.clone_into(found),
         Value::Array(list) => list.iter_mut().for_each(|it| replace(it, text, value)),
         Value::Object(map) => map.values_mut().for_each(|it| replace(it, text, value)),
-        _ => {}
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
