@@ -141,7 +141,7 @@ async fn a_server_of_another_authority_differs_from_one_that_does_not_respond() 
 async fn refusal(config: &Config) -> BoxError {
     let transport = Transport::new(config, Destinations::Any).expect("a valid configuration");
     let response = get(&transport, "/api/v1/pods/a").await;
-    response.err().expect("a failure")
+    response.expect_err("a failure")
 }
 
 #[tokio::test]
