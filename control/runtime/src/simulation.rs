@@ -30,8 +30,10 @@ use std::time::{Duration, Instant};
 
 mod fields;
 mod replica;
+mod sent;
 mod server;
 
+pub use sent::{Sent, Unsettled};
 pub use server::Server;
 
 use replica::{Flight, Replica};
@@ -57,26 +59,6 @@ pub struct Simulation {
     /// Objects of writes whose response was lost, or that a new leader may not know: they may be
     /// written again.
     uncertain: BTreeSet<Ref>,
-}
-
-/// A request that an API server has carried out.
-#[derive(Clone, Debug)]
-pub struct Sent {
-    /// Number of the replica that sent it.
-    pub replica: usize,
-    /// The request.
-    pub request: Request,
-    /// Whether it succeeded.
-    pub is_success: bool,
-    /// Whether it succeeded, changed nothing, and its replica knew the object: it was sent twice.
-    pub is_redundant: bool,
-}
-
-/// The controllers did not become quiet in time.
-#[derive(Clone, Debug)]
-pub struct Unsettled {
-    /// The last requests.
-    pub last: Vec<Sent>,
 }
 
 /// One thing that can happen next, in a replica.
@@ -502,21 +484,6 @@ impl fmt::Debug for Simulation {
             .finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for Unsettled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not quiet in time; the last requests:")?;
-        for sent in &self.last {
-            let (verb, replica) = (sent.request.verb(), sent.replica);
-            if let Some(object) = sent.request.object() {
-                write!(f, "\n{verb} {object} by replica {replica}")?;
-            }
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Unsettled {}
 
 #[cfg(test)]
 mod tests;

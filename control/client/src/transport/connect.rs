@@ -39,6 +39,10 @@ pub enum ConfigError {
     #[error("the certificates of the API server are invalid")]
     Tls(#[source] kube::Error),
 
+    /// The certificates of the authority are not in PEM. No server would be trusted.
+    #[error("certificate-authority-data contains no certificate in PEM")]
+    Authority,
+
     /// The name for TLS is neither a DNS name nor an IP address.
     #[error("tls-server-name {0:?} is neither a DNS name nor an IP address")]
     ServerName(String),
@@ -93,6 +97,9 @@ impl Connectors {
         }
         for address in [server].into_iter().chain(&config.proxy_url) {
             check_port(address)?;
+        }
+        if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
+            return Err(ConfigError::Authority);
         }
         // With a proxy, this process connects to the proxy only.
         let dialled = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);

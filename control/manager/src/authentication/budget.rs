@@ -146,7 +146,7 @@ fn excess(local: &Local<'_>, defaults: &Resources, namespace: &str) -> BTreeMap<
     excess
 }
 
-/// What is left of a bound.
+/// The remainder of a bound.
 struct Left<'a> {
     /// Name of the TenantPolicy.
     policy: &'a str,

@@ -12,7 +12,7 @@ use control_api::authentication::auth_params::AuthParams;
 use control_api::authentication::tenant::{AuthzPolicy, TenantCondition};
 use control_api::{Tenant, TenantStatus, labels};
 use control_credentials::{PublicKey, Subject, request};
-use control_runtime::{Action, Cluster, Env, Finalizer, Key, Plan, Protection, Ref, Write};
+use control_runtime::{Action, Cluster, Entry, Env, Finalizer, Key, Plan, Protection, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
@@ -52,33 +52,9 @@ pub(super) fn plan(
         return plan;
     };
     let peer = tenant.spec.cluster_id.as_deref().unwrap_or_default();
-    let item = WorkItem::Tenant(key.clone());
     let is_tolerated = tenant.spec.authz_policy == Some(AuthzPolicy::TolerateNoHandshake);
-    let (leftovers, replicas) = match preceding(local, (key, tenant), peer) {
-        Some(_) => Default::default(), // They are those of the other Tenant.
-        None => (
-            leftovers::of_deleted(local, key, peer),
-            leftovers::replicas(local, key, peer),
-        ),
-    };
-    // Rights that a user has given outlive the Tenant, and the consumer may create its objects again with them.
-    let is_done = leftovers.is_empty() && (is_tolerated || replicas.is_empty());
-    let finalized = (&object, entry);
-    let protection = FINALIZER.apply(&mut plan, finalized, item.clone(), is_done, env.now);
-    match protection {
-        Protection::Set => {}
-        Protection::Missing => {
-            if check(local, (key, tenant), peer).is_ok() {
-                decision::complete(local, (key, tenant), &mut plan);
-            }
-            return plan;
-        }
-        Protection::Released => return plan,
-        Protection::CleaningUp(_) | Protection::Expired => {
-            let ended = leftovers.into_iter().chain(replicas);
-            plan.writes.splice(0..0, ended);
-            return plan;
-        }
+    if !is_protected(local, (key, tenant), (&object, entry), &mut plan, env) {
+        return plan;
     }
     if let Err(refusal) = check(local, (key, tenant), peer) {
         refuse(&mut plan, object, tenant, refusal, env);
@@ -116,6 +92,44 @@ pub(super) fn plan(
     }
 
     plan
+}
+
+/// Returns whether a Tenant has its finalizer and is not deleted. Plans the finalizer otherwise, and the removal of all
+/// that exists for the Tenant.
+fn is_protected(
+    local: &Local<'_>,
+    (key, tenant): (&Key, &Tenant),
+    finalized: (&Ref, &Entry),
+    plan: &mut Plan<WorkItem>,
+    env: &Env<'_>,
+) -> bool {
+    let peer = tenant.spec.cluster_id.as_deref().unwrap_or_default();
+    let is_tolerated = tenant.spec.authz_policy == Some(AuthzPolicy::TolerateNoHandshake);
+    let (leftovers, replicas) = match preceding(local, (key, tenant), peer) {
+        Some(_) => Default::default(), // They are those of the other Tenant.
+        None => (
+            leftovers::of_deleted(local, key, peer),
+            leftovers::replicas(local, key, peer),
+        ),
+    };
+    // Rights that a user has given outlive the Tenant, and the consumer may create its objects again with them.
+    let is_done = leftovers.is_empty() && (is_tolerated || replicas.is_empty());
+    let item = WorkItem::Tenant(key.clone());
+    match FINALIZER.apply(plan, finalized, item, is_done, env.now) {
+        Protection::Set => return true,
+        Protection::Missing => {
+            if check(local, (key, tenant), peer).is_ok() {
+                decision::complete(local, (key, tenant), plan);
+            }
+        }
+        Protection::Released => {}
+        Protection::CleaningUp(_) | Protection::Expired => {
+            let ended = leftovers.into_iter().chain(replicas);
+            plan.writes.splice(0..0, ended);
+        }
+    }
+
+    false
 }
 
 /// Returns the refusal while consumers would not know where this API server is.
