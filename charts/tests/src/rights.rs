@@ -53,7 +53,6 @@ fn no_role_reads_secrets_beyond_liqos_namespace_and_tenant_namespaces() {
         .collect();
 
     let expected = [
-        "liqo-cluster-ids",
         "liqo-peering-user-tenant-ns",
         "liqo-controller-manager-tenant",
     ];
@@ -155,6 +154,7 @@ fn no_role_holds_rights_that_grant_rights() {
 fn every_policy_denies() {
     let policies = names("ValidatingAdmissionPolicy");
     let expected = [
+        "liqo-cluster-ids",
         "liqo-consumer-bindings",
         "liqo-consumer-objects",
         "liqo-consumer-tokens",
