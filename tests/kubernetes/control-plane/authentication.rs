@@ -2,7 +2,7 @@
 
 pub(crate) mod site;
 
-use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
+use crate::fixture::{Deadline, Fixture, LIQO, SOON, Suite, serial, until};
 use crate::rights::attack::{Refusal, Request, User};
 use anyhow::{Context as _, Result, ensure};
 use control_api::{ForeignCluster, Identity, Tenant};
@@ -15,7 +15,7 @@ use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use site::{LIQO, Site, tenant_namespace};
+use site::{Site, tenant_namespace};
 
 pub(crate) fn add(suite: &mut Suite) {
     serial!(

@@ -1,6 +1,6 @@
 //! Tests of the provider's limits for consumers, and of the policy about cluster IDs.
 
-use crate::authentication::site::{LIQO as SITE_LIQO, Site};
+use crate::authentication::site::Site;
 use crate::authentication::tenant;
 use crate::fixture::{Deadline, Fixture, LIQO, SOON, Suite, parallel, serial, until};
 use crate::rights::attack::{Refusal, Request, User};
@@ -336,11 +336,7 @@ async fn a_policy_bounds_the_slices_of_a_consumer_and_a_refused_tenant_has_a_con
     ensure!(status["conditions"].is_null(), "{status}");
 
     milan
-        .apply(&policy(
-            SITE_LIQO,
-            "rome",
-            &json!({"resources": {"cpu": 6}}),
-        ))
+        .apply(&policy(LIQO, "rome", &json!({"resources": {"cpu": 6}})))
         .await?;
     for name in ["first", "second"] {
         let subject = Subject::resource_slice("rome", name);
@@ -362,11 +358,7 @@ async fn a_policy_bounds_the_slices_of_a_consumer_and_a_refused_tenant_has_a_con
     // Two that are created in the same second are ordered by their names.
     verdicts(&milan, "Accepted", "Denied").await?;
     milan
-        .apply(&policy(
-            SITE_LIQO,
-            "rome",
-            &json!({"resources": {"cpu": 8}}),
-        ))
+        .apply(&policy(LIQO, "rome", &json!({"resources": {"cpu": 8}})))
         .await?;
     verdicts(&milan, "Accepted", "Accepted").await
 }

@@ -1,7 +1,9 @@
 //! Tests of the proxy in front of the API server: requests through it, and the IP object for it.
 
-use crate::authentication::site::{LIQO, Site};
-use crate::fixture::{Deadline, Fixture, SOON, Suite, code, config_map, parallel, serial, until};
+use crate::authentication::site::Site;
+use crate::fixture::{
+    Deadline, Fixture, LIQO, SOON, Suite, code, config_map, parallel, serial, until,
+};
 use anyhow::{Context as _, Result, ensure};
 use control_api::IP;
 use control_runtime::transport;

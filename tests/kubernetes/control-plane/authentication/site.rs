@@ -1,6 +1,6 @@
 //! A cluster of its own with Liqo's controller manager, which has the rights of the chart only.
 
-use crate::fixture::{Deadline, SOON, chart, until};
+use crate::fixture::{Deadline, LIQO, SOON, chart, until};
 use crate::manager::Manager;
 use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;
@@ -15,9 +15,6 @@ use kubernetes_lab::suite::artifacts;
 use serde_json::{Value, json};
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
-
-/// Namespace of Liqo.
-pub(crate) const LIQO: &str = "liqo";
 
 /// The user of the controller manager.
 pub(crate) const MANAGER: &str = "system:serviceaccount:liqo:liqo-controller-manager";

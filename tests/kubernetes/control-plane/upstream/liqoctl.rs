@@ -4,7 +4,7 @@
 //! ends the command with an error.
 
 use super::rest::{Rest, refusal};
-use crate::fixture::{Deadline, SOON, until};
+use crate::fixture::{Deadline, LIQO, SOON, until};
 use anyhow::{Context as _, Result, bail, ensure};
 use control_credentials::{ClusterKey, Subject, request};
 use k8s_openapi::ByteString;
@@ -12,9 +12,6 @@ use serde_json::{Value, json};
 
 /// Label of the objects of a peer.
 const PEER: &str = "liqo.io/remote-cluster-id";
-
-/// Namespace of Liqo.
-const LIQO: &str = "liqo";
 
 /// A cluster, as `liqoctl` sees it.
 #[derive(Clone)]
