@@ -135,8 +135,11 @@ impl Simulation {
     /// Returns the API server of a cluster, which is created if there is none. A plan has to add a
     /// remote cluster before its objects are followed; the address does not matter.
     pub fn cluster(&mut self, cluster: &Cluster) -> &mut Server {
+        let now = self.time();
         let server = self.servers.entry(cluster.clone());
-        server.or_insert_with(|| Server::new(cluster.clone()))
+        let server = server.or_insert_with(|| Server::new(cluster.clone()));
+        server.now = now;
+        server
     }
 
     /// Returns the API server of the local cluster.
@@ -272,6 +275,12 @@ impl Simulation {
         self.log.iter().filter(|sent| sent.is_redundant).collect()
     }
 
+    /// Returns the time of all clocks, which begins with 1970.
+    fn time(&self) -> Timestamp {
+        let millis = i64::try_from(self.elapsed.as_millis()).unwrap_or_default();
+        Timestamp::from_millisecond(millis).unwrap_or_default()
+    }
+
     fn now(&self) -> Instant {
         self.start + self.elapsed
     }
@@ -303,9 +312,8 @@ impl Simulation {
                     bytes[..8].copy_from_slice(&seed.to_le_bytes());
                     bytes
                 };
-                let millis = i64::try_from(self.elapsed.as_millis()).unwrap_or_default();
                 let mut env = Env {
-                    now: Timestamp::from_millisecond(millis).unwrap_or_default(),
+                    now: self.time(),
                     at: now,
                     random: &mut random,
                 };
@@ -428,6 +436,7 @@ impl Simulation {
 
     /// Has the API server carry out a request in flight.
     fn execute(&mut self, number: usize, flight: usize) {
+        let now = self.time();
         let replica = &mut self.replicas[number];
         let sent = &mut replica.requests[flight];
         let Some(server) = self.servers.get_mut(sent.request.cluster()) else {
@@ -440,6 +449,7 @@ impl Simulation {
             sent.outcome = Some(server.probe());
             return;
         };
+        server.now = now;
         let manager = replica.workers[sent.worker].manager(&sent.request);
         let form = replica.cache.form(&object.resource).map(|form| &**form);
         let before = server.version(&object);

@@ -319,7 +319,7 @@ async fn a_policy_bounds_the_slices_of_a_consumer_and_a_refused_tenant_has_a_con
     let milan = Site::start("milan", "rome", &[]).await?;
     let key = ClusterKey::generate(KeyType::Ed25519, [3; 32])?;
     // Before there is a nonce, the condition says so. It ends when the Tenant is accepted.
-    milan.apply(&tenant(&key, b"")?).await?;
+    milan.apply(&tenant(&key, &key.sign(b"no nonce")?)?).await?;
     let tenants: Api<Tenant> = Api::namespaced(milan.client.clone(), &milan.tenant_namespace());
     until(Deadline::after(SOON), "the condition", async || {
         let status = json!(tenants.get("rome").await?.status);

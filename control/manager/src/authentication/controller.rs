@@ -106,8 +106,8 @@ impl Controller for AuthenticationController {
     }
 
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
-        // Before the Secrets are listed, it is not known which of them exist. The end of a Tenant does not wait for them:
-        // the rights to read them may be gone before.
+        // Before the Secrets are listed, it is not known which of them exist. The end of a Tenant begins without them, and
+        // ends without them if the rights to read them are gone.
         let is_listed = |key: &Key| cache.is_synced(&secrets(&key.namespace));
         let is_ending = |item: &WorkItem| {
             let WorkItem::Tenant(key) = item else {
@@ -124,10 +124,15 @@ impl Controller for AuthenticationController {
         }
         let settings = &self.settings;
         let local = Local::new(cache, &settings.namespace);
+        let (liqo, allowed) = (&settings.namespace, &settings.tenant_namespaces);
+        let is_readable = |key: &Key| is_bound(cache, liqo, allowed, &key.namespace);
         let issuer = tenant::Issuer {
             user: &self.user,
             api_server: &settings.api_server,
             seen: &mut self.seen,
+            are_secrets_unknown: item
+                .key()
+                .is_some_and(|key| !is_listed(key) && is_readable(key)),
         };
         match item {
             WorkItem::ClusterKey => key::plan(&local, settings.key_type, env),

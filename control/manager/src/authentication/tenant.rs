@@ -37,6 +37,8 @@ pub(super) struct Issuer<'a> {
     pub(super) user: &'a str,
     pub(super) api_server: &'a ApiServerSettings,
     pub(super) seen: &'a mut Seen,
+    /// Whether the Secrets of the tenant namespace will be listed, but are not yet.
+    pub(super) are_secrets_unknown: bool,
 }
 
 /// Plans the rights, the certificate and the status of a Tenant.
@@ -53,7 +55,15 @@ pub(super) fn plan(
     };
     let peer = tenant.spec.cluster_id.as_deref().unwrap_or_default();
     let is_tolerated = tenant.spec.authz_policy == Some(AuthzPolicy::TolerateNoHandshake);
-    if !is_protected(local, (key, tenant), (&object, entry), &mut plan, env) {
+    let are_known = !issuer.are_secrets_unknown;
+    if !is_protected(
+        local,
+        (key, tenant),
+        (&object, entry),
+        are_known,
+        &mut plan,
+        env,
+    ) {
         return plan;
     }
     if let Err(refusal) = check(local, (key, tenant), peer) {
@@ -95,11 +105,12 @@ pub(super) fn plan(
 }
 
 /// Returns whether a Tenant has its finalizer and is not deleted. Plans the finalizer otherwise, and the removal of all
-/// that exists for the Tenant.
+/// that exists for the Tenant, which does not end before the Secrets are known.
 fn is_protected(
     local: &Local<'_>,
     (key, tenant): (&Key, &Tenant),
     finalized: (&Ref, &Entry),
+    are_secrets_known: bool,
     plan: &mut Plan<WorkItem>,
     env: &Env<'_>,
 ) -> bool {
@@ -113,7 +124,8 @@ fn is_protected(
         ),
     };
     // Rights that a user has given outlive the Tenant, and the consumer may create its objects again with them.
-    let is_done = leftovers.is_empty() && (is_tolerated || replicas.is_empty());
+    let is_empty = leftovers.is_empty() && (is_tolerated || replicas.is_empty());
+    let is_done = is_empty && are_secrets_known;
     let item = WorkItem::Tenant(key.clone());
     match FINALIZER.apply(plan, finalized, item, is_done, env.now) {
         Protection::Set => return true,

@@ -39,7 +39,11 @@ fn ed25519(seed: u8) -> ClusterKey {
 
 /// Returns `milan` with a nonce for `rome`, and the nonce.
 fn milan() -> (Side, Vec<u8>) {
-    let mut milan = Side::new("milan");
+    milan_with_seed(1)
+}
+
+fn milan_with_seed(seed: u64) -> (Side, Vec<u8>) {
+    let mut milan = Side::with_seed("milan", seed);
     milan.put_peer("rome");
     milan.put_nonce("rome");
     milan.run(MOMENT);

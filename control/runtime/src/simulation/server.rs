@@ -8,6 +8,7 @@ use crate::registration::Form;
 use control_client::object::{Cluster, Key, Ref, Resource};
 use control_client::watch::WatchId;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -25,6 +26,8 @@ pub struct Server {
     history: Vec<Change>,
     version: u64,
     lists: usize,
+    /// The time of its clock.
+    pub(super) now: Timestamp,
     /// Fields that it sets in new objects of a resource.
     defaults: Vec<(Resource, SetDefaults)>,
     /// Whether it refuses all requests but reviews of the rights.
@@ -66,6 +69,7 @@ impl Server {
             history: Vec::new(),
             version: 0,
             lists: 0,
+            now: Timestamp::default(),
             defaults: Vec::new(),
             is_refusing: false,
             is_trusted: true,
@@ -282,6 +286,12 @@ impl Server {
         }
     }
 
+    /// Returns the time as in metadata.
+    fn now_in_seconds(&self) -> String {
+        let now = Timestamp::from_second(self.now.as_second()).unwrap_or_default();
+        now.to_string()
+    }
+
     fn delete(
         &mut self,
         id: &Id,
@@ -297,7 +307,7 @@ impl Server {
         }
         let mut object = stored.object;
         if object["metadata"]["deletionTimestamp"].is_null() {
-            object["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z".into();
+            object["metadata"]["deletionTimestamp"] = self.now_in_seconds().into();
         }
         Ok(self.store(id.clone(), object, stored.owners))
     }

@@ -9,6 +9,10 @@ use anyhow::{Context as _, Result, bail, ensure};
 use control_credentials::{ClusterKey, Subject, request};
 use k8s_openapi::ByteString;
 use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Time in which a ForeignCluster follows a change. A user who parts at once after peering takes longer.
+const CHANGED: Duration = Duration::from_secs(1);
 
 /// Label of the objects of a peer.
 const PEER: &str = "liqo.io/remote-cluster-id";
@@ -155,7 +159,10 @@ impl Liqoctl {
     pub(super) async fn unpeer(&self) -> Result<()> {
         let (consumer, provider) = (&self.consumer, &self.provider);
         let labels = format!("{PEER}={}", provider.id);
-        let summary = consumer.rest.only("ForeignCluster", "", &labels).await?;
+        let summary = until(Deadline::after(CHANGED), "the ForeignCluster", async || {
+            consumer.rest.only("ForeignCluster", "", &labels).await
+        })
+        .await?;
         let is_bidirectional = summary["status"]["role"] == "ConsumerAndProvider";
         let local = consumer.tenant_namespace(&provider.id).await?;
         let remote = provider.tenant_namespace(&consumer.id).await?;

@@ -23,7 +23,8 @@ const IN_LIQO: &[(&str, &str, &str)] = &[
     ("networking.liqo.io", "wggatewayservertemplates", "get list"),
 ];
 
-/// Rights of upstream's peering user in the tenant namespace.
+/// Rights of upstream's peering user in the tenant namespace, without those on IPs: upstream's `liqoctl` never writes
+/// one there, and an IP makes an address of the provider reachable.
 const IN_TENANT_NAMESPACE: &[(&str, &str, &str)] = &[
     ("", "namespaces", "get"),
     ("", "services", "get"),
@@ -34,7 +35,6 @@ const IN_TENANT_NAMESPACE: &[(&str, &str, &str)] = &[
         "tenants",
         "create delete get list update",
     ),
-    ("ipam.liqo.io", "ips", "create delete get update"),
     (
         "networking.liqo.io",
         "configurations",
