@@ -30,7 +30,7 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    /// Waits until the clients are idle, and counts the requests of those that `is_counted` selects.
+    /// Waits until the clients are idle, which may probe the health of the API server, and counts the requests of those that `is_counted` selects.
     pub(crate) async fn measure(
         control_plane: &ControlPlane,
         is_counted: impl Fn(&AuditEvent) -> bool,
@@ -39,7 +39,8 @@ impl Idle {
         let mut end = (log.end()?, Instant::now());
         until(Deadline::after(SOON), "idle clients", async || {
             let events = log.since(end.0)?;
-            if events.iter().any(|it| is_request(it) && is_counted(it)) {
+            let is_work = |it: &AuditEvent| it.object_ref.is_some() && is_request(it);
+            if events.iter().any(|it| is_work(it) && is_counted(it)) {
                 end = (log.end()?, Instant::now());
             }
             ensure!(end.1.elapsed() >= QUIET, "there are requests");
