@@ -7,16 +7,19 @@
 
 mod cable;
 mod compare;
+mod control_plane;
 mod ends;
 mod fabric;
 mod gateways;
 mod handshakes;
 mod iperf;
+mod limits;
 mod markdown;
 mod measure;
 mod metric;
 mod nebula;
 mod packets;
+mod peer;
 mod ping;
 mod plan;
 mod plot;
@@ -101,6 +104,8 @@ enum Command {
     /// Compares two stored results, and lists the numbers that changed by more than their spread
     /// over the rounds.
     Compare(Compare),
+    /// Measures the durations and requests of peering and unpeering without networking.
+    Peer(peer::Peer),
     /// Measures memory, CPU time and connections of the control runtime with 25,000 watched objects.
     Runtime(runtime::Runtime),
 }
@@ -127,6 +132,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
             anstream::print!("{}", compare::run(results)?);
             return Ok(());
         }
+        Some(Command::Peer(options)) => return peer::run(shell, options),
         Some(Command::Runtime(options)) => return runtime::run(shell, options),
         None => {}
     }

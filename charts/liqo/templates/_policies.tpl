@@ -46,3 +46,10 @@ Returns a CEL list of the ClusterRoles that are bound to consumers.
 {{- define "liqo.consumerRoles" -}}
 ['liqo-remote-controlplane', 'liqo-virtual-kubelet-remote-clusterwide']
 {{- end }}
+
+{{/*
+Returns a CEL expression that is true if a deletion keeps the dependents of the object.
+*/}}
+{{- define "liqo.orphansDependents" -}}
+has(request.options) && ((has(request.options.propagationPolicy) && request.options.propagationPolicy == 'Orphan') || (has(request.options.orphanDependents) && request.options.orphanDependents))
+{{- end }}

@@ -9,6 +9,8 @@
 pub mod roles;
 
 #[cfg(test)]
+mod hostile;
+#[cfg(test)]
 mod promql;
 #[cfg(test)]
 mod rights;

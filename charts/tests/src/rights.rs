@@ -154,6 +154,7 @@ fn no_role_holds_rights_that_grant_rights() {
 fn every_policy_denies() {
     let policies = names("ValidatingAdmissionPolicy");
     let expected = [
+        "liqo-cluster-ids",
         "liqo-consumer-bindings",
         "liqo-consumer-objects",
         "liqo-consumer-tokens",
@@ -161,8 +162,11 @@ fn every_policy_denies() {
         "liqo-controller-manager-secrets",
         "liqo-controller-manager-services",
         "liqo-ip-services",
+        "liqo-peering-user-objects",
+        "liqo-peering-user-secrets",
         "liqo-tenant-condition",
         "liqo-tenant-namespaces",
+        "liqo-tenant-policies",
     ];
     assert_eq!(policies, expected.map(str::to_owned).into());
     for name in policies {

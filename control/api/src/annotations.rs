@@ -27,3 +27,7 @@ pub const TENANT_CONDITION: &str = "liqo.io/tenant-condition";
 pub const CORDONED_SLICES: &str = "liqo.io/cordoned-resourceslices";
 /// On a ForeignCluster. Value: `true` if the cluster never answers again.
 pub const PERMANENTLY_UNREACHABLE: &str = "liqo.io/foreign-cluster-permanently-unreachable";
+
+/// On the RoleBinding of a peering user: whether this cluster may become a consumer of the user's cluster, although the user
+/// can read the key of this cluster then. Value: `true`.
+pub const ALLOW_REVERSE_PEERING: &str = "liqo.io/allow-reverse-peering";

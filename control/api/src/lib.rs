@@ -1,4 +1,4 @@
-//! Liqo's custom resources, with all fields of upstream's.
+//! Liqo's custom resources, with all fields of upstream's, and those that this project adds.
 //!
 //! There is one module for each API group, and in it one for each kind. The kinds are also re-exported
 //! here, where no two have the same name.
@@ -15,7 +15,8 @@ use kube::CustomResourceExt as _;
 pub use self::core::{ForeignCluster, ForeignClusterSpec, ForeignClusterStatus};
 pub use authentication::{
     Identity, IdentitySpec, IdentityStatus, Renew, RenewSpec, RenewStatus, ResourceSlice,
-    ResourceSliceSpec, ResourceSliceStatus, Tenant, TenantSpec, TenantStatus,
+    ResourceSliceSpec, ResourceSliceStatus, Tenant, TenantPolicy, TenantPolicySpec, TenantSpec,
+    TenantStatus,
 };
 pub use ipam::{IP, IPSpec, IPStatus, Network, NetworkSpec, NetworkStatus};
 pub use networking::{
@@ -43,6 +44,9 @@ pub mod tenant_namespace;
 
 pub mod schema;
 
+/// Pattern of cluster IDs.
+const CLUSTER_ID: &str = "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$";
+
 /// Returns the definitions of all kinds.
 ///
 /// Their schemas are Liqo's with additions: no field is nullable, and an absent `spec` has no default.
@@ -59,6 +63,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         WgGatewayServerTemplate::crd(),
         ForeignCluster::crd(),
         Tenant::crd(),
+        schema::with_name(TenantPolicy::crd(), CLUSTER_ID),
         Identity::crd(),
         Renew::crd(),
         ResourceSlice::crd(),

@@ -4,7 +4,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::{
     CustomResourceDefinition, JSONSchemaProps, JSONSchemaPropsOrArray, JSONSchemaPropsOrBool,
 };
 use schemars::{Schema, SchemaGenerator, json_schema};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use std::sync::LazyLock;
 
 /// Schemas of Kubernetes' types by name, without descriptions. `{"$ref": name}` stands for another entry.
@@ -119,6 +119,30 @@ fn normalize_schema(schema: &mut JSONSchemaProps) {
     }
 }
 
+/// Adds a pattern of the objects' names to a definition.
+pub(crate) fn with_name(
+    mut definition: CustomResourceDefinition,
+    pattern: &str,
+) -> CustomResourceDefinition {
+    let name = JSONSchemaProps {
+        pattern: Some(pattern.to_owned()),
+        ..of_type("string")
+    };
+    let metadata = JSONSchemaProps {
+        properties: Some([("name".to_owned(), name)].into()),
+        ..of_type("object")
+    };
+    for version in &mut definition.spec.versions {
+        let schema = version.schema.as_mut();
+        if let Some(schema) = schema.and_then(|it| it.open_api_v3_schema.as_mut()) {
+            let properties = schema.properties.get_or_insert_default();
+            properties.insert("metadata".to_owned(), metadata.clone());
+        }
+    }
+
+    definition
+}
+
 fn of_type(type_: &str) -> JSONSchemaProps {
     JSONSchemaProps {
         type_: Some(type_.to_owned()),
@@ -134,6 +158,80 @@ pub(crate) fn cidr(_: &mut SchemaGenerator) -> Schema {
 /// Returns the schema of a list of CIDRs.
 pub(crate) fn cidrs(_: &mut SchemaGenerator) -> Schema {
     json_schema!({"type": "array", "items": {"type": "string", "format": "cidr"}})
+}
+
+/// Largest number of entries in a list or map of a policy.
+const POLICY_ENTRIES_MAX: u32 = 256;
+
+/// Returns the schema of a set of strings of a policy.
+fn policy_strings(items: Value) -> Schema {
+    json_schema!({
+        "type": "array",
+        "items": items,
+        "maxItems": POLICY_ENTRIES_MAX,
+        "x-kubernetes-list-type": "set",
+    })
+}
+
+/// Returns the schema of a list of CIDRs, each once.
+pub(crate) fn some_cidrs(_: &mut SchemaGenerator) -> Schema {
+    policy_strings(json!({"type": "string", "format": "cidr"}))
+}
+
+/// Returns the schema of a list of names of objects.
+pub(crate) fn object_names(_: &mut SchemaGenerator) -> Schema {
+    policy_strings(json!({
+        "type": "string",
+        "maxLength": 253,
+        "pattern": r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$",
+    }))
+}
+
+/// Returns the schema of a list of names of namespaces, in which `*` stands for any characters.
+pub(crate) fn name_globs(_: &mut SchemaGenerator) -> Schema {
+    policy_strings(json!({"type": "string", "maxLength": 63, "pattern": "^[-a-z0-9*]+$"}))
+}
+
+/// Returns the schema of a list of names of hosts, in which `*` stands for any characters.
+pub(crate) fn host_globs(_: &mut SchemaGenerator) -> Schema {
+    policy_strings(json!({"type": "string", "maxLength": 253, "pattern": r"^[-a-z0-9.*]+$"}))
+}
+
+/// Returns the schema of a list of types of Services.
+pub(crate) fn service_types(_: &mut SchemaGenerator) -> Schema {
+    let types = ["ClusterIP", "NodePort", "LoadBalancer", "ExternalName"];
+    policy_strings(json!({"type": "string", "enum": types}))
+}
+
+/// Returns the schema of a number of objects.
+pub(crate) fn object_count(_: &mut SchemaGenerator) -> Schema {
+    single(count())
+}
+
+/// Returns the schema of a map of numbers of objects.
+pub(crate) fn object_counts(_: &mut SchemaGenerator) -> Schema {
+    let mut schema = map(count());
+    schema.insert("maxProperties".to_owned(), POLICY_ENTRIES_MAX.into());
+    schema
+}
+
+fn count() -> Value {
+    json!({"type": "integer", "format": "int32", "minimum": 0})
+}
+
+/// Returns the schema of a map of quantities that are not negative.
+pub(crate) fn positive_quantities(_: &mut SchemaGenerator) -> Schema {
+    json_schema!({
+        "type": "object",
+        "maxProperties": POLICY_ENTRIES_MAX,
+        "additionalProperties": {
+            "anyOf": [{"type": "integer"}, {"type": "string"}],
+            "maxLength": 32,
+            "minimum": 0,
+            "pattern": r"^\+?([0-9]+(\.[0-9]*)?|\.[0-9]+)([KMGTPE]i|[numkMGTPE]|[eE][-+]?[0-9]{1,2})?$",
+            "x-kubernetes-int-or-string": true,
+        },
+    })
 }
 
 /// Returns the schema of an IPv4 address.

@@ -21,6 +21,9 @@ const DIFFERENCES: &[(&str, &str)] = &[
     ("IP.status.ip", "x-kubernetes-validations"),
 ];
 
+/// Kinds that upstream does not have.
+const ADDITIONS: &[&str] = &["TenantPolicy"];
+
 #[test]
 fn each_definition_is_that_of_upstream_with_additions() {
     let upstream: Map<String, Value> =
@@ -29,6 +32,9 @@ fn each_definition_is_that_of_upstream_with_additions() {
 
     for crd in custom_resource_definitions() {
         let kind = crd.spec.names.kind.clone();
+        if ADDITIONS.contains(&kind.as_str()) {
+            continue;
+        }
         let theirs = &upstream[&kind];
         let ours = serde_json::to_value(&crd.spec).unwrap();
         assert_eq!(
@@ -57,6 +63,7 @@ fn every_kind_of_upstream_that_is_kept_has_a_definition() {
     let mut kinds: Vec<_> = custom_resource_definitions()
         .into_iter()
         .map(|crd| crd.spec.names.kind)
+        .filter(|kind| !ADDITIONS.contains(&kind.as_str()))
         .collect();
     kinds.sort();
 
@@ -93,7 +100,7 @@ fn conditions_are_maps_by_type() {
             &mut seen,
         );
     }
-    assert_eq!(seen, 11);
+    assert_eq!(seen, 12);
 }
 
 /// A definition beyond this size does not fit into the annotation of `kubectl apply`.

@@ -6,14 +6,27 @@
 use hyper_util::client::legacy::connect::dns::{GaiResolver, Name};
 use std::future::Future;
 use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::vec;
 use tower::Service;
 
-/// Address of the metadata service of AWS in IPv6; that in IPv4 is link-local.
-const METADATA: Ipv6Addr = Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254);
+/// Addresses of the metadata services of clouds that are not link-local: Azure, Alibaba and Oracle.
+const METADATA_V4: [Ipv4Addr; 3] = [
+    Ipv4Addr::new(168, 63, 129, 16),
+    Ipv4Addr::new(100, 100, 100, 200),
+    Ipv4Addr::new(192, 0, 0, 192),
+];
+
+/// Likewise in IPv6: AWS and Google.
+const METADATA_V6: [Ipv6Addr; 2] = [
+    Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+    Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+];
+
+/// Segments before an IPv4 address that a NAT64 gateway translates (RFC 6052).
+const NAT64: [u16; 6] = [0x64, 0xff9b, 0, 0, 0, 0];
 
 /// Addresses that a transport may connect to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -36,6 +49,7 @@ impl Destinations {
                     || address.is_unspecified()
                     || address.is_multicast()
                     || address.is_broadcast()
+                    || METADATA_V4.contains(&address)
                     || address.octets()[0] == 0)
             }
             (Self::Remote, IpAddr::V6(address)) => {
@@ -43,7 +57,8 @@ impl Destinations {
                     || address.is_unicast_link_local()
                     || address.is_unspecified()
                     || address.is_multicast()
-                    || address == METADATA)
+                    || METADATA_V6.contains(&address))
+                    && embedded(address).is_none_or(|it| self.permits(it.into()))
             }
         }
     }
@@ -51,10 +66,22 @@ impl Destinations {
     /// Returns whether a transport may connect to the host of a URL. Names are checked when they are resolved.
     pub fn permits_host(self, host: &str) -> bool {
         let literal = host.trim_start_matches('[').trim_end_matches(']');
+        let name = literal.trim_end_matches('.').to_ascii_lowercase();
+        if name == "localhost" || name.ends_with(".localhost") {
+            return self == Self::Any; // RFC 6761
+        }
         literal
             .parse()
             .map_or(true, |address| self.permits(address))
     }
+}
+
+/// Returns the IPv4 address that packets to an address of NAT64 reach.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let [.., a, b, c, d] = address.octets();
+    let is_nat64 = address.segments().starts_with(&NAT64);
+
+    is_nat64.then(|| Ipv4Addr::new(a, b, c, d))
 }
 
 /// Resolves names to the addresses that are permitted. Each connection resolves its name again.
@@ -126,6 +153,12 @@ mod tests {
             "fd00:ec2::254",
             "::ffff:127.0.0.1",
             "::ffff:169.254.169.254",
+            "64:ff9b::7f00:1",
+            "64:ff9b::a9fe:a9fe",
+            "168.63.129.16",
+            "100.100.100.200",
+            "192.0.0.192",
+            "fd20:ce::254",
         ];
         for address in local {
             let address: IpAddr = address.parse().unwrap();
@@ -138,6 +171,7 @@ mod tests {
             "172.18.0.2",
             "2001:db8::1",
             "fd00::1",
+            "64:ff9b::c000:201",
         ] {
             assert!(
                 Destinations::Remote.permits(address.parse().unwrap()),
@@ -146,10 +180,21 @@ mod tests {
         }
         assert!(!Destinations::Remote.permits_host("[::1]"));
         assert!(Destinations::Remote.permits_host("example.com"));
+        assert!(Destinations::Remote.permits_host("localhost.example.com"));
+        for name in ["localhost", "LOCALHOST.", "api.localhost"] {
+            assert!(!Destinations::Remote.permits_host(name), "{name}");
+            assert!(Destinations::Any.permits_host(name));
+        }
     }
 
     #[tokio::test]
     async fn a_name_that_resolves_to_this_machine_is_refused_at_each_connection() {
+        // Decimal, short and hexadecimal forms of 127.0.0.1 are names for the parser of URLs.
+        for name in ["2130706433", "127.1", "0x7f.0.0.1"] {
+            let name: Name = name.parse().unwrap();
+            let resolved = Resolver::new(Destinations::Remote).call(name.clone());
+            assert!(resolved.await.is_err(), "{name}");
+        }
         let name: Name = "localhost".parse().unwrap();
         let error = Resolver::new(Destinations::Remote)
             .call(name.clone())

@@ -36,9 +36,9 @@ mod slots;
 
 pub use body::{ReplacedError, ResponseBody};
 pub use budget::LimitError;
-pub use connect::ConfigError;
+pub use connect::{ConfigError, is_untrusted};
 pub use gate::NotLeaderError;
-pub use kind::{DeadlineError, Kind};
+pub use kind::{DeadlineError, Kind, TimeLimit};
 
 use budget::Budget;
 use connect::Connectors;

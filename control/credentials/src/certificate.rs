@@ -12,6 +12,9 @@ use x509_cert::der::{Decode as _, Encode as _};
 /// Label of a certificate in PEM.
 const LABEL: &str = "CERTIFICATE";
 
+/// Last line of a certificate in PEM.
+const END: &[u8] = b"-----END CERTIFICATE-----";
+
 /// The shortest time between two renewals, or between issue and renewal.
 pub const RENEWAL_MIN: Duration = Duration::from_secs(10);
 
@@ -73,6 +76,27 @@ impl Certificate {
             not_before: time(validity.not_before)?,
             not_after: time(validity.not_after)?,
         })
+    }
+
+    /// Checks that the first certificate of a PEM text is of this key. Those of authorities may follow.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with it.
+    pub fn check_key(text: &[u8], key: &PublicKey) -> Result<(), CertificateError> {
+        let syntax = |error: x509_cert::der::Error| CertificateError::Syntax(error.to_string());
+        let mut positions = text.windows(END.len());
+        let end = positions.position(|window| window == END);
+        let first = end.and_then(|start| text.get(..start + END.len()));
+        let der = pem::decode(LABEL, first.unwrap_or(text)).map_err(CertificateError::Syntax)?;
+        let certificate = CertificateInner::<x509_cert::certificate::Rfc5280>::from_der(&der);
+        let certificate = certificate.map_err(syntax)?;
+        let found = certificate.tbs_certificate().subject_public_key_info();
+        if found.to_der().map_err(syntax)? != key.to_der() {
+            return Err(CertificateError::Other("key"));
+        }
+
+        Ok(())
     }
 
     /// Returns when to renew it: after two thirds of its validity, but not within [`RENEWAL_MIN`] of

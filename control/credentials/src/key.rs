@@ -18,6 +18,9 @@ use x509_cert::spki::SubjectPublicKeyInfoOwned;
 /// Label of a private key in PKCS #8 (RFC 5958).
 const LABEL: &str = "PRIVATE KEY";
 
+/// Size in bits of the modulus of a generated RSA key, as upstream's.
+const RSA_BITS: usize = 2048;
+
 /// Type of a key to generate.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KeyType {
@@ -81,8 +84,8 @@ impl ClusterKey {
                 info.to_der().map_err(|error| invalid(&error))?
             }
             KeyType::Rsa => {
-                use rsa::Generate as _;
-                let key = rsa::PrivateKey::generate_from_rng(&mut StdRng::from_seed(random));
+                let key = rsa::PrivateKey::new(&mut StdRng::from_seed(random), RSA_BITS);
+                let key = key.map_err(|error| invalid(&error))?;
                 let der = key.to_pkcs8_der().map_err(|error| invalid(&error))?;
                 der.as_bytes().to_vec()
             }

@@ -34,7 +34,7 @@ pub struct Access<'a> {
 ///
 /// Returns an error if the library fails.
 pub fn kubeconfig(access: &Access<'_>) -> Result<String, serde_saphyr::ser::Error> {
-    serde_saphyr::to_string(&Config {
+    let config = Config {
         api_version: "v1",
         clusters: [Named {
             cluster: Some(Cluster {
@@ -66,7 +66,11 @@ pub fn kubeconfig(access: &Access<'_>) -> Result<String, serde_saphyr::ser::Erro
             }),
             ..Named::default()
         }],
-    })
+    };
+    // Each value on one line, as upstream writes it.
+    let options = serde_saphyr::ser_options! { prefer_block_scalars: false };
+
+    serde_saphyr::to_string_with_options(&config, options)
 }
 
 /// The fields of a kubeconfig, in the order in which kubectl writes them.

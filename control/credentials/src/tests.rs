@@ -1,5 +1,7 @@
 //! Compares with known answers: `known/` has keys, requests and signatures that Go's crypto/x509 made, with which
-//! upstream makes its own. The nonce is that of 64 zero bytes.
+//! upstream makes its own: `x509.CreateCertificateRequest` with a template that has a subject only, `ed25519.Sign`,
+//! `rsa.SignPKCS1v15` and `ecdsa.SignASN1`. The nonce is that of 64 zero bytes. `known/upstream.*` are the public key
+//! and the requests of a cluster that ran upstream v1.2; its private key is not known.
 
 use super::*;
 use proptest::prelude::*;
@@ -94,6 +96,24 @@ fn requests_and_signatures_of_upstream_are_accepted() {
 }
 
 #[test]
+fn requests_of_an_upstream_cluster_are_those_that_we_write_for_its_key() {
+    let public = include_str!("../known/upstream.public.pem");
+    let public = PublicKey::from_bytes(public.as_bytes()).unwrap();
+    let [control_plane, slice] = subjects();
+
+    // The signed part is compared byte for byte.
+    for (text, subject) in [
+        (
+            include_str!("../known/upstream.control-plane.csr.pem"),
+            &control_plane,
+        ),
+        (include_str!("../known/upstream.slice.csr.pem"), &slice),
+    ] {
+        assert_eq!(request::check(text.as_bytes(), subject, &public), Ok(()));
+    }
+}
+
+#[test]
 fn an_ecdsa_key_signs() {
     let key = ClusterKey::from_pem(RANDOM[0].key.as_bytes()).unwrap();
     let [subject, _] = subjects();
@@ -125,6 +145,16 @@ fn generated_keys_depend_on_the_random_bytes_only() {
         );
         assert!(!format!("{key:?}").contains("PRIVATE"));
     }
+}
+
+#[test]
+fn a_generated_rsa_key_has_upstreams_size() {
+    let key = ClusterKey::generate(KeyType::Rsa, [3; 32]).unwrap();
+
+    // The signature is as long as the modulus: 2,048 bits.
+    assert_eq!(key.sign(b"x").unwrap().len(), 256);
+    let known = DETERMINISTIC[1].public().to_der().len();
+    assert_eq!(key.public_key().to_der().len(), known);
 }
 
 #[test]
@@ -295,15 +325,18 @@ fn a_kubeconfig_has_the_fields_of_upstream() {
         certificate_authority: Some(b"ca"),
         proxy_url: None,
         namespace: Some("liqo-tenant-rome"),
-        certificate: b"certificate",
+        // As long as a certificate, so that a writer of YAML may want to fold it.
+        certificate: &[0; 300],
         key: b"key",
     };
 
     let text = kubeconfig(&access).unwrap();
 
+    let certificate = "A".repeat(400);
     assert_eq!(
         text,
-        "apiVersion: v1
+        format!(
+            "apiVersion: v1
 clusters:
 - cluster:
     certificate-authority-data: Y2E=
@@ -320,9 +353,10 @@ kind: Config
 users:
 - name: controlplane-milan
   user:
-    client-certificate-data: Y2VydGlmaWNhdGU=
+    client-certificate-data: {certificate}
     client-key-data: a2V5
 "
+        )
     );
     let through_proxy = Access {
         proxy_url: Some("http://10.71.0.2:8118"),

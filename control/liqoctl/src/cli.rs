@@ -102,6 +102,8 @@ impl Cli {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
+    use std::path::{Path, PathBuf};
     use std::time::Duration;
 
     #[test]
@@ -126,5 +128,40 @@ mod tests {
 
         assert_eq!(cli.global.timeout, Some(Duration::from_secs(300)));
         assert_eq!(cli.global.kubeconfig, Some("rome.yaml".into()));
+    }
+
+    /// Kubernetes has a kind of the same name in the group `resource.k8s.io`, which kubectl prefers.
+    #[test]
+    fn kubectl_commands_in_messages_and_documents_name_the_group_of_resourceslices() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+        let mut files = Vec::new();
+        for folder in ["docs", "control/liqoctl/src", "control/manager/src"] {
+            collect(&root.join(folder), &mut files);
+        }
+        const COMMAND: &str = concat!("kubectl", " ");
+        let mut commands = 0;
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap_or_default();
+            let lines = text.lines().filter(|line| line.contains(COMMAND));
+            for line in lines {
+                for (at, name) in line.match_indices("resourceslices") {
+                    let rest = &line[at + name.len()..];
+                    let is_full = rest.starts_with(".authentication.liqo.io");
+                    assert!(is_full, "{}: {line}", file.display());
+                    commands += 1;
+                }
+            }
+        }
+        assert!(commands > 0, "the remedy of `uninstall` is one");
+    }
+
+    fn collect(folder: &Path, files: &mut Vec<PathBuf>) {
+        for entry in fs::read_dir(folder).unwrap() {
+            let path = entry.unwrap().path();
+            match path.is_dir() {
+                true => collect(&path, files),
+                false => files.push(path),
+            }
+        }
     }
 }

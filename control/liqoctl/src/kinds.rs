@@ -15,6 +15,7 @@ pub(crate) mod tenant;
 pub(crate) mod virtual_node;
 
 use crate::global::Global;
+use crate::progress;
 use crate::verbs::{Action, Parsed, Verb};
 use anyhow::Result;
 use clap::error::ErrorKind;
@@ -62,7 +63,10 @@ const KINDS: &[Entry] = &[
 
 /// A command `liqoctl VERB KIND` with its flags.
 #[derive(Debug)]
-pub(crate) struct ObjectCommand(Box<dyn Parsed>);
+pub(crate) struct ObjectCommand {
+    verb: Verb,
+    flags: Box<dyn Parsed>,
+}
 
 impl ObjectCommand {
     /// Runs the command.
@@ -71,7 +75,10 @@ impl ObjectCommand {
     ///
     /// Returns an error that names the cause and the remedy.
     pub(crate) async fn run(self, global: &Global) -> Result<()> {
-        self.0.run(global).await
+        if matches!(self.verb, Verb::Generate | Verb::Get) {
+            progress::reserve_output();
+        }
+        self.flags.run(global).await
     }
 }
 
@@ -116,7 +123,8 @@ impl FromArgMatches for ObjectCommand {
         let action = verb.and_then(|verb| actions(verb).find(|(entry, _)| entry.name == kind));
         let (_, action) = action.ok_or_else(unknown)?;
 
-        action.parse(matches).map(Self)
+        let (verb, flags) = (action.verb, action.parse(matches)?);
+        Ok(Self { verb, flags })
     }
 
     fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), Error> {

@@ -17,6 +17,9 @@
 
 #![forbid(unsafe_code)]
 
+#[macro_use]
+mod switch;
+
 mod cidrs;
 mod cli;
 mod cluster;

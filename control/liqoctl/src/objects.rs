@@ -102,6 +102,22 @@ pub(crate) fn state<K: Kind>(existing: Option<&K>, manifest: &Value, place: &str
     }
 }
 
+/// Adds an empty text to `manifest` for one that only the existing object has. `field` is a JSON pointer to the parent, and
+/// the name. An Apply without the field would keep a text that another field manager owns, such as upstream's `liqoctl`.
+pub(crate) fn clear<K: Kind>(existing: &K, manifest: &mut Value, (parent, name): (&str, &str)) {
+    let existing = serde_json::to_value(existing).unwrap_or_default();
+    let of_existing = existing.pointer(parent).and_then(|it| it.get(name));
+    let is_set = of_existing
+        .and_then(Value::as_str)
+        .is_some_and(|text| !text.is_empty());
+    if let Some(Value::Object(fields)) = manifest.pointer_mut(parent)
+        && is_set
+        && !fields.contains_key(name)
+    {
+        fields.insert(name.to_owned(), "".into());
+    }
+}
+
 /// Returns whether an object has the labels, annotations, owner references and spec of `manifest`.
 /// Fields that `manifest` lacks, such as defaults of the API server, are not compared.
 fn is_current<K: Kind>(existing: &K, manifest: &Value) -> bool {
@@ -188,6 +204,29 @@ mod tests {
         desired["spec"]["secretRef"] = json!({});
 
         assert!(is_current(&existing, &desired));
+    }
+
+    #[test]
+    fn a_text_that_only_the_existing_object_has_is_emptied() {
+        let field = ("/spec/secretRef", "name");
+        let with =
+            |name: &str| existing(|object| object["spec"]["secretRef"]["name"] = name.into());
+        let without = || {
+            let mut desired = manifest();
+            desired["spec"]["secretRef"] = json!({});
+            desired
+        };
+        let cleared = |existing: &GatewayClient, mut desired: Value| {
+            clear(existing, &mut desired, field);
+            desired["spec"]["secretRef"].clone()
+        };
+
+        assert_eq!(cleared(&with("keys"), without()), json!({"name": ""}));
+        assert_eq!(cleared(&with(""), without()), json!({}));
+        assert_eq!(cleared(&with("keys"), manifest()), json!({"name": ""}));
+        let mut other = manifest();
+        other["spec"]["secretRef"]["name"] = "new".into();
+        assert_eq!(cleared(&with("keys"), other), json!({"name": "new"}));
     }
 
     #[test]

@@ -13,7 +13,7 @@ use std::cell::{Cell, RefCell};
 use std::time::Duration;
 
 /// Time after which the object is read again, because a watch does not notice a connection that is lost.
-const REFRESH: Duration = Duration::from_secs(5);
+pub(crate) const REFRESH: Duration = Duration::from_secs(5);
 
 /// Selects one object of a namespace.
 #[derive(Clone, Debug)]
@@ -33,6 +33,8 @@ pub(crate) struct Observed<'a, K: Kind> {
     known: RefCell<Option<Known<K>>>,
     watch: RefCell<Option<Watch<'a, K>>>,
     is_read: Cell<bool>,
+    /// Whether the first read is that of a watch.
+    is_awaited: bool,
     /// Whether the user may not watch the kind, as peering users.
     is_polled: Cell<bool>,
 }
@@ -56,7 +58,26 @@ impl<'a, K: Kind> Observed<'a, K> {
             known: RefCell::default(),
             watch: RefCell::default(),
             is_read: Cell::default(),
+            is_awaited: false,
             is_polled: Cell::default(),
+        }
+    }
+
+    /// Returns an object that a controller creates and that is waited for.
+    pub(crate) fn awaited(cluster: &'a Cluster, namespace: &str, select: Select) -> Self {
+        let mut observed = Self::new(cluster, namespace, select);
+        observed.is_awaited = true;
+        observed
+    }
+
+    /// Stores the objects of a list that an earlier step has read. Several objects are read again, which is an error.
+    pub(crate) fn start(&self, mut found: Vec<K>) {
+        if found.len() <= 1 {
+            let object = found.pop();
+            let version = object.as_ref().and_then(|it| it.resource_version());
+            let version = version.unwrap_or_default();
+            *self.known.borrow_mut() = Some(Known { object, version });
+            self.is_read.set(true);
         }
     }
 
@@ -68,6 +89,14 @@ impl<'a, K: Kind> Observed<'a, K> {
     pub(crate) async fn get(&self) -> Result<Option<K>> {
         if let Some(known) = &*self.known.borrow() {
             return Ok(known.object.clone());
+        }
+        if self.is_awaited && !self.is_read.replace(true) {
+            // A watch from no version begins with the present object.
+            *self.known.borrow_mut() = Some(Known {
+                object: None,
+                version: String::new(),
+            });
+            return Ok(None);
         }
         let noun = K::plural(&());
         let list = self.api.list(&self.params()).await;

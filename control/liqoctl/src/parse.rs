@@ -89,6 +89,21 @@ pub(crate) fn cluster_id(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
+/// Parses the name of a ResourceSlice, which labels contain.
+///
+/// # Errors
+///
+/// Returns an error if it is empty or too long for a label.
+pub(crate) fn slice_name(text: &str) -> Result<String, String> {
+    match text.len() {
+        0 => Err("it is empty".to_owned()),
+        len if len > NAME_MAX => Err(format!(
+            "it has {len} characters; use {NAME_MAX} at most, because labels contain it"
+        )),
+        _ => Ok(text.to_owned()),
+    }
+}
+
 /// Parses an amount of a resource in the format of Kubernetes: `2`, `500m`, `4Gi`, `1.5`, `1e3`.
 ///
 /// # Errors

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,7 +14,13 @@ const FRAMES: [char; 4] = ['|', '/', '-', '\\'];
 
 /// The current steps, in order of their start.
 static RUNNING: Mutex<Vec<Running>> = Mutex::new(Vec::new());
-static TERMINAL: LazyLock<bool> = LazyLock::new(|| io::stdout().is_terminal());
+static TERMINAL: LazyLock<bool> = LazyLock::new(|| match is_output_reserved() {
+    true => io::stderr().is_terminal(),
+    false => io::stdout().is_terminal(),
+});
+
+/// Whether standard output is for an object, which a user may redirect to a file.
+static IS_OUTPUT_RESERVED: AtomicBool = AtomicBool::new(false);
 
 struct Running {
     id: u64,
@@ -26,6 +33,23 @@ pub(crate) struct Activity {
     id: u64,
     scope: &'static str,
     since: Instant,
+}
+
+/// Prints the progress to standard error from now on, because the command prints an object.
+pub(crate) fn reserve_output() {
+    IS_OUTPUT_RESERVED.store(true, Ordering::Relaxed);
+}
+
+fn is_output_reserved() -> bool {
+    IS_OUTPUT_RESERVED.load(Ordering::Relaxed)
+}
+
+/// Returns the stream of progress.
+fn stream() -> Box<dyn io::Write> {
+    match is_output_reserved() {
+        true => Box::new(io::stderr()),
+        false => Box::new(io::stdout()),
+    }
 }
 
 /// Begins a step. `scope` is its cluster: `local`, `remote` or empty.
@@ -110,7 +134,7 @@ fn line(level: &str, is_error: bool, text: impl Display) {
 #[cfg(not(test))]
 fn write_line(text: impl Display) {
     // A closed stream has no reader.
-    let _ = writeln!(io::stdout(), "{text}");
+    let _ = writeln!(stream(), "{text}");
 }
 
 #[cfg(test)]
@@ -135,8 +159,9 @@ fn lock() -> std::sync::MutexGuard<'static, Vec<Running>> {
 
 fn erase() {
     if *TERMINAL {
-        let _ = write!(io::stdout(), "\r\x1b[K");
-        let _ = io::stdout().flush();
+        let mut stream = stream();
+        let _ = write!(stream, "\r\x1b[K");
+        let _ = stream.flush();
     }
 }
 
@@ -145,8 +170,9 @@ fn spin() {
         {
             let running = lock();
             if let Some(text) = frame_text(*frame, &running) {
-                let _ = write!(io::stdout(), "\r\x1b[K{text}");
-                let _ = io::stdout().flush();
+                let mut stream = stream();
+                let _ = write!(stream, "\r\x1b[K{text}");
+                let _ = stream.flush();
             }
         }
         thread::sleep(FRAME);

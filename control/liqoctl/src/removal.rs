@@ -1,32 +1,54 @@
-//! Removal of all of a peer's objects of one kind.
+//! Removal of all of a peer's objects of one kind. A watch reports their end.
 
+use crate::cluster::list_versioned;
+use crate::failure;
 use crate::objects::{self, Kind};
+use crate::observed::REFRESH;
 use crate::pair::Side;
 use crate::steps::Undo;
+use crate::wait::PERIOD;
 use anyhow::Result;
-use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
+use futures_util::stream::LocalBoxStream;
+use futures_util::{FutureExt as _, StreamExt as _};
+use kube::api::{WatchEvent, WatchParams};
 use kube::{Api, ResourceExt as _};
-use std::marker::PhantomData;
+use std::cell::{Cell, RefCell};
+use std::collections::BTreeMap;
 
 /// The objects of a kind in the tenant namespace of a peer.
 pub(crate) struct Removal<'a, K: Kind> {
     side: &'a Side,
-    namespace: &'a str,
     noun: &'static str,
     selector: String,
-    kind: PhantomData<K>,
+    api: Api<K>,
+    /// The objects as last received; `None` if they are to be read.
+    known: RefCell<Option<Known<K>>>,
+    watch: RefCell<Option<Watch<K>>>,
+    /// Whether the user may not watch the kind, as peering users.
+    is_polled: Cell<bool>,
+}
+
+type Watch<K> = LocalBoxStream<'static, kube::Result<WatchEvent<K>>>;
+
+struct Known<K> {
+    /// By name.
+    objects: BTreeMap<String, K>,
+    /// Resource version from which a watch continues.
+    version: String,
 }
 
 impl<'a, K: Kind> Removal<'a, K> {
     /// Returns the removal of the objects in `namespace`, which progress lines call `noun`.
-    pub(crate) fn new(side: &'a Side, namespace: &'a str, noun: &'static str) -> Self {
+    pub(crate) fn new(side: &'a Side, namespace: &str, noun: &'static str) -> Self {
         Self {
             side,
-            namespace,
             noun,
             selector: objects::selector(&side.peer),
-            kind: PhantomData,
+            api: Api::namespaced(side.cluster.client.clone(), namespace),
+            known: RefCell::default(),
+            watch: RefCell::default(),
+            is_polled: Cell::default(),
         }
     }
 
@@ -40,24 +62,93 @@ impl<'a, K: Kind> Removal<'a, K> {
         Some(Box::new(self))
     }
 
-    async fn list(&self) -> Result<Vec<K>> {
-        objects::select(&self.side.cluster, self.namespace, &self.selector).await
+    /// Reads the objects. Those of a kind that the API server does not serve do not exist.
+    async fn read(&self) -> Result<()> {
+        let (found, version) = match list_versioned(&self.api, &self.selector).await {
+            Err(error) if failure::is_not_found(&error) => Default::default(),
+            listed => listed.map_err(
+                self.side
+                    .cluster
+                    .failed(&format!("list {}", K::plural(&()))),
+            )?,
+        };
+        let objects = found.into_iter().map(|it| (it.name_any(), it)).collect();
+        *self.known.borrow_mut() = Some(Known { objects, version });
+        Ok(())
     }
 
     async fn delete_all(&self) -> Result<bool> {
-        let cluster = &self.side.cluster;
-        let found = self.list().await?;
-        let api = Api::<K>::namespaced(cluster.client.clone(), self.namespace);
-        for object in &found {
-            cluster.delete(&api, self.noun, &object.name_any()).await?;
+        self.read().await?;
+        let names: Vec<String> = {
+            let known = self.known.borrow();
+            let names = known.iter().flat_map(|known| known.objects.keys());
+            names.cloned().collect()
+        };
+        for name in &names {
+            self.side.cluster.delete(&self.api, self.noun, name).await?;
         }
-        Ok(!found.is_empty())
+        Ok(!names.is_empty())
     }
 
     async fn first_remaining(&self) -> Result<Option<String>> {
-        let left = self.list().await?;
+        if self.known.borrow().is_none() {
+            self.read().await?;
+        }
+        let known = self.known.borrow();
+        let mut left = known.iter().flat_map(|known| known.objects.values());
         let place = self.side.cluster.place();
-        Ok(left.first().map(|object| still_exists(object, &place)))
+        Ok(left.next().map(|object| still_exists(object, &place)))
+    }
+
+    /// Waits for an event of the watch. Without one, the objects are read again after a moment.
+    async fn wait(&self) {
+        let event = async {
+            match self.is_polled.get() {
+                true => None,
+                false => self.event().await,
+            }
+        };
+        if tokio::time::timeout(REFRESH, event).await != Ok(Some(())) {
+            tokio::time::sleep(PERIOD).await;
+            *self.known.borrow_mut() = None;
+        }
+    }
+
+    async fn event(&self) -> Option<()> {
+        let watch = self.watch.take();
+        let mut watch = match watch {
+            Some(watch) => watch,
+            None => self.open().await?,
+        };
+        loop {
+            let event = watch.next().await?;
+            let mut known = self.known.borrow_mut();
+            let objects = &mut known.as_mut()?.objects;
+            match event {
+                Ok(WatchEvent::Added(object) | WatchEvent::Modified(object)) => {
+                    objects.insert(object.name_any(), object);
+                }
+                Ok(WatchEvent::Deleted(object)) => {
+                    objects.remove(&object.name_any());
+                }
+                Ok(WatchEvent::Bookmark(_)) => continue,
+                Ok(WatchEvent::Error(_)) | Err(_) => return None,
+            }
+            *self.watch.borrow_mut() = Some(watch);
+            return Some(());
+        }
+    }
+
+    async fn open(&self) -> Option<Watch<K>> {
+        let version = self.known.borrow().as_ref()?.version.clone();
+        let params = WatchParams::default().labels(&self.selector);
+        match self.api.watch(&params, &version).await {
+            Ok(stream) => Some(stream.boxed_local()),
+            Err(_) => {
+                self.is_polled.set(true);
+                None
+            }
+        }
     }
 }
 
@@ -76,6 +167,10 @@ impl<K: Kind> Undo for Removal<'_, K> {
 
     fn remaining(&self) -> LocalBoxFuture<'_, Result<Option<String>>> {
         self.first_remaining().boxed_local()
+    }
+
+    fn changed(&self) -> LocalBoxFuture<'_, ()> {
+        self.wait().boxed_local()
     }
 }
 

@@ -13,6 +13,7 @@ use crate::progress::{self, Activity, begin};
 use crate::state::State;
 use crate::wait::{Deadline, Found, PERIOD};
 use anyhow::{Result, anyhow};
+use futures_util::FutureExt as _;
 use futures_util::future::LocalBoxFuture;
 use std::cell::RefCell;
 
@@ -84,6 +85,11 @@ pub(crate) trait Undo {
 
     /// Returns the reason why an object still exists, or none if all are deleted.
     fn remaining(&self) -> LocalBoxFuture<'_, Result<Option<String>>>;
+
+    /// Waits until the objects may have changed since they were last read.
+    fn changed(&self) -> LocalBoxFuture<'_, ()> {
+        tokio::time::sleep(PERIOD).boxed_local()
+    }
 }
 
 /// Runs steps under one deadline, and records them for the error message.
@@ -182,7 +188,7 @@ impl Runner {
             Some(_) => None,
             None => start(lines.scope, &lines.wait),
         };
-        let mut writer = Writer::default();
+        let mut writer = Writer::new(lines.scope);
         let written = self
             .deadline
             .until_changed(
@@ -218,12 +224,13 @@ impl Runner {
         let deleting = begin(step.scope(), name);
         let existed = step.delete().await?;
         if wait {
-            self.deadline
-                .until(&format!("deleting the {}", step.noun()), async || {
-                    let remaining = step.remaining().await?;
-                    Ok(remaining.map_or(Found::Ready(()), Found::Missing))
-                })
-                .await?;
+            let observe = async || {
+                let remaining = step.remaining().await?;
+                Ok(remaining.map_or(Found::Ready(()), Found::Missing))
+            };
+            let goal = format!("deleting the {}", step.noun());
+            let changed = async || step.changed().await;
+            self.deadline.until_changed(&goal, observe, changed).await?;
         }
         deleting.done(removed(step.noun(), existed));
         Ok(())
@@ -266,12 +273,23 @@ enum Written<T> {
 /// Objects that are deleted while the step waits are written again. Objects that never become equal
 /// to the desired ones are not written again, because two writers would overwrite each other in a
 /// loop.
-#[derive(Default)]
 struct Writer {
+    /// Cluster of the step, for messages.
+    scope: &'static str,
     is_written: bool,
+    /// Whether the reason why the step is blocked was printed.
+    is_reported: bool,
 }
 
 impl Writer {
+    fn new(scope: &'static str) -> Self {
+        Self {
+            scope,
+            is_written: false,
+            is_reported: false,
+        }
+    }
+
     /// Observes a step, applies it if needed, and returns whether its objects are written.
     async fn write<S: Step>(
         &mut self,
@@ -286,6 +304,12 @@ impl Writer {
         }
         if matches!(state, State::Blocked(_) | State::Waiting(_)) {
             self.is_written = false;
+        }
+        if let State::Blocked(reason) = &state
+            && !std::mem::replace(&mut self.is_reported, true)
+        {
+            let text = format!("Waiting: {reason}");
+            progress::info(progress::scoped(self.scope, text));
         }
         Ok(match state {
             State::Ready(output) => Found::Ready(Written::Ready(output)),

@@ -1,17 +1,24 @@
 //! Tenant namespaces: each contains the objects of one peer.
 
+pub(crate) mod removal;
+
 use crate::cluster::{Cluster, list_all};
 use crate::failure;
 use crate::global::Global;
+use crate::observed::REFRESH;
 use crate::pair::Side;
 use crate::parse::TENANT_PREFIX;
 use crate::state::State;
 use crate::steps::{Lines, Step, lines};
+use crate::wait::PERIOD;
 use anyhow::{Context as _, Result, anyhow};
 use control_api::labels;
+use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::Namespace;
+use kube::api::WatchParams;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
+use std::cell::RefCell;
 
 /// Returns the name of the peer's tenant namespace, or none.
 ///
@@ -98,6 +105,8 @@ pub(crate) async fn all(cluster: &Cluster) -> Result<Vec<(String, String)>> {
 pub(crate) struct TenantNamespace<'a> {
     cluster: &'a Cluster,
     peer: &'a str,
+    /// The namespace that is being deleted: its name, and the version from which a watch continues.
+    blocking: RefCell<Option<(String, String)>>,
 }
 
 impl<'a> TenantNamespace<'a> {
@@ -108,7 +117,11 @@ impl<'a> TenantNamespace<'a> {
 
     /// Returns the step for the peer with this cluster ID.
     pub(crate) fn new(cluster: &'a Cluster, peer: &'a str) -> Self {
-        Self { cluster, peer }
+        Self {
+            cluster,
+            peer,
+            blocking: RefCell::default(),
+        }
     }
 }
 
@@ -133,19 +146,38 @@ impl Step for TenantNamespace<'_> {
             return Ok(State::Pending);
         };
         let name = namespace.name_any();
-        Ok(match namespace.metadata.deletion_timestamp {
-            Some(_) => State::Blocked(format!(
-                "namespace {name} in {} is still being deleted",
-                self.cluster.place()
-            )),
-            None => State::Ready(name),
-        })
+        if namespace.metadata.deletion_timestamp.is_none() {
+            return Ok(State::Ready(name));
+        }
+        let version = namespace.resource_version().unwrap_or_default();
+        *self.blocking.borrow_mut() = Some((name.clone(), version));
+        Ok(State::Blocked(format!(
+            "namespace {name} in {} is still being deleted",
+            self.cluster.place()
+        )))
     }
 
     async fn apply(&self, (): &()) -> Result<()> {
         let api = Api::<Namespace>::all(self.cluster.client.clone());
         self.cluster.apply(&api, manifest(self.peer)).await?;
         Ok(())
+    }
+
+    /// Kubernetes deletes a namespace after some seconds, so this is a watch.
+    async fn changed(&self) {
+        let blocking = self.blocking.take();
+        let event = async {
+            let (name, version) = blocking?;
+            let api = Api::<Namespace>::all(self.cluster.client.clone());
+            let params = WatchParams::default().fields(&format!("metadata.name={name}"));
+            let events = api.watch(&params, &version).await.ok()?;
+            std::pin::pin!(events).next().await
+        };
+        match tokio::time::timeout(REFRESH, event).await {
+            Ok(Some(Ok(_))) => {}
+            // The user may not watch namespaces, or the connection is lost.
+            Ok(None | Some(Err(_))) | Err(_) => tokio::time::sleep(PERIOD).await,
+        }
     }
 }
 

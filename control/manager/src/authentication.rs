@@ -12,8 +12,8 @@
 //!
 //! `replication` carries ResourceSlices and Renews from the consumer to the provider, and their statuses back. `key` is the key of this cluster, `certificate` the way from a certificate signing request to a certificate,
 //! `binding` the rights of a consumer, `parameters` the address of this API server, and `controller` the connection to
-//! the runtime. `verdict` decides about resources, `decision` keeps what the provider has decided
-//! about a consumer, and `leftovers` is what remains when a peering ends.
+//! the runtime. `verdict` decides about resources within the bounds of `budget`, `decision` keeps what the provider has decided
+//! about a consumer, `issued` checks what a provider returns, and `leftovers` is what remains when a peering ends.
 
 use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
@@ -25,10 +25,12 @@ pub(crate) use slice::is_replica;
 pub(crate) use verdict::Grants;
 
 mod binding;
+mod budget;
 mod certificate;
 mod controller;
 mod decision;
 mod identity;
+mod issued;
 mod item;
 mod key;
 mod leftovers;
@@ -39,6 +41,7 @@ mod observe;
 mod parameters;
 mod registrations;
 mod renew;
+mod seen;
 mod slice;
 mod tenant;
 mod verdict;

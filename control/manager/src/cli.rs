@@ -1,7 +1,7 @@
 //! The flags, and the process that they describe.
 
 use crate::authentication::{self, ApiServerSettings, AuthenticationController};
-use crate::foreign_cluster::{self, ForeignClusterController};
+use crate::foreign_cluster::{self, ForeignClusterController, Refusals};
 use crate::installation;
 use crate::metrics::Metrics;
 use crate::network::{NetworkController, Settings, State};
@@ -142,7 +142,9 @@ impl Cli {
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
         let destinations = self.destinations();
         let (authentication, offloading) = (self.authentication(), self.offloading());
-        let foreign_clusters = ForeignClusterController::new(self.foreign_clusters());
+        let refusals = Refusals::default();
+        let foreign_clusters =
+            ForeignClusterController::new(self.foreign_clusters(), refusals.clone());
         let reviews = client.clone();
         let managed = async move {
             let namespace = network.settings.namespace.clone();
@@ -150,11 +152,12 @@ impl Cli {
             network.settings.installation = installation;
             let mut runtime = Runtime::new(client, runtime_settings, runtime_metrics);
             runtime.add(NetworkController::new(network, metrics), &replicas)?;
-            runtime.add(foreign_clusters, &replicas)?;
+            let injector = runtime.add(foreign_clusters, &replicas)?;
             if let Some(settings) = authentication {
                 let user = installation::user(&reviews).await?;
-                let replication =
-                    ReplicationController::new(settings.namespace.clone(), destinations);
+                let namespace = settings.namespace.clone();
+                let report = refusals.report(injector);
+                let replication = ReplicationController::new(namespace, destinations, report);
                 let controller = AuthenticationController::new(settings, user);
                 runtime.add(controller, &replicas)?;
                 runtime.add(replication, &replicas)?;

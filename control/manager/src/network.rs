@@ -11,11 +11,12 @@
 //! controller  connects them to the runtime, which has watches, requests, Events and Lease
 //! ```
 
+pub(crate) use condition::Verdict;
 #[cfg(test)]
 pub(crate) use controller::registrations;
 pub(crate) use controller::{FIELD_MANAGER, NetworkController};
 pub(crate) use kind::TENANT_ROLE;
-pub(crate) use local::{ADDRESS_TYPES, CLUSTER_ID, bound_namespaces, is_bound, keep};
+pub(crate) use local::{ADDRESS_TYPES, CLUSTER_ID, is_bound, keep};
 pub(crate) use plan::State;
 #[cfg(test)]
 pub(crate) use plan::tests::settings;

@@ -1,4 +1,6 @@
-//! Checks quantities of resources that peers write, such as `500m` or `2Gi`.
+//! Checks and compares quantities of resources that peers write, such as `500m` or `2Gi`.
+
+use std::fmt;
 
 /// Longest text of a quantity, in bytes. The largest number has 19 digits.
 const LEN_MAX: usize = 32;
@@ -59,9 +61,124 @@ fn value(text: &str) -> Option<f64> {
     Some(number * 10_f64.powi(exponent.parse().ok()?))
 }
 
+/// An exact amount of a resource that is not negative, in 10^-9, the smallest unit of Kubernetes' quantities.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct Amount(u128);
+
+/// The number 1 as an amount.
+const ONE: u128 = 1_000_000_000;
+
+impl Amount {
+    /// Returns the difference, or zero.
+    pub(crate) fn saturating_sub(self, other: Self) -> Self {
+        Self(self.0.saturating_sub(other.0))
+    }
+}
+
+impl fmt::Display for Amount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let fraction = format!("{:09}", self.0 % ONE);
+        let fraction = fraction.trim_end_matches('0');
+        let point = if fraction.is_empty() { "" } else { "." };
+
+        write!(f, "{}{point}{fraction}", self.0 / ONE)
+    }
+}
+
+/// Returns the amount of a quantity; `None` if [`check`] refuses it. What is smaller than the unit is rounded up, as by
+/// Kubernetes.
+pub(crate) fn amount(text: &str) -> Option<Amount> {
+    check(text).ok()?;
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let is_of_number = |char: char| char.is_ascii_digit() || char == '.';
+    let (number, suffix) =
+        text.split_at(text.find(|char| !is_of_number(char)).unwrap_or(text.len()));
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    let fraction = fraction.trim_end_matches('0');
+    let digits: u128 = format!("0{whole}{fraction}").parse().ok()?;
+    let (factor, exponent) = scale(suffix)?;
+    let scaled = digits.checked_mul(factor)?;
+    let power = exponent + 9 - i32::try_from(fraction.len()).ok()?;
+    let ten = 10_u128.checked_pow(power.unsigned_abs());
+    let amount = match ten {
+        _ if scaled == 0 => 0,
+        Some(ten) if power >= 0 => scaled.checked_mul(ten)?,
+        Some(ten) => scaled.div_ceil(ten),
+        None if power >= 0 => return None,
+        None => 1,
+    };
+
+    Some(Amount(amount))
+}
+
+/// Returns what a suffix stands for: a factor, and a power of ten.
+fn scale(suffix: &str) -> Option<(u128, i32)> {
+    let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+    let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
+    if let Some((power, _)) = (1..).zip(binary).find(|(_, name)| *name == suffix) {
+        return Some((1024_u128.pow(power), 0));
+    }
+    if let Some((power, _)) = (-3..).zip(decimal).find(|(_, name)| *name == suffix) {
+        return Some((1, 3 * power));
+    }
+    let exponent: i32 = suffix.strip_prefix(['e', 'E'])?.parse().ok()?;
+
+    Some((1, exponent.clamp(-1000, 1000)))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
+
+    #[test]
+    fn amounts_are_exact() {
+        for (text, shown) in [
+            ("0", "0"),
+            ("4", "4"),
+            ("+4", "4"),
+            ("100m", "0.1"),
+            (".5", "0.5"),
+            ("5.", "5"),
+            ("1.5Gi", "1610612736"),
+            ("0.1Ki", "102.4"),
+            ("8Gi", "8589934592"),
+            ("7Ei", "8070450532247928832"),
+            ("1e3", "1000"),
+            ("25e-1", "2.5"),
+            ("1n", "0.000000001"),
+            ("0.1n", "0.000000001"),
+            ("1e-12", "0.000000001"),
+            ("1e-99", "0.000000001"),
+            ("0e10", "0"),
+            ("6.8719476736e+10", "68719476736"),
+            ("9223372036854770000", "9223372036854770000"),
+        ] {
+            assert_eq!(amount(text).unwrap().to_string(), shown, "{text}");
+        }
+        for text in ["-1", "lots", "8Ei", "1e40"] {
+            assert_eq!(amount(text), None, "{text}");
+        }
+        assert_eq!(amount("1000m"), amount("1"));
+        assert_eq!(amount("1024Mi"), amount("1Gi"));
+        assert!(amount("1500m") > amount("1"));
+    }
+
+    proptest! {
+        #[test]
+        fn an_amount_is_the_value_that_is_checked(
+            whole in 0_u64..100_000_000, fraction in "[0-9]{0,12}", suffix in 0_usize..SUFFIXES.len(),
+        ) {
+            let text = format!("{whole}.{fraction}{}", SUFFIXES[suffix].0);
+            if let Some(amount) = amount(&text) {
+                let expected = value(&text).unwrap();
+                let shown: f64 = amount.to_string().parse().unwrap();
+                prop_assert!((shown - expected).abs() <= expected * 1e-9 + 2e-9, "{text}: {shown} {expected}");
+            } else {
+                prop_assert!(check(&text).is_err(), "{text}");
+            }
+        }
+    }
 
     #[test]
     fn quantities_of_kubernetes_are_accepted() {

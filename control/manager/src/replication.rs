@@ -10,7 +10,7 @@
 //! object has a finalizer until its replica is gone. `peer` follows the Secrets of the control planes; `access` asks a
 //! provider that refuses requests whether it permits them again; `object` compares an object with its replica.
 
-pub(crate) use controller::ReplicationController;
+pub(crate) use controller::{ReplicationController, Report};
 #[cfg(test)]
 pub(crate) use registrations::registrations;
 

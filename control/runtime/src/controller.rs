@@ -112,6 +112,8 @@ pub struct Plan<I> {
     pub writes: Vec<Write>,
     /// Objects to read. [`Controller::done`] receives them.
     pub reads: Vec<Ref>,
+    /// API servers to probe. [`Controller::done`] receives the results.
+    pub probes: Vec<Probe>,
     /// Watches to add or remove.
     pub watches: Vec<WatchChange>,
     /// Clusters to add or remove.
@@ -129,6 +131,7 @@ impl<I> Default for Plan<I> {
         Self {
             writes: Vec::new(),
             reads: Vec::new(),
+            probes: Vec::new(),
             watches: Vec::new(),
             clusters: Vec::new(),
             events: Vec::new(),
@@ -234,6 +237,20 @@ pub enum Gate {
     Always,
 }
 
+/// A GET of a path that is no object, for example `/livez`, to find out whether an API server responds. Only the
+/// leader sends it. A failure is a result, so it does not have the item planned again: the controller chooses the
+/// interval by [`Plan::requeue`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Probe {
+    /// The cluster of the API server.
+    pub cluster: Cluster,
+    /// The path, which begins with `/`.
+    pub path: &'static str,
+    /// Time from the plan's request to the end of the response, at most that of a read (10 s). It includes the
+    /// connection.
+    pub timeout: Duration,
+}
+
 /// A request that a plan caused.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Request {
@@ -241,14 +258,35 @@ pub enum Request {
     Write(Write),
     /// A GET of one object.
     Read(Ref),
+    /// A GET of a path. It succeeds with [`Outcome::Answer`] without content.
+    Probe(Probe),
 }
 
 impl Request {
-    /// Returns the object of the request.
-    pub fn object(&self) -> &Ref {
+    /// Returns the cluster that the request is sent to.
+    pub fn cluster(&self) -> &Cluster {
         match self {
-            Self::Write(write) => &write.object,
-            Self::Read(object) => object,
+            Self::Write(write) => &write.object.cluster,
+            Self::Read(object) => &object.cluster,
+            Self::Probe(probe) => &probe.cluster,
+        }
+    }
+
+    /// Returns the object of the request; `None` for a probe.
+    pub fn object(&self) -> Option<&Ref> {
+        match self {
+            Self::Write(write) => Some(&write.object),
+            Self::Read(object) => Some(object),
+            Self::Probe(_) => None,
+        }
+    }
+
+    /// Returns whether only the leader sends the request.
+    pub(crate) fn is_of_leader(&self) -> bool {
+        match self {
+            Self::Write(write) => write.gate == Gate::Leader,
+            Self::Read(_) => false,
+            Self::Probe(_) => true,
         }
     }
 
@@ -256,7 +294,7 @@ impl Request {
     pub fn verb(&self) -> &'static str {
         match self {
             Self::Write(write) => write.action.verb(),
-            Self::Read(_) => "get",
+            Self::Read(_) | Self::Probe(_) => "get",
         }
     }
 }
@@ -280,6 +318,9 @@ pub enum Outcome {
     TimedOut,
     /// The request failed before a response. The server may have made the change.
     Failed(String),
+    /// The server presented a certificate that the authority in the configuration of its cluster has not issued, so
+    /// nothing was sent. It is another cluster, or an attacker.
+    Untrusted(String),
     /// This replica is not the leader, so nothing was sent.
     NotLeader,
 }

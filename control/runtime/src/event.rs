@@ -19,6 +19,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// Longest note that the API accepts, in bytes.
 const NOTE_LEN_MAX: usize = 1024;
 
+/// Longest name of an object from which the name of an Event is derived, in bytes: a dot and 16 digits follow, and names have
+/// 253 bytes at most.
+const OBJECT_NAME_LEN_MAX: usize = 236;
+
 /// Events that are remembered, so that an equal one is not published again.
 const REMEMBERED_MAX: usize = 1024;
 
@@ -48,7 +52,7 @@ impl Events {
         let failed = dropped.clone();
         tokio::spawn(async move {
             while let Some((reference, event)) = waiting.recv().await {
-                let body = body(&event);
+                let (body, reference) = described(body(&event), reference);
                 let published = recorder.publish(&body, &reference);
                 match tokio::time::timeout(TIMEOUT, published).await {
                     Ok(Ok(())) => continue,
@@ -120,6 +124,21 @@ fn reference(object: &Ref, uid: Option<String>) -> ObjectReference {
         uid,
         ..ObjectReference::default()
     }
+}
+
+/// Limits the name of the Event, which [`Recorder`] derives from that of its object. An Event about an object with a longer
+/// name has the name of the controller, and refers to the object as a related one.
+fn described(
+    mut body: events::Event,
+    mut reference: ObjectReference,
+) -> (events::Event, ObjectReference) {
+    let is_long = |name: &String| name.len() > OBJECT_NAME_LEN_MAX;
+    if reference.name.as_ref().is_some_and(is_long) {
+        body.secondary = Some(reference.clone());
+        reference.name = None;
+    }
+
+    (body, reference)
 }
 
 fn body(event: &Event) -> events::Event {
@@ -216,6 +235,20 @@ mod tests {
 
         tokio::time::sleep(TIMEOUT).await;
         assert_eq!(dropped.get(), 1);
+    }
+
+    #[test]
+    fn an_object_with_a_long_name_is_related_to_its_event() {
+        let event = |len: usize| {
+            let event = event(&"a".repeat(len), "note");
+            described(body(&event), reference(&event.object, None))
+        };
+
+        let (body, object) = event(OBJECT_NAME_LEN_MAX);
+        assert!(object.name.is_some() && body.secondary.is_none());
+        let (body, object) = event(253);
+        assert_eq!(object.name, None);
+        assert_eq!(body.secondary.unwrap().name.unwrap().len(), 253);
     }
 
     #[test]

@@ -1,13 +1,13 @@
 //! Sends one request, and turns the response into an outcome.
 
 use crate::cache::{Cache, Changed};
-use crate::controller::{Action, Answer, Gate, Outcome, Request, Write, named};
+use crate::controller::{Action, Answer, Gate, Outcome, Probe, Request, Write, named};
 use crate::managed_fields;
 use crate::registration::{self, Form};
 use control_client::cause::{cause, chain};
 use control_client::election::Leadership;
 use control_client::object::Ref;
-use control_client::transport::{DeadlineError, NotLeaderError};
+use control_client::transport::{DeadlineError, NotLeaderError, TimeLimit, is_untrusted};
 use control_client::watch::shortened;
 use http::{Method, header};
 use kube::Client;
@@ -37,25 +37,29 @@ pub(crate) struct Context {
 impl Context {
     /// Sends the request once.
     pub(crate) async fn execute(&self, request: &Request) -> Outcome {
-        let object = request.object();
-        let is_create =
-            matches!(request, Request::Write(write) if matches!(write.action, Action::Create(_)));
-        if object.key.name.is_empty() && !is_create {
-            // The path would be that of all objects.
-            return Outcome::Failed("the object has no name".into());
-        }
-        if let Some(part) = object.invalid_part() {
-            return Outcome::Failed(format!("{part:?} is not a valid name"));
+        if let Some(reason) = request.object().and_then(|it| unnamed(it, request)) {
+            return Outcome::Failed(reason);
         }
         match request {
             Request::Read(object) => self.read(object).await,
             Request::Write(write) => self.write(write).await,
+            Request::Probe(probe) => self.probe(probe).await,
         }
     }
 
     async fn read(&self, object: &Ref) -> Outcome {
         match self.get(object).await {
             Ok(text) => self.stored(&text),
+            Err(outcome) => outcome,
+        }
+    }
+
+    async fn probe(&self, probe: &Probe) -> Outcome {
+        let request = http::Request::get(probe.path)
+            .extension(TimeLimit(probe.timeout))
+            .body(Vec::new());
+        match self.send(Gate::Always, request).await {
+            Ok(_) => Outcome::Answer(Answer(Value::Null)),
             Err(outcome) => outcome,
         }
     }
@@ -154,6 +158,18 @@ impl Context {
     }
 }
 
+/// Returns why a request does not name its object.
+fn unnamed(object: &Ref, request: &Request) -> Option<String> {
+    let is_create =
+        matches!(request, Request::Write(write) if matches!(write.action, Action::Create(_)));
+    if object.key.name.is_empty() && !is_create {
+        // The path would be that of all objects.
+        return Some("the object has no name".into());
+    }
+    let part = object.invalid_part()?;
+    Some(format!("{part:?} is not a valid name"))
+}
+
 /// Returns why a write of a controller that declares `fields` is not sent.
 fn invalid(write: &Write, fields: &[&'static str]) -> Option<String> {
     if let Action::Apply(value) = &write.action {
@@ -188,7 +204,7 @@ pub(crate) fn missing(write: &Write, outcome: Outcome) -> Outcome {
 /// Enters the result of a request into the cache: the returned object, or the deletion of an object, so
 /// that the next plan knows the result. Returns the change.
 pub(crate) fn enter(cache: &mut Cache, request: &Request, outcome: &Outcome) -> Option<Changed> {
-    let object = request.object();
+    let object = request.object()?;
     match (outcome, request) {
         (Outcome::Stored(entry) | Outcome::AlreadyExists(Some(entry)), _) => {
             let put = cache.put_answer(&object.cluster, &object.resource, entry.clone());
@@ -283,7 +299,11 @@ fn failure(error: kube::Error) -> Outcome {
     if cause::<NotLeaderError>(&error).is_some() {
         return Outcome::NotLeader;
     }
-    Outcome::Failed(shortened(chain(&error)))
+    let reason = shortened(chain(&error));
+    if is_untrusted(&error) {
+        return Outcome::Untrusted(reason);
+    }
+    Outcome::Failed(reason)
 }
 
 /// Returns the outcome of a request that the server refuses.

@@ -31,7 +31,8 @@ pub(crate) struct InFlight<Id> {
     last: Option<LaneKey>,
 }
 
-type LaneKey = (Cluster, Resource);
+/// Cluster and resource; no resource for probes.
+type LaneKey = (Cluster, Option<Resource>);
 
 /// The requests of one resource in one cluster.
 #[derive(Debug)]
@@ -73,8 +74,8 @@ impl<Id> Lane<Id> {
 impl<Id: Ord + Clone> InFlight<Id> {
     /// Adds a request that may be sent.
     pub(crate) fn push(&mut self, id: Id, queue: Queue, request: Request) {
-        let object = request.object();
-        let key = (object.cluster.clone(), object.resource.clone());
+        let resource = request.object().map(|object| object.resource.clone());
+        let key = (request.cluster().clone(), resource);
         let lane = self.lanes.entry(key).or_insert_with(|| Lane {
             waiting: RoundRobin::default(),
             in_flight: BTreeMap::new(),

@@ -33,8 +33,8 @@ pub use control_client::object::{Cluster, Key, Ref, Resource, key_of};
 pub use control_client::transport;
 pub use control_client::watch::{Selector, WatchId};
 pub use controller::{
-    Action, Answer, ClusterChange, Controller, Env, Event, Gate, Outcome, Plan, Queue, Request,
-    WatchChange, Write,
+    Action, Answer, ClusterChange, Controller, Env, Event, Gate, Outcome, Plan, Probe, Queue,
+    Request, WatchChange, Write,
 };
 pub use digest::{Digest, Digested};
 pub use entry::{DecodeError, Entry, Kept, Source};

@@ -94,11 +94,15 @@ impl Metrics {
     }
 
     pub(crate) fn requested(&self, request: &Request, outcome: &Outcome, took: Duration) {
-        let object = request.object();
-        let cluster = cluster_label(&object.cluster);
+        let cluster = cluster_label(request.cluster());
         let verb = ("verb", request.verb().to_owned());
         observe(&self.latency, &[cluster.clone(), verb.clone()], took);
-        let resource = ("resource", object.resource.to_string());
+        let resource = match request {
+            Request::Write(write) => write.object.resource.to_string(),
+            Request::Read(object) => object.resource.to_string(),
+            Request::Probe(probe) => probe.path.to_owned(),
+        };
+        let resource = ("resource", resource);
         let outcome = ("outcome", name(outcome).to_owned());
         let labels = [cluster, resource, verb, outcome];
         self.requests.get_or_create(&labels).inc();
@@ -215,6 +219,7 @@ fn name(outcome: &Outcome) -> &'static str {
         Outcome::Refused(_) => "refused",
         Outcome::TimedOut => "timed_out",
         Outcome::Failed(_) => "failed",
+        Outcome::Untrusted(_) => "untrusted",
         Outcome::NotLeader => "not_leader",
     }
 }

@@ -16,7 +16,7 @@
 //! [`Simulation::hand_over`] is the result; Events. Tests with a real API server and with sockets
 //! cover them.
 
-use crate::controller::{Controller, Env, Event, Gate, Outcome, Request};
+use crate::controller::{Controller, Env, Event, Outcome, Request};
 use crate::injector::Injector;
 use crate::worker::{TypedWorker, Worker};
 use control_client::object::{Cluster, Ref};
@@ -30,8 +30,10 @@ use std::time::{Duration, Instant};
 
 mod fields;
 mod replica;
+mod sent;
 mod server;
 
+pub use sent::{Sent, Unsettled};
 pub use server::Server;
 
 use replica::{Flight, Replica};
@@ -52,29 +54,11 @@ pub struct Simulation {
     elapsed: Duration,
     random: u64,
     log: Vec<Sent>,
+    /// Clusters of the probes that reached an API server.
+    probed: Vec<Cluster>,
     /// Objects of writes whose response was lost, or that a new leader may not know: they may be
     /// written again.
     uncertain: BTreeSet<Ref>,
-}
-
-/// A request that an API server has carried out.
-#[derive(Clone, Debug)]
-pub struct Sent {
-    /// Number of the replica that sent it.
-    pub replica: usize,
-    /// The request.
-    pub request: Request,
-    /// Whether it succeeded.
-    pub is_success: bool,
-    /// Whether it succeeded, changed nothing, and its replica knew the object: it was sent twice.
-    pub is_redundant: bool,
-}
-
-/// The controllers did not become quiet in time.
-#[derive(Clone, Debug)]
-pub struct Unsettled {
-    /// The last requests.
-    pub last: Vec<Sent>,
 }
 
 /// One thing that can happen next, in a replica.
@@ -98,6 +82,7 @@ impl Simulation {
             elapsed: Duration::ZERO,
             random: seed,
             log: Vec::new(),
+            probed: Vec::new(),
             uncertain: BTreeSet::new(),
         };
         simulation.cluster(&Cluster::Local);
@@ -150,8 +135,11 @@ impl Simulation {
     /// Returns the API server of a cluster, which is created if there is none. A plan has to add a
     /// remote cluster before its objects are followed; the address does not matter.
     pub fn cluster(&mut self, cluster: &Cluster) -> &mut Server {
+        let now = self.time();
         let server = self.servers.entry(cluster.clone());
-        server.or_insert_with(|| Server::new(cluster.clone()))
+        let server = server.or_insert_with(|| Server::new(cluster.clone()));
+        server.now = now;
+        server
     }
 
     /// Returns the API server of the local cluster.
@@ -194,7 +182,13 @@ impl Simulation {
         self.elapsed = self.elapsed.max(end);
     }
 
-    /// Has every object observed again, as a new leader does, and settles; returns the requests that
+    /// Has every object observed again, as a new leader does.
+    pub fn replay(&mut self) {
+        let now = self.now();
+        self.replicas[self.leader].replay(now);
+    }
+
+    /// Has every object observed again, and settles; returns the requests that
     /// this caused. There are none if plans that were carried out are followed by empty plans.
     ///
     /// # Errors
@@ -202,8 +196,7 @@ impl Simulation {
     /// As [`settle`](Self::settle).
     pub fn replan(&mut self, limit: Duration) -> Result<Vec<Sent>, Unsettled> {
         let before = self.log.len();
-        let now = self.now();
-        self.replicas[self.leader].replay(now);
+        self.replay();
         self.settle(limit)?;
         Ok(self.log[before..].to_vec())
     }
@@ -221,7 +214,7 @@ impl Simulation {
     /// Replaces the credentials of a cluster: requests in flight fail, watches continue.
     pub fn swap_credentials(&mut self, cluster: &Cluster) {
         for replica in 0..self.replicas.len() {
-            self.lose(replica, |request| request.object().cluster == *cluster);
+            self.lose(replica, |request| request.cluster() == cluster);
         }
     }
 
@@ -244,11 +237,13 @@ impl Simulation {
     pub fn hand_over(&mut self, replica: usize) {
         for sent in &mut self.replicas[self.leader].requests {
             sent.is_late = true;
-            self.uncertain.insert(sent.request.object().clone());
+            self.uncertain.extend(sent.request.object().cloned());
         }
         let cache = &self.replicas[replica].cache;
         for sent in &self.log {
-            let object = sent.request.object();
+            let Some(object) = sent.request.object() else {
+                continue;
+            };
             let known = cache.entry(object).and_then(|entry| entry.version);
             let server = self.servers.get(&object.cluster);
             if server.and_then(|server| server.version(object)) != known {
@@ -260,7 +255,12 @@ impl Simulation {
         self.replicas[replica].replay(now);
     }
 
-    /// Returns all requests that API servers have carried out.
+    /// Returns the number of probes that the API server of a cluster has received.
+    pub fn probes(&self, cluster: &Cluster) -> usize {
+        self.probed.iter().filter(|it| *it == cluster).count()
+    }
+
+    /// Returns all reads and writes that API servers have carried out.
     pub fn log(&self) -> &[Sent] {
         &self.log
     }
@@ -273,6 +273,12 @@ impl Simulation {
     /// Returns the writes that were sent twice.
     pub fn redundant(&self) -> Vec<&Sent> {
         self.log.iter().filter(|sent| sent.is_redundant).collect()
+    }
+
+    /// Returns the time of all clocks, which begins with 1970.
+    fn time(&self) -> Timestamp {
+        let millis = i64::try_from(self.elapsed.as_millis()).unwrap_or_default();
+        Timestamp::from_millisecond(millis).unwrap_or_default()
     }
 
     fn now(&self) -> Instant {
@@ -306,9 +312,8 @@ impl Simulation {
                     bytes[..8].copy_from_slice(&seed.to_le_bytes());
                     bytes
                 };
-                let millis = i64::try_from(self.elapsed.as_millis()).unwrap_or_default();
                 let mut env = Env {
-                    now: Timestamp::from_millisecond(millis).unwrap_or_default(),
+                    now: self.time(),
                     at: now,
                     random: &mut random,
                 };
@@ -330,7 +335,7 @@ impl Simulation {
                 let outcome = flight.outcome.clone();
                 let outcome = outcome.filter(|_| self.can_answer(&flight));
                 if outcome.is_none() {
-                    self.uncertain.insert(flight.request.object().clone());
+                    self.uncertain.extend(flight.request.object().cloned());
                 }
                 let outcome = outcome.unwrap_or(Outcome::TimedOut);
                 self.replicas[replica].take_outcome(&flight, &outcome, now);
@@ -355,6 +360,7 @@ impl Simulation {
                 let server = self.servers.get(&id.cluster);
                 let server = server.filter(|_| self.is_connected(replica, &id.cluster));
                 let server = server.filter(|it| !it.is_refusing || replica.is_listed(id));
+                let server = server.filter(|it| it.is_trusted);
                 if server.is_some_and(|server| replica.has_signal(id, server)) {
                     steps.push(Step::Watch(number, id.clone()));
                 }
@@ -375,7 +381,7 @@ impl Simulation {
     }
 
     fn is_reachable(&self, request: &Request) -> bool {
-        !self.partitioned.contains(&request.object().cluster)
+        !self.partitioned.contains(request.cluster())
     }
 
     fn can_answer(&self, flight: &Flight) -> bool {
@@ -404,18 +410,18 @@ impl Simulation {
         let is_leader = number == self.leader;
         let replica = &mut self.replicas[number];
         for ((worker, id), request) in replica.start() {
-            let is_gated = matches!(&request, Request::Write(it) if it.gate == Gate::Leader);
-            let cluster = &request.object().cluster;
-            let outcome = if is_gated && !is_leader {
+            let cluster = request.cluster();
+            let outcome = if request.is_of_leader() && !is_leader {
                 Some(Outcome::NotLeader)
             } else if !replica.clusters.contains(cluster) || !self.servers.contains_key(cluster) {
                 Some(Outcome::Failed("the cluster is not connected".into()))
             } else {
                 None
             };
-            let kind = match request {
-                Request::Read(_) => Kind::Read,
-                Request::Write(_) => Kind::Write,
+            let limit = match &request {
+                Request::Read(_) => Kind::Read.deadline(),
+                Request::Write(_) => Kind::Write.deadline(),
+                Request::Probe(probe) => probe.timeout,
             };
             replica.requests.push(Flight {
                 worker,
@@ -423,19 +429,27 @@ impl Simulation {
                 request,
                 outcome,
                 is_late: false,
-                deadline: self.elapsed + kind.deadline(),
+                deadline: self.elapsed + limit,
             });
         }
     }
 
     /// Has the API server carry out a request in flight.
     fn execute(&mut self, number: usize, flight: usize) {
+        let now = self.time();
         let replica = &mut self.replicas[number];
         let sent = &mut replica.requests[flight];
-        let object = sent.request.object().clone();
-        let Some(server) = self.servers.get_mut(&object.cluster) else {
+        let Some(server) = self.servers.get_mut(sent.request.cluster()) else {
             return;
         };
+        let Some(object) = sent.request.object().cloned().filter(|_| server.is_trusted) else {
+            let is_probe = sent.request.object().is_none();
+            self.probed
+                .extend(is_probe.then(|| sent.request.cluster().clone()));
+            sent.outcome = Some(server.probe());
+            return;
+        };
+        server.now = now;
         let manager = replica.workers[sent.worker].manager(&sent.request);
         let form = replica.cache.form(&object.resource).map(|form| &**form);
         let before = server.version(&object);
@@ -461,12 +475,12 @@ impl Simulation {
                 continue;
             }
             let is_pending = sent.outcome.is_none() && self.is_reachable(&sent.request);
-            self.uncertain.insert(sent.request.object().clone());
+            self.uncertain.extend(sent.request.object().cloned());
             if is_pending && self.next_random().is_multiple_of(2) {
                 self.execute(number, flight);
             }
             let sent = &mut self.replicas[number].requests[flight];
-            self.uncertain.insert(sent.request.object().clone());
+            self.uncertain.extend(sent.request.object().cloned());
             sent.outcome = Some(Outcome::Failed("the connection was closed".into()));
         }
     }
@@ -480,19 +494,6 @@ impl fmt::Debug for Simulation {
             .finish_non_exhaustive()
     }
 }
-
-impl fmt::Display for Unsettled {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("not quiet in time; the last requests:")?;
-        for sent in &self.last {
-            let (verb, object) = (sent.request.verb(), sent.request.object());
-            write!(f, "\n{verb} {object} by replica {}", sent.replica)?;
-        }
-        Ok(())
-    }
-}
-
-impl std::error::Error for Unsettled {}
 
 #[cfg(test)]
 mod tests;

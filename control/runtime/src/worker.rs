@@ -152,7 +152,9 @@ impl<C: Controller> TypedWorker<C> {
     /// Starts the requests of a plan.
     fn start(&mut self, item: C::Item, plan: Plan<C::Item>, now: Instant) -> Effects {
         let reads = plan.reads.into_iter().map(Request::Read);
-        let requests = reads.chain(plan.writes.into_iter().map(Request::Write));
+        let probes = plan.probes.into_iter().map(Request::Probe);
+        let writes = plan.writes.into_iter().map(Request::Write);
+        let requests = reads.chain(probes).chain(writes);
         let flight = Flight {
             plan: self.next_plan,
             requests: requests.map(|request| (request, State::Waiting)).collect(),
@@ -309,8 +311,12 @@ impl<C: Controller> Worker for TypedWorker<C> {
         let items = self.controller.done(&item, &request, outcome, cache);
         if let Some(flight) = self.flights.get_mut(&item) {
             flight.requests[id.request].1 = State::Ended;
-            // An object that does not exist is the answer to a read.
-            let is_answer = matches!(request, Request::Read(_)) && matches!(outcome, Outcome::Gone);
+            let is_answer = match &request {
+                Request::Write(_) => false,
+                // An object that does not exist is the answer to a read.
+                Request::Read(_) => matches!(outcome, Outcome::Gone),
+                Request::Probe(_) => true,
+            };
             flight.has_failed |= !outcome.is_success() && !is_answer;
         }
         self.push_all(items, now);

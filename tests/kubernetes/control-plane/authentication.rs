@@ -2,37 +2,27 @@
 
 pub(crate) mod site;
 
-use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
+use crate::fixture::{Deadline, Fixture, LIQO, SOON, Suite, serial, until};
 use crate::rights::attack::{Refusal, Request, User};
 use anyhow::{Context as _, Result, ensure};
-use control_api::{ForeignCluster, Identity, ResourceSlice, Tenant};
+use control_api::{ForeignCluster, Identity, Tenant};
 use control_credentials::{ClusterKey, KeyType, Subject, request};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
-use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use kube::api::{ListParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::{Value, json};
-use site::{LIQO, Site, tenant_namespace};
-use std::time::{Duration, Instant};
+use site::{Site, tenant_namespace};
 
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
         a_consumer_gets_its_rights_by_upstreams_requests_and_no_others,
-        certificates_are_renewed_before_they_expire,
     );
 }
-
-/// Lifetime of the certificates of the second test. The signer dates them back by 300 s, so two thirds have passed 60 s
-/// after the issue.
-const LIFETIME: Duration = Duration::from_secs(240);
-
-/// Number of renewals to wait for.
-const RENEWALS: usize = 4;
 
 const TENANTS: &str = "authentication.liqo.io/v1beta1";
 
@@ -90,38 +80,6 @@ async fn a_consumer_gets_its_rights_by_upstreams_requests_and_no_others(
     let bindings: Api<ClusterRoleBinding> = Api::all(milan.client.clone());
     let labels = ListParams::default().labels("liqo.io/remote-cluster-id=rome");
     ensure!(bindings.list(&labels).await?.items.is_empty());
-
-    Ok(())
-}
-
-/// The consumer has an RSA key, and reads the new credentials from the status of its Tenant.
-async fn certificates_are_renewed_before_they_expire(_: &'static Fixture) -> Result<()> {
-    let rome = Site::start("rome", "milan", &["--tls-compatibility-mode"]).await?;
-    let milan = Site::start_signing("milan", "rome", &[], LIFETIME).await?;
-    let nonce = milan.nonce().await?;
-    let key = rome.cluster_key().await?;
-    let tenant = tenant(&key, &rome.signature(&nonce).await?)?;
-    milan.apply(&tenant).await?;
-    let mut parameters = milan.status().await?["authParams"].clone();
-    let mut consumer = rome.credentials(&parameters).await?;
-    let slices = ListParams::default();
-
-    let deadline = Instant::now() + LIFETIME * 2;
-    let mut renewals = 0;
-    while renewals < RENEWALS {
-        ensure!(Instant::now() < deadline, "{renewals} renewals in time");
-        let namespace = tenant_namespace("rome");
-        let api: Api<ResourceSlice> = Api::namespaced(consumer.clone(), &namespace);
-        api.list(&slices).await.context("a request has failed")?;
-        let current = milan.status().await?["authParams"].clone();
-        if current != parameters {
-            consumer = rome.credentials(&current).await?;
-            (parameters, renewals) = (current, renewals + 1);
-        }
-    }
-    let requests: Api<CertificateSigningRequest> = Api::all(milan.client.clone());
-    let left = requests.list(&ListParams::default()).await?.items.len();
-    ensure!(left <= 1, "{left} requests are left");
 
     Ok(())
 }
@@ -353,7 +311,7 @@ impl Site {
     }
 
     /// Waits until an Event about the tenant namespace has this reason.
-    async fn until_event(&self, reason: &str) -> Result<()> {
+    pub(crate) async fn until_event(&self, reason: &str) -> Result<()> {
         let events: Api<Event> = Api::namespaced(self.client.clone(), &self.tenant_namespace());
         until(Deadline::after(SOON), reason, async || {
             let events = events.list(&ListParams::default()).await?.items;

@@ -9,17 +9,27 @@ mod manager;
 
 mod allocations;
 mod authentication;
+mod bad_input;
+mod endings;
 mod history;
 mod identities;
 mod lifecycle;
 mod liqoctl;
+mod manifests;
+mod offline;
 mod offloading;
 mod ownership;
 mod peering;
+mod policies;
 mod proxy;
 mod rights;
 mod runtime;
+mod scale;
+mod terminal;
+mod topologies;
+mod traces;
 mod upgrade;
+mod upstream;
 mod webhooks;
 
 use kubernetes_lab::control_plane;
@@ -29,11 +39,16 @@ use std::process::ExitCode;
 /// The tests that `cargo xtask test --kubernetes --quick` leaves out: they take long, or compare
 /// durations.
 const SLOW: &[&str] = &[
-    "authentication::certificates_are_renewed_before_they_expire",
+    "peering::interrupted::a_manager_that_is_killed_after_each_of_its_writes_peers_and_parts",
+    "peering::interrupted::a_provider_that_is_away_during_each_step_delays_it_only",
+    "peering::renewal::credentials_of_four_minutes_are_renewed_without_a_failed_request",
     "runtime::failures::a_cut_network_loses_no_change",
     "runtime::admission::a_slow_webhook_delays_no_other_writes",
     "runtime::credentials::replaced_credentials_cause_no_list_and_lose_no_change",
     "runtime::leader::a_standby_writes_as_soon_as_the_lease_of_a_killed_leader_has_expired",
+    "scale::a_hundred_consumers_cost_no_more_each_than_ten",
+    "scale::a_hundred_providers_are_idle",
+    "scale::authentication_without_peers_causes_no_requests",
     "runtime::failures::a_restored_snapshot_is_listed_again_by_quiet_watches_without_a_lease",
 ];
 
@@ -59,10 +74,19 @@ fn main() -> ExitCode {
     authentication::add(&mut suite);
     offloading::add(&mut suite);
     peering::add(&mut suite);
+    policies::add(&mut suite);
     proxy::add(&mut suite);
     liqoctl::add(&mut suite);
+    topologies::add(&mut suite);
+    manifests::add(&mut suite);
+    offline::add(&mut suite);
+    bad_input::add(&mut suite);
+    endings::add(&mut suite);
+    terminal::add(&mut suite);
     history::add(&mut suite);
     upgrade::add(&mut suite);
+    upstream::add(&mut suite);
+    scale::add(&mut suite);
 
     suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args())
 }

@@ -8,6 +8,7 @@ use kubernetes_lab::pki::Subject;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::env;
+use std::path::{Path, PathBuf};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -17,6 +18,8 @@ const PROGRAM: &str = "LIQO_LAB_MANAGER";
 /// A controller manager that is a user of its own. It ends with this value.
 pub(crate) struct Manager {
     user: &'static str,
+    kubeconfig: PathBuf,
+    arguments: Vec<String>,
     child: Child,
 }
 
@@ -37,19 +40,31 @@ impl Manager {
     ) -> Result<Self> {
         let user = subject.user;
         let kubeconfig = control_plane.kubeconfig_as(subject, control_plane.server())?;
-        let program = env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
-        let child = Command::new(program)
-            .arg(format!("--namespace={namespace}"))
-            .arg(format!("--pod-name={user}"))
-            .arg("--http=127.0.0.1:0")
-            .args(arguments)
-            .env("KUBECONFIG", kubeconfig)
-            .env("RUST_LOG", "error")
-            .kill_on_drop(true)
-            .spawn()
-            .context("failed to start a controller manager")?;
+        let mut all = vec![
+            format!("--namespace={namespace}"),
+            format!("--pod-name={user}"),
+            "--http=127.0.0.1:0".to_owned(),
+        ];
+        all.extend_from_slice(arguments);
+        let child = spawn(&kubeconfig, &all)?;
 
-        Ok(Self { user, child })
+        Ok(Self {
+            user,
+            kubeconfig,
+            arguments: all,
+            child,
+        })
+    }
+
+    /// Kills the manager, and starts it again.
+    pub(crate) async fn crash(&mut self) -> Result<()> {
+        self.child
+            .kill()
+            .await
+            .context("failed to kill a controller manager")?;
+        self.child = spawn(&self.kubeconfig, &self.arguments)?;
+
+        Ok(())
     }
 
     /// Waits until the manager watches Networks, IPs and the Lease.
@@ -106,7 +121,7 @@ impl Manager {
 
     /// Sends the manager the signal to stop, so that it releases the Lease, and waits until it has stopped.
     pub(crate) async fn stop(&mut self) -> Result<()> {
-        let pid = self.child.id().context("the manager has ended")?;
+        let pid = self.pid()?;
         kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM)
             .context("failed to send a signal")?;
         let status = timeout(SOON, self.child.wait()).await;
@@ -116,11 +131,27 @@ impl Manager {
         Ok(())
     }
 
+    /// Returns the ID of the process.
+    pub(crate) fn pid(&self) -> Result<u32> {
+        self.child.id().context("the manager has ended")
+    }
+
     fn events(&self, fixture: &Fixture) -> Result<Vec<AuditEvent>> {
         let mut events = fixture.control_plane.audit_log().since(0)?;
         events.retain(|it| it.user.username == self.user);
         Ok(events)
     }
+}
+
+fn spawn(kubeconfig: &Path, arguments: &[String]) -> Result<Child> {
+    let program = env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
+    Command::new(program)
+        .args(arguments)
+        .env("KUBECONFIG", kubeconfig)
+        .env("RUST_LOG", "error")
+        .kill_on_drop(true)
+        .spawn()
+        .context("failed to start a controller manager")
 }
 
 fn is_of(event: &AuditEvent, resource: &str) -> bool {

@@ -1,11 +1,13 @@
 //! Tests of Quotas and VirtualNodes: a manager with the rights of the chart, and the CRDs' schemas.
 
 use crate::authentication::site::{Site, tenant_namespace};
-use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
+use crate::fixture::{Deadline, Fixture, LIQO, SOON, Suite, serial, until};
 use anyhow::{Context as _, Result, ensure};
 use control_api::{Quota, ResourceSlice, VirtualNode};
+use k8s_openapi::ByteString;
 use kube::Api;
 use kube::api::{DeleteParams, Patch, PatchParams};
+use rcgen::{CertificateParams, KeyPair};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 use std::fmt::Debug;
@@ -79,7 +81,8 @@ async fn virtual_node(milan: &Site) -> Result<()> {
     milan
         .apply(&slice("slice", &labels, ("milan", "rome")))
         .await?;
-    let parameters = json!({"apiServer": "https://192.0.2.1:6443", "signedCRT": "Y2VydA=="});
+    let parameters =
+        json!({"apiServer": "https://192.0.2.1:6443", "signedCRT": certificate(milan).await?});
     milan
         .apply(&json!({
             "apiVersion": "authentication.liqo.io/v1beta1",
@@ -125,6 +128,17 @@ async fn virtual_node(milan: &Site) -> Result<()> {
     slices.delete("slice", &DeleteParams::default()).await?;
 
     until_gone(&nodes, "slice").await
+}
+
+/// Returns a certificate of the cluster's key.
+async fn certificate(site: &Site) -> Result<ByteString> {
+    let key = site
+        .secret(LIQO, "authentication-keys", "privateKey")
+        .await?;
+    let pair = KeyPair::from_pem(&String::from_utf8(key)?)?;
+    let certificate = CertificateParams::default().self_signed(&pair)?;
+
+    Ok(ByteString(certificate.pem().into_bytes()))
 }
 
 /// Returns a slice of a class that another controller would decide about.

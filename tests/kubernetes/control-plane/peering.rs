@@ -1,5 +1,8 @@
 //! Tests of a whole peering without networking: two clusters, with the requests and waits of upstream's `liqoctl`.
 
+mod interrupted;
+mod renewal;
+
 use crate::authentication::site::{self, Site, tenant_namespace};
 use crate::authentication::{tenant, user};
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
@@ -19,6 +22,8 @@ pub(crate) fn add(suite: &mut Suite) {
         a_peering_grants_a_slice_and_ends_without_a_trace,
         a_drained_consumer_comes_back_without_a_write_of_its_own,
     );
+    interrupted::add(suite);
+    renewal::add(suite);
 }
 
 /// The consumer `rome` and the provider `milan`.

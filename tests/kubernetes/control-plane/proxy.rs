@@ -1,7 +1,9 @@
 //! Tests of the proxy in front of the API server: requests through it, and the IP object for it.
 
-use crate::authentication::site::{LIQO, Site};
-use crate::fixture::{Deadline, Fixture, SOON, Suite, code, config_map, parallel, serial, until};
+use crate::authentication::site::Site;
+use crate::fixture::{
+    Deadline, Fixture, LIQO, SOON, Suite, code, config_map, parallel, serial, until,
+};
 use anyhow::{Context as _, Result, ensure};
 use control_api::IP;
 use control_runtime::transport;
@@ -39,17 +41,17 @@ const PROGRAM: &str = "LIQO_LAB_EDGE";
 const SERVER: &str = "https://kubernetes.default.svc:443";
 
 /// A process of the proxy. It ends with this value.
-struct Proxy {
-    address: SocketAddr,
+pub(crate) struct Proxy {
+    pub(crate) address: SocketAddr,
     http: SocketAddr,
     child: Child,
 }
 
 impl Proxy {
-    async fn start(fixture: &Fixture) -> Result<Self> {
+    /// Starts the proxy in front of the API server with this URL.
+    pub(crate) async fn start(server: &str) -> Result<Self> {
         let program = env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
         let [address, http] = [free_address()?, free_address()?];
-        let server = fixture.control_plane.server();
         let server = server.strip_prefix("https://").context("no HTTPS URL")?;
         let child = Command::new(program)
             .arg("proxy")
@@ -110,7 +112,7 @@ async fn clients_reach_the_api_server_through_the_proxy_alone(
 ) -> Result<()> {
     const NAMESPACE: &str = "through-the-proxy";
     fixture.namespace(NAMESPACE).await?;
-    let mut proxy = Proxy::start(fixture).await?;
+    let mut proxy = Proxy::start(fixture.control_plane.server()).await?;
     let api: Api<ConfigMap> = Api::namespaced(proxy.client(fixture, "caesar").await?, NAMESPACE);
 
     let watch = WatchParams::default().timeout(60);
@@ -147,7 +149,7 @@ async fn clients_reach_the_api_server_through_the_proxy_alone(
 }
 
 async fn the_proxy_adds_no_rights(fixture: &'static Fixture) -> Result<()> {
-    let proxy = Proxy::start(fixture).await?;
+    let proxy = Proxy::start(fixture.control_plane.server()).await?;
     let client = proxy.client(fixture, "brutus").await?;
 
     let reviews: Api<SelfSubjectReview> = Api::all(client.clone());

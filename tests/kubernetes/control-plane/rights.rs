@@ -3,6 +3,7 @@
 
 pub(crate) mod attack;
 mod consumers;
+mod hostile;
 
 use crate::fixture::{Fixture, LIQO, Suite, parallel};
 use anyhow::Result;
@@ -21,6 +22,7 @@ pub(crate) fn add(suite: &mut Suite) {
         the_managers_token_changes_no_service_of_a_user,
     );
     consumers::add(suite);
+    hostile::add(suite);
 }
 
 /// The names of the ValidatingAdmissionPolicies.

@@ -58,16 +58,21 @@ async fn objects_of_an_earlier_release_are_taken_over(fixture: &'static Fixture)
     })
     .await?;
 
-    let summary = objects.of("ForeignCluster", "").get("upgrade").await?;
-    let status = &summary.data["status"];
-    ensure!(
-        status["role"] == "Unknown"
-            && status["apiServerUrl"].is_null()
-            && status["modules"]["authentication"] == json!({"enabled": false})
-            && status["modules"]["networking"]["enabled"] == true
-            && status["tenantNamespace"] == json!({"local": TENANT}),
-        "{status}"
-    );
+    // The status follows a moment later, so that several changes cause one write.
+    until(Deadline::after(LIMIT), "the status", async || {
+        let summary = objects.of("ForeignCluster", "").get("upgrade").await?;
+        let status = &summary.data["status"];
+        ensure!(
+            status["role"] == "Unknown"
+                && status["apiServerUrl"].is_null()
+                && status["modules"]["authentication"] == json!({"enabled": false})
+                && status["modules"]["networking"]["enabled"] == true
+                && status["tenantNamespace"] == json!({"local": TENANT}),
+            "{status}"
+        );
+        Ok(())
+    })
+    .await?;
 
     // The manager has no right to patch GatewayServers, so it owns these conditions twice.
     ensure!(

@@ -271,10 +271,18 @@ pub(crate) const INSTALL: &[&str] = &[
 
 /// Installs Liqo, or upgrades an existing installation.
 pub(crate) fn install(cluster: &Cluster) -> Result<()> {
+    install_with(cluster, &[])
+}
+
+/// Installs Liqo, or upgrades an existing installation, with further flags.
+pub(crate) fn install_with(cluster: &Cluster, flags: &[&str]) -> Result<()> {
     let start = Instant::now();
     let chart = format!("--local-chart-path={}", variable(CHART)?.display());
     let id = format!("--cluster-id={}", cluster.name());
-    liqoctl(cluster, &[&["install", &id, &chart], INSTALL].concat())?;
+    liqoctl(
+        cluster,
+        &[&["install", &id, &chart], INSTALL, flags].concat(),
+    )?;
     eprintln!(
         "{}: installed ({:.1} s)",
         cluster.name(),

@@ -3,7 +3,7 @@
 
 mod commands;
 mod kinds;
-mod paths;
+pub(crate) mod paths;
 
 use crate::fixture::{LIQO, Peering, Suite};
 use crate::flow::Traffic;

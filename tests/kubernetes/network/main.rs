@@ -23,6 +23,7 @@ mod input;
 mod members;
 mod node_loss;
 mod objects;
+mod peering;
 mod removal;
 mod scale;
 mod security;
@@ -55,6 +56,7 @@ const ESSENTIAL: &[&str] = &[
     "failover::streams_survive_a_deleted_gateway_of_the_server",
     "failover::a_route_agents_restart_loses_nothing",
     "chart::liqoctl_without_path_makes_a_release_that_helm_upgrades",
+    "peering::a_peering_connects_pods_and_ends_without_a_trace",
     "removal::an_uninstall_leaves_nothing_and_an_install_restores_the_peering",
 ];
 
@@ -81,6 +83,7 @@ fn main() -> ExitCode {
     input::add(&mut suite);
     security::add(&mut suite);
     removal::add(&mut suite);
+    peering::add(&mut suite);
 
     let code = suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args());
     rounds::print();

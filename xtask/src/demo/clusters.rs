@@ -1,4 +1,4 @@
-//! `cargo xtask demo --kubernetes`: creates two Kubernetes clusters, and connects them with
+//! `cargo xtask demo --kubernetes`: creates two Kubernetes clusters, and connects and peers them with
 //! `liqoctl`.
 
 mod steps;
@@ -35,7 +35,9 @@ pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
         ..Report::default()
     };
 
-    let outcome = run_steps(shell, &tools, &mut report);
+    let steps = steps::STEPS.iter();
+    let end = (!options.keep).then_some(&steps::UNPEER);
+    let outcome = run_steps(shell, &tools, steps.chain(end), &mut report);
     let interrupted = outcome
         .as_ref()
         .is_err_and(|error| error.is::<Interrupted>());
@@ -88,8 +90,13 @@ pub(super) fn clean(shell: &mut Shell) -> Result<()> {
     shell.run(down)
 }
 
-fn run_steps(shell: &mut Shell, tools: &Tools, report: &mut Report) -> Result<()> {
-    for step in steps::STEPS {
+fn run_steps<'a>(
+    shell: &mut Shell,
+    tools: &Tools,
+    steps: impl Iterator<Item = &'a steps::Step>,
+    report: &mut Report,
+) -> Result<()> {
+    for step in steps {
         console::step(format_args!("{}: {}", step.name, step.why));
         let start = Instant::now();
         let verdict = (step.run)(shell, tools)?;

@@ -13,6 +13,9 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
+/// Finalizer of the controller that replicates objects to providers, upstream's `crd-replicator`.
+pub const REPLICATION_FINALIZER: &str = "crdreplicator.liqo.io/resource";
+
 /// Resources that a consumer requests of a provider.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(

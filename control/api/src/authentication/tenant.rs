@@ -3,6 +3,7 @@
 use super::auth_params::AuthParams;
 use crate::schema;
 use k8s_openapi::ByteString;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,12 @@ pub struct TenantStatus {
     /// Credentials and address of the provider's API server.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_params: Option<AuthParams>,
+
+    /// Why the Tenant is refused: type `Ready`, status `False`. Absent as long as nothing is wrong, as upstream's. An
+    /// addition to upstream's fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
 
     /// Namespace of this cluster that holds the objects of the peering.
     #[serde(default, skip_serializing_if = "Option::is_none")]

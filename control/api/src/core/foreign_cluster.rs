@@ -1,6 +1,6 @@
 //! `ForeignCluster`: the summary of a peering.
 
-use crate::schema;
+use crate::{annotations, schema};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use kube::CustomResource;
 use schemars::JsonSchema;
@@ -42,6 +42,23 @@ pub struct ForeignClusterSpec {
         extend("x-kubernetes-validations" = [{"rule": "self == oldSelf", "message": "ClusterID field is immutable"}])
     )]
     pub cluster_id: String,
+}
+
+impl ForeignCluster {
+    /// Returns whether a user has declared that the peer never responds again, as `liqoctl force unpeer` does.
+    pub fn is_declared_dead(&self) -> bool {
+        let annotations = self.metadata.annotations.as_ref();
+        let declared = annotations.and_then(|it| it.get(annotations::PERMANENTLY_UNREACHABLE));
+        declared.is_some_and(|value| value == "true")
+    }
+
+    /// Returns whether the last probe of the peer's API server had this result.
+    pub fn is_api_server(&self, status: ForeignClusterConditionStatus) -> bool {
+        let mut conditions = self.status.iter().flat_map(|it| &it.conditions);
+        conditions.any(|it| {
+            it.type_ == ForeignClusterConditionType::APIServerStatus && it.status == status
+        })
+    }
 }
 
 /// Observed state of a [`ForeignCluster`].

@@ -1,5 +1,6 @@
 //! Connects to an API server: TCP, optionally through a proxy (CONNECT), then TLS.
 
+use crate::cause::cause;
 use crate::destination::{Destinations, Resolver};
 use http::{HeaderValue, Uri};
 use hyper::rt::{Read, ReadBufCursor, Write};
@@ -8,10 +9,12 @@ use hyper_util::client::legacy::connect::proxy::Tunnel;
 use hyper_util::client::legacy::connect::{Connected, Connection, HttpConnector};
 use kube::Config;
 use kube::client::ConfigExt as _;
+use std::error::Error;
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use tokio_rustls::rustls::{self, CertificateError};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt as _};
 
@@ -36,9 +39,21 @@ pub enum ConfigError {
     #[error("the certificates of the API server are invalid")]
     Tls(#[source] kube::Error),
 
+    /// The certificates of the authority are not in PEM. No server would be trusted.
+    #[error("certificate-authority-data contains no certificate in PEM")]
+    Authority,
+
     /// The name for TLS is neither a DNS name nor an IP address.
     #[error("tls-server-name {0:?} is neither a DNS name nor an IP address")]
     ServerName(String),
+
+    /// The address of the API server has another scheme than HTTPS or HTTP.
+    #[error("server {0:?} is not supported: use https://")]
+    Server(String),
+
+    /// The address of the API server or of the proxy has a port that does not exist.
+    #[error("the port of {0:?} is invalid: use 1 to 65535")]
+    Port(String),
 
     /// The proxy cannot be used.
     #[error("proxy-url {0:?} is not supported: use http:// or https://")]
@@ -49,6 +64,19 @@ pub enum ConfigError {
         "{0} is no address of another cluster: it is loopback, link-local, multicast or a metadata service"
     )]
     Destination(String),
+}
+
+/// Returns whether a request failed because the server's certificate is not of the authority in the configuration:
+/// the server belongs to another cluster, or to an attacker. An expired certificate, or one for another name, is none
+/// of both.
+pub fn is_untrusted(error: &(dyn Error + 'static)) -> bool {
+    // Authorities of different clusters may have the same name, and then differ by the signature.
+    matches!(
+        cause(error),
+        Some(rustls::Error::InvalidCertificate(
+            CertificateError::UnknownIssuer | CertificateError::BadSignature
+        ))
+    )
 }
 
 /// Connectors that differ in the application protocols that they offer (ALPN).
@@ -63,6 +91,16 @@ pub(super) struct Connectors {
 impl Connectors {
     /// Creates the connectors for the certificates and the proxy in `config`, which connect to these destinations.
     pub(super) fn new(config: &Config, destinations: Destinations) -> Result<Self, ConfigError> {
+        let server = &config.cluster_url;
+        if !matches!(server.scheme_str(), Some("https" | "http")) {
+            return Err(ConfigError::Server(without_credentials(server)));
+        }
+        for address in [server].into_iter().chain(&config.proxy_url) {
+            check_port(address)?;
+        }
+        if config.root_cert.as_ref().is_some_and(Vec::is_empty) {
+            return Err(ConfigError::Authority);
+        }
         // With a proxy, this process connects to the proxy only.
         let dialled = config.proxy_url.as_ref().unwrap_or(&config.cluster_url);
         let host = dialled.host().unwrap_or_default();
@@ -83,6 +121,27 @@ pub(super) struct Stream(Box<dyn Io>);
 trait Io: Read + Write + Connection + Send + Unpin {}
 
 impl<T: Read + Write + Connection + Send + Unpin> Io for T {}
+
+/// Refuses a port that does not exist. The connector would use the default port of the scheme.
+fn check_port(address: &Uri) -> Result<(), ConfigError> {
+    let authority = address.authority().map_or("", |it| it.as_str());
+    let host = address.host().unwrap_or_default();
+    let port = authority
+        .rsplit_once('@')
+        .map_or(authority, |(_, host_and_port)| host_and_port)
+        .strip_prefix(host)
+        .and_then(|it| it.strip_prefix(':'))
+        .unwrap_or_default();
+    let exists = address.port_u16().is_some_and(|port| port != 0);
+    if port.is_empty() || exists {
+        return Ok(());
+    }
+
+    Err(ConfigError::Port(format!(
+        "{}:{port}",
+        without_credentials(address)
+    )))
+}
 
 fn connector(
     config: &Config,

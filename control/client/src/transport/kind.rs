@@ -1,6 +1,6 @@
 //! The kinds of request, and how long each may take.
 
-use http::{HeaderMap, Method, Uri, header};
+use http::{HeaderMap, Method, Request, Uri, header};
 use std::time::Duration;
 
 /// A class of requests with a deadline of its own.
@@ -30,6 +30,18 @@ pub struct DeadlineError {
     pub kind: Kind,
     /// The limit that the request exceeded.
     pub limit: Duration,
+}
+
+/// An extension of a request: a shorter time than that of its kind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TimeLimit(pub Duration);
+
+impl TimeLimit {
+    /// Returns the time that a request may take.
+    pub(super) fn of<B>(request: &Request<B>, kind: Kind) -> Duration {
+        let limit = request.extensions().get::<Self>();
+        limit.map_or(kind.deadline(), |limit| limit.0.min(kind.deadline()))
+    }
 }
 
 impl Kind {

@@ -4,7 +4,7 @@ use super::body::{Replaced, ReplacedError, ResponseBody};
 use super::budget::{Budget, Meter};
 use super::connect::{CONNECT_TIMEOUT, Connector, Connectors, Stream};
 use super::gate::{NotLeaderError, RequestBody, gated};
-use super::kind::{DeadlineError, Kind};
+use super::kind::{DeadlineError, Kind, TimeLimit};
 use super::slots::{Id, STREAMS_MAX, Slots};
 use http::{Request, Response, Uri};
 use hyper::body::Incoming;
@@ -132,11 +132,12 @@ impl Pool {
         kind: Kind,
         request: Request<Body>,
     ) -> Result<Response<ResponseBody>, BoxError> {
-        let deadline = Instant::now() + kind.deadline();
+        let limit = TimeLimit::of(&request, kind);
+        let deadline = Instant::now() + limit;
         let (request, gate) = gated(request);
 
         let (response, permit) = tokio::select! {
-            head = self.exchange(kind, deadline, request) => head?,
+            head = self.exchange(kind, limit, request) => head?,
             () = self.shared.replaced() => return Err(ReplacedError.into()),
             () = gate.closed() => return Err(NotLeaderError.into()),
         };
@@ -154,13 +155,11 @@ impl Pool {
     async fn exchange(
         &self,
         kind: Kind,
-        deadline: Instant,
+        limit: Duration,
         mut request: Request<RequestBody>,
     ) -> Result<(Response<Incoming>, Option<Permit>), BoxError> {
-        let late = |_| DeadlineError {
-            kind,
-            limit: kind.deadline(),
-        };
+        let deadline = Instant::now() + limit;
+        let late = |_| DeadlineError { kind, limit };
         let mut attempts = 0;
         loop {
             let lease = timeout_at(deadline, self.lease(kind)).await;

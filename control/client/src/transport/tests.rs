@@ -107,6 +107,44 @@ async fn requests_cross_a_proxy_with_its_credentials() {
 }
 
 #[tokio::test]
+async fn a_server_of_another_authority_differs_from_one_that_does_not_respond() {
+    for protocols in [Protocols::Http2, Protocols::Http1] {
+        let (server, other) = (
+            Server::start(protocols, 100).await,
+            Server::start(protocols, 100).await,
+        );
+        let proxy = Proxy::start().await;
+        let mut config = server.config();
+        config.cluster_url = other.config().cluster_url;
+        let mut behind_proxy = config.clone();
+        behind_proxy.proxy_url = Some(proxy.url("user:pass"));
+        for config in [&config, &behind_proxy] {
+            let error = refusal(config).await;
+            assert!(is_untrusted(&*error), "{error:?}");
+            let through_kube = kube::Error::Service(error);
+            assert!(is_untrusted(&through_kube), "{through_kube:?}");
+        }
+        assert!(other.requests().is_empty());
+
+        let mut renamed = server.config();
+        renamed.tls_server_name = Some("example.com".to_owned());
+        let mut nowhere = server.config();
+        nowhere.cluster_url = http::Uri::from_static("https://127.0.0.1:1");
+        for config in [&renamed, &nowhere] {
+            let error = refusal(config).await;
+            assert!(!is_untrusted(&*error), "{error:?}");
+        }
+    }
+}
+
+/// Returns the error of a request that must fail.
+async fn refusal(config: &Config) -> BoxError {
+    let transport = Transport::new(config, Destinations::Any).expect("a valid configuration");
+    let response = get(&transport, "/api/v1/pods/a").await;
+    response.expect_err("a failure")
+}
+
+#[tokio::test]
 async fn an_upgrade_crosses_a_proxy_with_http1() {
     let server = Server::start(Protocols::Http2, 100).await;
     let proxy = Proxy::start().await;

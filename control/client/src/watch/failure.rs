@@ -7,9 +7,12 @@ use std::time::Duration;
 /// Longest message of a server that is kept and logged, in bytes.
 const MESSAGE_MAX: usize = 1024;
 
-/// Longest delay after the server has refused the watch: the resource or the right is missing, which only
-/// an administrator changes.
-const REFUSED_DELAY: Duration = Duration::from_secs(60);
+/// Delay after the server has refused the watch. An API server applies a new RoleBinding some milliseconds after it has
+/// stored it, so the first delays are short. Later, only an administrator grants the right or installs the resource.
+const REFUSED: Backoff = Backoff {
+    min: Duration::from_millis(25),
+    max: Duration::from_secs(60),
+};
 
 /// Delay after the server has refused a watch that no controller requires: most clusters lack the
 /// resource, and every node may ask for it.
@@ -72,12 +75,12 @@ impl Delay {
         self.failures = 0;
     }
 
-    /// The right may be granted a moment later, so the delay grows from the shortest one.
+    /// Delays the next request after a refusal.
     pub(super) fn refused(&mut self, is_optional: bool) {
-        let min = is_optional.then_some(OPTIONAL_DELAY);
-        let min = min.unwrap_or(Backoff::REQUEST.min);
-        let max = min.max(REFUSED_DELAY);
-        self.next = Backoff { min, max }.delay(self.failures, backoff::random());
+        self.next = match is_optional {
+            true => backoff::spread(OPTIONAL_DELAY, backoff::random()),
+            false => REFUSED.delay(self.failures, backoff::random()),
+        };
         self.failures = self.failures.saturating_add(1);
     }
 }

@@ -18,6 +18,21 @@ pub(crate) async fn list_all<K>(api: &Api<K>, selector: &str) -> kube::Result<Ve
 where
     K: Clone + Debug + DeserializeOwned,
 {
+    list_versioned(api, selector).await.map(|(found, _)| found)
+}
+
+/// Returns all objects with the labels of `selector`, and the resource version from which a watch continues.
+///
+/// # Errors
+///
+/// Returns the error of the API server.
+pub(crate) async fn list_versioned<K>(
+    api: &Api<K>,
+    selector: &str,
+) -> kube::Result<(Vec<K>, String)>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
     let mut params = ListParams::default().labels(selector).limit(PAGE);
     let mut found = Vec::new();
     loop {
@@ -25,7 +40,7 @@ where
         found.extend(page.items);
         match page.metadata.continue_.filter(|token| !token.is_empty()) {
             Some(token) => params = params.continue_token(&token),
-            None => return Ok(found),
+            None => return Ok((found, page.metadata.resource_version.unwrap_or_default())),
         }
     }
 }

@@ -11,13 +11,14 @@
 mod in_band;
 mod removal;
 
+pub(crate) use in_band::is_through_tunnel;
 pub(crate) use removal::{Unauthenticate, remove, requested, unauthenticate};
 
 use crate::cluster::RemoteFlags;
 use crate::failure;
 use crate::global::Global;
 use crate::kinds::{identity, nonce, signed_nonce, tenant as tenants};
-use crate::objects;
+use crate::objects::{self, Kind};
 use crate::pair::{Pair, Side};
 use crate::progress;
 use crate::steps::Runner;
@@ -25,10 +26,11 @@ use crate::tenant::TenantNamespace;
 use crate::wait::Deadline;
 use anyhow::{Error, Result};
 use clap::Args;
+use control_api::{Tenant, labels};
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::api::events::v1::Event;
-use kube::Api;
 use kube::api::ListParams;
+use kube::{Api, ResourceExt as _};
 use std::time::Duration;
 
 /// Default limit of the commands.
@@ -110,7 +112,13 @@ pub(crate) async fn authenticate(
     let Pair { local, remote } = pair;
     let id = &local.liqo.cluster_id;
     let provider = &remote.cluster;
-    let nonce = nonce::step(provider, &namespaces.remote, id);
+    // The nonce, and one that the provider has signed as a consumer.
+    let secrets: Vec<Secret> = objects::list(provider, &namespaces.remote, id).await?;
+    let labelled = |label: &str| {
+        let is_labelled = |it: &&Secret| it.labels().get(label).is_some_and(|it| it == "true");
+        Vec::from_iter(secrets.iter().filter(is_labelled).cloned())
+    };
+    let nonce = nonce::step(provider, &namespaces.remote, id).known(labelled(labels::NONCE));
     let key = tenants::key_step(&local.cluster, &local.liqo.namespace);
     let (nonce, key, proxy_url) = tokio::try_join!(
         runner.apply(&nonce, &()),
@@ -122,23 +130,30 @@ pub(crate) async fn authenticate(
     let tenant = tenants::step(provider, &namespaces.remote, id, &proof, proxy_url);
     let granted = match runner.apply(&tenant, &()).await {
         Ok(granted) => granted,
-        Err(error) => return Err(with_reason(remote, &namespaces.remote, error).await),
+        Err(error) => {
+            return Err(with_reason::<Tenant>(remote, &namespaces.remote, error).await);
+        }
     };
     let peer = &remote.liqo.cluster_id;
     let identity = identity::step(&local.cluster, &namespaces.local, peer, &granted);
     tokio::try_join!(
         runner.apply(&identity, &()),
-        remove_stale(pair, namespaces, &nonce),
+        remove_stale(pair, namespaces, &nonce, labelled(labels::SIGNED_NONCE)),
     )?;
     Ok(())
 }
 
 /// Removes nonces of earlier peerings that were signed and never used. Upstream's `liqoctl` refuses to replace them.
-async fn remove_stale(pair: &Pair, namespaces: &Namespaces, nonce: &[u8]) -> Result<()> {
+/// `signed` are those of the provider.
+async fn remove_stale(
+    pair: &Pair,
+    namespaces: &Namespaces,
+    nonce: &[u8],
+    signed: Vec<Secret>,
+) -> Result<()> {
     let Pair { local, remote } = pair;
     let reverse = async {
-        let (cluster, peer) = (&remote.cluster, &remote.peer);
-        let signed = signed_nonce::list(cluster, &namespaces.remote, peer).await?;
+        let cluster = &remote.cluster;
         if signed.is_empty() {
             return Ok(());
         }
@@ -167,10 +182,11 @@ impl Route {
     }
 }
 
-/// Adds the provider's last warning about the Tenant to an error.
-async fn with_reason(provider: &Side, namespace: &str, error: Error) -> Error {
+/// Adds the provider's last warning about an object of a kind to an error.
+pub(crate) async fn with_reason<K: Kind>(provider: &Side, namespace: &str, error: Error) -> Error {
     let api = Api::<Event>::namespaced(provider.cluster.client.clone(), namespace);
-    let fields = format!("regarding.kind=Tenant,type=Warning,regarding.namespace={namespace}");
+    let kind = K::kind(&());
+    let fields = format!("regarding.kind={kind},type=Warning,regarding.namespace={namespace}");
     match api.list(&ListParams::default().fields(&fields)).await {
         Ok(list) => match last_warning(&list.items) {
             Some(reason) => error.context(format!("the provider reports {reason}")),

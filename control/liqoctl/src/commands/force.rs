@@ -117,9 +117,10 @@ async fn declare_dead(cluster: &Cluster, api: &Api<ForeignCluster>, peer: &str) 
 /// Deletes the objects before their namespace: the namespace controller of Kubernetes waits 5 s before it begins.
 async fn delete_objects(runner: &Runner, side: &Side, namespace: &str) -> Result<()> {
     let workloads = async {
+        // The controller manager creates the VirtualNode of a ResourceSlice again.
+        all::<ResourceSlice>(runner, side, namespace, "resourceslices").await?;
         all::<VirtualNode>(runner, side, namespace, "virtualnodes").await?;
         all::<NamespaceMap>(runner, side, namespace, "namespacemaps").await?;
-        all::<ResourceSlice>(runner, side, namespace, "resourceslices").await?;
         all::<Identity>(runner, side, namespace, "identities").await?;
         all::<Tenant>(runner, side, namespace, "tenant").await
     };

@@ -4,7 +4,7 @@
 //! The network, the credentials and the request are independent, so their steps run concurrently. Replication of the
 //! request begins once the credentials exist.
 
-use super::authenticate::{Namespaces, Route, authenticate};
+use super::authenticate::{Namespaces, Route, authenticate, with_reason};
 use super::network::args::{Gateways, Templates, Tunnel};
 use super::network::connect::{self, Agreed, End};
 use crate::cluster::RemoteFlags;
@@ -15,7 +15,8 @@ use crate::pair::Pair;
 use crate::steps::Runner;
 use crate::wait::Deadline;
 use anyhow::Result;
-use clap::{ArgAction, Args, ValueEnum};
+use clap::{Args, ValueEnum};
+use control_api::ResourceSlice;
 use std::time::Duration;
 
 /// Default limit of the command.
@@ -45,27 +46,8 @@ pub(crate) struct Options {
     )]
     gw_server_service_location: Location,
 
-    /// Whether a ResourceSlice is created.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        default_value_t = true,
-        default_missing_value = "true",
-        action = ArgAction::Set
-    )]
-    create_resource_slice: bool,
-
-    /// Whether a VirtualNode is created for the ResourceSlice.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        default_value_t = true,
-        default_missing_value = "true",
-        action = ArgAction::Set
-    )]
-    create_virtual_node: bool,
+    #[command(flatten)]
+    created: Created,
 
     /// Do not connect the networks.
     #[arg(long)]
@@ -74,6 +56,16 @@ pub(crate) struct Options {
     /// The class of the ResourceSlice, which selects the controller that decides at the provider.
     #[arg(long, default_value = DEFAULT_CLASS, value_name = "CLASS")]
     resource_slice_class: String,
+}
+
+switches! {
+    /// Objects that the command creates for resources.
+    struct Created {
+        /// Whether a ResourceSlice is created.
+        create_resource_slice,
+        /// Whether a VirtualNode is created for the ResourceSlice.
+        create_virtual_node,
+    }
 }
 
 /// A cluster of a peering.
@@ -146,11 +138,11 @@ impl Options {
 
     /// Returns the request of resources, if there is one.
     fn request(&self, pair: &Pair) -> Option<Request> {
-        self.create_resource_slice.then(|| Request {
+        self.created.create_resource_slice.then(|| Request {
             name: pair.local.peer.clone(),
             class: self.resource_slice_class.clone(),
             amounts: self.amounts.clone(),
-            with_virtual_node: self.create_virtual_node,
+            with_virtual_node: self.created.create_virtual_node,
         })
     }
 }
@@ -190,7 +182,13 @@ impl Peering<'_> {
         let (consumer, provider) = (&self.pair.local.cluster, &self.pair.local.peer);
         let namespace = &self.namespaces.local;
         let slice = request.step(consumer, namespace, provider);
-        let resources = self.runner.apply(&slice, &()).await?;
+        let resources = match self.runner.apply(&slice, &()).await {
+            Ok(resources) => resources,
+            Err(error) => {
+                let (side, namespace) = (&self.pair.remote, &self.namespaces.remote);
+                return Err(with_reason::<ResourceSlice>(side, namespace, error).await);
+            }
+        };
         resource_slice::report(&request.class, resources.as_ref());
         // Without a decision on the resources there is no VirtualNode yet.
         if request.with_virtual_node && resources.is_some() {
@@ -217,6 +215,7 @@ mod tests {
         let parse = |arguments: &[&str]| {
             Command::parse_from([&["test"], arguments].concat())
                 .options
+                .created
                 .create_resource_slice
         };
 

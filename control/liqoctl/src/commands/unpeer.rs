@@ -2,27 +2,27 @@
 //!
 //! ```text
 //! ResourceSlices, VirtualNodes           their workloads end, while both clusters still cooperate
-//! Identity, Tenant | network             at the same time
+//! Identity, Tenant | network             at the same time; in-band, the network is last
 //! tenant namespaces                      if nothing else is in them
 //! ```
 
-mod namespace;
 mod state;
 
 use super::authenticate::{remove, requested};
 use super::network::removal as network;
 use crate::cluster::{Cluster, RemoteFlags};
 use crate::global::Global;
-use crate::pair::Pair;
+use crate::pair::{Pair, Side};
 use crate::progress;
 use crate::prompt;
 use crate::removal::Removal;
 use crate::steps::Runner;
+use crate::switch::Wait;
 use crate::tenant;
 use crate::wait::Deadline;
 use anyhow::{Error, Result, anyhow, bail};
 use clap::{ArgAction, Args};
-use control_api::{ResourceSlice, VirtualNode};
+use control_api::{Renew, ResourceSlice, VirtualNode};
 use state::State;
 use std::time::Duration;
 
@@ -52,16 +52,8 @@ pub(crate) struct Options {
     )]
     delete_namespaces: Option<bool>,
 
-    /// Wait until all objects are deleted.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        default_value_t = true,
-        default_missing_value = "true",
-        action = ArgAction::Set
-    )]
-    wait: bool,
+    #[command(flatten)]
+    removal: Wait,
 }
 
 /// Tenant namespaces that exist.
@@ -88,6 +80,9 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
         tenant::find(&local.cluster, &local.peer),
         tenant::find(&remote.cluster, &remote.peer),
     )?;
+    if here.is_none() {
+        warn_about_unknown(local, there.is_some()).await?;
+    }
     let state = State::read(local, here.as_deref()).await?;
     if state.is_reversed && options.delete_namespaces == Some(true) {
         bail!(
@@ -95,15 +90,15 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
             local.peer
         );
     }
-    state.check_reachable(local).await?;
+    state.check_reachable(local, here.as_deref()).await?;
     confirm(global, &local.peer, &state.offloaded).await?;
 
     Runner::run(deadline, async |runner| {
         let namespaces = (here.as_deref(), there.as_deref());
-        delete(runner, &pair, namespaces, &state, options.wait).await?;
+        delete(runner, &pair, namespaces, &state, options.removal.wait).await?;
         if !state.is_reversed && options.delete_namespaces != Some(false) {
-            let waits = options.delete_namespaces.is_some() && options.wait;
-            namespace::delete(&pair, namespaces, waits.then_some(deadline)).await?;
+            let waits = options.delete_namespaces.is_some() && options.removal.wait;
+            delete_namespaces(&pair, namespaces, waits.then_some(deadline)).await?;
         }
         Ok(())
     })
@@ -118,19 +113,35 @@ async fn unreachable(global: &Global, error: Error) -> Error {
     let local = async {
         let cluster = Cluster::local(global).await?;
         cluster.installation().await?;
-        tenant::all(&cluster).await
+        known_peers(&cluster).await
     };
     match tokio::time::timeout(DIAGNOSIS, local).await {
-        Ok(Ok(known)) => {
-            let known: Vec<String> = known.into_iter().map(|(_, peer)| peer).collect();
-            error.context(format!(
-                "nothing was changed: if the remote cluster will never respond again, run `liqoctl force unpeer ID` (known peers: {})",
-                known.join(", ")
-            ))
-        }
+        Ok(Ok(known)) => error.context(format!(
+            "nothing was changed: if the remote cluster will never respond again, run `liqoctl force unpeer ID` (known peers: {known})"
+        )),
         // The local cluster is unreachable.
         Ok(Err(_)) | Err(_) => error,
     }
+}
+
+/// Warns that the cluster has no peering with the remote one. After an interrupted command, only the provider has one.
+async fn warn_about_unknown(local: &Side, has_remote: bool) -> Result<()> {
+    let known = known_peers(&local.cluster).await?;
+    if has_remote && known.is_empty() {
+        return Ok(());
+    }
+    progress::warn(format_args!(
+        "the local cluster has no tenant namespace of {} (known peers: {known}): `liqoctl force unpeer ID` ends the peering with a cluster that was installed again with another ID",
+        local.peer
+    ));
+    Ok(())
+}
+
+/// Returns the cluster IDs of the peers, for messages.
+async fn known_peers(cluster: &Cluster) -> Result<String> {
+    let known = tenant::all(cluster).await?;
+    let known: Vec<String> = known.into_iter().map(|(_, peer)| peer).collect();
+    Ok(known.join(", "))
 }
 
 /// Prints which namespaces lose their pods at the provider. On a terminal, asks for confirmation.
@@ -159,6 +170,8 @@ async fn delete(
     wait: bool,
 ) -> Result<()> {
     let local = &pair.local;
+    // In-band, the controller manager deletes the objects at the provider through the network.
+    let wait = wait || state.is_in_band;
     if let Some(namespace) = namespaces.0 {
         let nodes = Removal::<VirtualNode>::new(local, namespace, "virtualnodes");
         let slices = Removal::<ResourceSlice>::new(local, namespace, "resourceslices")
@@ -173,6 +186,32 @@ async fn delete(
             false => network::reset(runner, pair, wait).await,
         }
     };
-    tokio::try_join!(remove(runner, pair, namespaces, wait), network)?;
+    let credentials = remove(runner, pair, namespaces, wait);
+    if !state.is_in_band {
+        tokio::try_join!(credentials, network)?;
+        return Ok(());
+    }
+    credentials.await?;
+    if let Some(namespace) = namespaces.0 {
+        let renews = Removal::<Renew>::new(local, namespace, "renews").of(requested(&local.peer));
+        runner.undo(vec![renews.boxed()], true).await?;
+    }
+    network.await
+}
+
+/// Deletes the tenant namespaces. Waits until they are gone if there is a deadline.
+async fn delete_namespaces(
+    pair: &Pair,
+    (here, there): Existing<'_>,
+    deadline: Option<Deadline>,
+) -> Result<()> {
+    let delete = async |cluster: &Cluster, name: Option<&str>| match name {
+        Some(name) => tenant::removal::delete(cluster, name, deadline).await,
+        None => Ok(()),
+    };
+    tokio::try_join!(
+        delete(&pair.local.cluster, here),
+        delete(&pair.remote.cluster, there),
+    )?;
     Ok(())
 }

@@ -73,6 +73,7 @@ pub(crate) fn step<'a>(
             ),
         }
     })
+    .optional("/spec/authParams", "proxyURL")
 }
 
 /// Flags of `liqoctl generate identity`.

@@ -127,6 +127,7 @@ impl Generate {
             &subject.common_name,
             (liqo, namespace),
             roles,
+            self.allow_reverse_peering,
         )
         .await?;
         kubeconfig(&Access {
@@ -197,6 +198,9 @@ impl Run for Delete {
         // Without its bindings, the user has no rights.
         rights::remove(&cluster, &user, (&liqo, namespace.as_deref())).await?;
         credentials::remove(&cluster, &user).await?;
+        if let Some(namespace) = namespace {
+            tenant::removal::delete(&cluster, &namespace, None).await?;
+        }
         progress::info(format_args!(
             "Peering user for cluster with ID \"{consumer}\" deleted successfully"
         ));

@@ -173,13 +173,16 @@ fn condition(
 }
 
 fn refusal(denied: &ResourceSliceCondition) -> String {
-    let subject = match denied.type_ {
-        ResourceSliceConditionType::Authentication => "authentication",
-        ResourceSliceConditionType::Resources => "resources",
+    let (subject, remedy) = match denied.type_ {
+        ResourceSliceConditionType::Authentication => (
+            "authentication",
+            "; if this cluster was installed again since it was peered, run `liqoctl unpeer` first",
+        ),
+        ResourceSliceConditionType::Resources => ("resources", ""),
     };
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     format!(
-        "ResourceSlice {subject}: Denied ({}: {})",
+        "ResourceSlice {subject}: Denied ({}: {}){remedy}",
         text(&denied.reason),
         text(&denied.message)
     )
@@ -199,6 +202,7 @@ pub(crate) fn report(class: &str, resources: Option<&ResourceSliceCondition>) {
 #[derive(Args, Debug)]
 struct Create {
     /// The name of the object.
+    #[arg(value_parser = parse::slice_name)]
     name: String,
 
     /// The cluster ID of the provider.

@@ -90,8 +90,8 @@ pub(crate) fn key_step<'a>(cluster: &'a Cluster, liqo: &str) -> ObjectStep<'a, S
         wait: None,
         goal: "reading the key of the cluster (does the controller-manager run, with the chart's value authentication.enabled?)",
     };
-    let select = Select::Name(AUTHENTICATION_KEYS.to_owned());
-    ObjectStep::wait(cluster, lines, liqo, select, key)
+    let name = AUTHENTICATION_KEYS.to_owned();
+    ObjectStep::wait(cluster, lines, liqo, Select::Name(name), key)
 }
 
 fn key(secret: &Secret) -> Progress<ClusterKey> {
@@ -151,6 +151,18 @@ impl Granted {
         }
     }
 
+    /// Checks that the address is of this proxy, or of none if the URL is empty.
+    ///
+    /// # Errors
+    ///
+    /// Returns the missing part.
+    fn check_proxy(&self, url: &str) -> Result<(), String> {
+        match self.auth_params.proxy_url.as_deref().unwrap_or_default() {
+            present if present == url => Ok(()),
+            _ => Err("the Tenant has the credentials for another proxy".to_owned()),
+        }
+    }
+
     /// Checks that the certificate is of this key. That of an earlier installation of the consumer is not.
     ///
     /// # Errors
@@ -194,11 +206,14 @@ pub(crate) fn step<'a>(
     let select = Select::Labels(objects::selector(id));
     let object = manifest(id, Some(namespace), proof, proxy_url);
     let (id, key) = (id.to_owned(), proof.key.clone());
+    let proxy_url = proxy_url.unwrap_or_default().to_owned();
     ObjectStep::write(provider, lines, select, object, move |tenant: &Tenant| {
         let granted = Granted::of(tenant)?;
         granted.check(&id, &key)?;
+        granted.check_proxy(&proxy_url)?;
         Ok(granted)
     })
+    .optional("/spec", "proxyURL")
 }
 
 /// Flags of `liqoctl generate tenant`.

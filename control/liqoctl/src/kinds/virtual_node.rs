@@ -5,16 +5,17 @@ use crate::global::Global;
 use crate::manifest::{self, OFFLOADING};
 use crate::observed::Select;
 use crate::output::{self, Format};
-use crate::progress::begin;
-use crate::steps::{Lines, ObjectStep, lines};
+use crate::steps::{Lines, ObjectStep, Runner, lines};
 use crate::verbs::delete::Delete;
 use crate::verbs::{Action, Run, Verb};
-use crate::{objects, parse, tenant};
+use crate::wait::Deadline;
+use crate::{parse, tenant};
 use anyhow::{Context as _, Result};
-use clap::{ArgAction, Args};
+use clap::Args;
 use control_api::{Identity, ResourceSlice, VirtualNode, labels};
 use kube::Api;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 pub(crate) const ACTIONS: &[Action] = &[
     Action::new::<Create>(
@@ -28,6 +29,9 @@ pub(crate) const ACTIONS: &[Action] = &[
         "liqoctl delete virtualnode more -n liqo-tenant-milan",
     ),
 ];
+
+/// Default limit of the command.
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Returns the step that waits for the VirtualNode of a ResourceSlice, which the controller manager creates.
 pub(crate) fn step<'a>(
@@ -44,15 +48,49 @@ pub(crate) fn step<'a>(
         ),
         goal: "creating the VirtualNode",
     };
-    let select = Select::Name(name.to_owned());
     ObjectStep::wait(
         cluster,
         lines,
         namespace,
-        select,
+        Select::Name(name.to_owned()),
         |node: &VirtualNode| match node.spec.kubeconfig_secret_ref {
             Some(_) => Ok(()),
             None => Err("the VirtualNode has no kubeconfig".to_owned()),
+        },
+    )
+}
+
+/// Returns the step that writes a VirtualNode, and waits until the controller manager has accepted it.
+fn creation<'a>(
+    cluster: &'a Cluster,
+    name: &str,
+    object: Value,
+) -> ObjectStep<'a, VirtualNode, ()> {
+    let lines = Lines {
+        scope: cluster.side,
+        apply: lines("Creating virtual node", "Virtual node created"),
+        wait: lines(
+            "Waiting for virtual node to be processed",
+            "Virtual node processed",
+        ),
+        goal: "processing the VirtualNode",
+    };
+    let select = Select::Name(name.to_owned());
+    ObjectStep::write(
+        cluster,
+        lines,
+        select,
+        object,
+        |node: &VirtualNode| match node
+            .status
+            .as_ref()
+            .is_some_and(|it| !it.conditions.is_empty())
+        {
+            true => Ok(()),
+            false => Err(
+                "the VirtualNode has no conditions yet (does the controller-manager run?)"
+                    .to_owned(),
+            ),
         },
     )
 }
@@ -85,16 +123,8 @@ struct Create {
     #[command(flatten)]
     pods: Pods,
 
-    /// Whether a Node is created.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        default_value_t = true,
-        default_missing_value = "true",
-        action = ArgAction::Set
-    )]
-    create_node: bool,
+    #[command(flatten)]
+    node: NodeFlags,
 
     /// Make the Node ready without a connection of the pod networks.
     #[arg(long)]
@@ -111,6 +141,14 @@ struct Create {
     /// Print the object as json or yaml instead of creating it.
     #[arg(long, short, value_name = "FORMAT")]
     output: Option<Format>,
+}
+
+switches! {
+    /// Flags of the Node.
+    struct NodeFlags {
+        /// Whether a Node is created.
+        create_node,
+    }
 }
 
 /// Flags of the resources of a VirtualNode without ResourceSlice.
@@ -162,19 +200,21 @@ impl Run for Create {
         let peer = &self.remote_cluster_id;
         let cluster = Cluster::local(global).await?;
         let namespace = tenant::named_or_default(&cluster, global, peer).await?;
-        let source = match &self.resource_slice_name {
-            Some(slice) => of_slice(&cluster, &namespace, slice).await?,
-            None => self.of_flags(),
-        };
-        let object = cluster.with_metadata(self.manifest(&namespace, source));
-        if let Some(format) = self.output {
-            return output::print(format, &manifest::printed(object));
-        }
-        let creating = begin("", "Creating virtual node");
-        let api = Api::<VirtualNode>::namespaced(cluster.client.clone(), &namespace);
-        cluster.apply(&api, object).await?;
-        creating.done("Virtual node created");
-        Ok(())
+        let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
+        Runner::run(deadline, async |runner| {
+            let source = match &self.resource_slice_name {
+                Some(slice) => of_slice(runner, &cluster, &namespace, slice).await?,
+                None => self.of_flags(),
+            };
+            let object = cluster.with_metadata(self.manifest(&namespace, source));
+            if let Some(format) = self.output {
+                return output::print(format, &manifest::printed(object));
+            }
+            runner
+                .apply(&creation(&cluster, &self.name, object), &())
+                .await
+        })
+        .await
     }
 }
 
@@ -224,7 +264,7 @@ impl Create {
     fn manifest(&self, namespace: &str, mut spec: Value) -> Value {
         let peer = &self.remote_cluster_id;
         spec["clusterID"] = peer.as_str().into();
-        spec["createNode"] = self.create_node.into();
+        spec["createNode"] = self.node.create_node.into();
         spec["disableNetworkCheck"] = self.disable_network_check.into();
         spec["labels"][labels::REMOTE_CLUSTER_ID] = peer.as_str().into();
         for (key, value) in &self.labels {
@@ -257,24 +297,42 @@ fn list(name: &str, classes: &[String]) -> Value {
     classes.iter().enumerate().map(class).collect()
 }
 
-/// Returns the fields of the spec that a ResourceSlice and its Identity determine.
-async fn of_slice(cluster: &Cluster, namespace: &str, name: &str) -> Result<Value> {
+/// Returns the fields of the spec that a ResourceSlice and its Identity determine. Waits for the credentials of the
+/// provider.
+async fn of_slice(
+    runner: &Runner,
+    cluster: &Cluster,
+    namespace: &str,
+    name: &str,
+) -> Result<Value> {
     let api = Api::<ResourceSlice>::namespaced(cluster.client.clone(), namespace);
-    let slice = cluster.get(&api, "ResourceSlice", name).await?;
-    let slice = slice.with_context(|| {
-        format!(
-            "there is no ResourceSlice {name} in namespace {namespace} of {}",
-            cluster.place()
-        )
-    })?;
-    let selector = format!("{}={name}", labels::RESOURCE_SLICE_NAME);
-    let identities: Vec<Identity> = objects::select(cluster, namespace, &selector).await?;
-    let mut secrets = identities
-        .into_iter()
-        .filter_map(|identity| Some(identity.status?.kubeconfig_secret_ref?.name));
-    let secret = secrets.next().with_context(|| {
-        format!("ResourceSlice {name} has no credentials: has the provider accepted it?")
-    })?;
+    let read = async || {
+        let slice = cluster.get(&api, "ResourceSlice", name).await?;
+        slice.with_context(|| {
+            format!(
+                "there is no ResourceSlice {name} in namespace {namespace} of {}",
+                cluster.place()
+            )
+        })
+    };
+    read().await?;
+    let lines = Lines {
+        scope: cluster.side,
+        apply: None,
+        wait: None,
+        goal: "obtaining the credentials of the ResourceSlice",
+    };
+    let selector = Select::Labels(format!("{}={name}", labels::RESOURCE_SLICE_NAME));
+    let secret = |identity: &Identity| {
+        let status = identity.status.as_ref();
+        let secret = status.and_then(|status| status.kubeconfig_secret_ref.as_ref());
+        let missing = || "the Identity has no kubeconfig yet".to_owned();
+        secret.map(|secret| secret.name.clone()).ok_or_else(missing)
+    };
+    let credentials = ObjectStep::wait(cluster, lines, namespace, selector, secret);
+    let secret = runner.apply(&credentials, &()).await?;
+    // The provider writes the resources together with the credentials.
+    let slice = read().await?;
 
     Ok(spec_of(&slice, &secret))
 }

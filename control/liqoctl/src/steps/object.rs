@@ -35,6 +35,8 @@ pub(crate) struct ObjectStep<'a, K: Kind, T> {
     lines: Lines,
     /// The object; `None` if a controller creates it.
     manifest: Option<Value>,
+    /// Texts that the object must not have if the manifest lacks them: JSON pointer to the parent, and name.
+    optional: Vec<(&'static str, &'static str)>,
     observed: Observed<'a, K>,
     output: Output<'a, K, T>,
 }
@@ -57,6 +59,7 @@ impl<'a, K: Kind, T> ObjectStep<'a, K, T> {
             cluster,
             lines,
             manifest: Some(cluster.with_metadata(manifest)),
+            optional: Vec::new(),
             observed,
             output: Box::new(move |object| output(object).into()),
         }
@@ -74,15 +77,31 @@ impl<'a, K: Kind, T> ObjectStep<'a, K, T> {
             cluster,
             lines,
             manifest: None,
-            observed: Observed::new(cluster, namespace, select),
+            optional: Vec::new(),
+            observed: Observed::awaited(cluster, namespace, select),
             output: Box::new(move |object| output(object).into()),
         }
+    }
+
+    /// Has a text of an existing object emptied if the manifest lacks it: JSON pointer to the parent, and name.
+    pub(crate) fn optional(mut self, parent: &'static str, name: &'static str) -> Self {
+        self.optional.push((parent, name));
+        self
+    }
+
+    /// Begins with the objects of a list that an earlier step has read.
+    pub(crate) fn known(self, found: Vec<K>) -> Self {
+        self.observed.start(found);
+        self
     }
 
     fn manifest(&self, existing: Option<&K>) -> Option<Value> {
         let mut manifest = self.manifest.clone()?;
         if let Some(existing) = existing {
             manifest["metadata"]["name"] = existing.name_any().into();
+            for field in &self.optional {
+                objects::clear(existing, &mut manifest, *field);
+            }
         }
         Some(manifest)
     }

@@ -1,7 +1,6 @@
 //! Simulated steps: order, failure, resumption and undo.
 
 use super::*;
-use futures_util::FutureExt as _;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::time::Duration;

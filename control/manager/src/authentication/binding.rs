@@ -77,13 +77,17 @@ pub(super) fn leftovers(local: &Local<'_>, tenant_key: &Key, peer: &str) -> Vec<
 /// Returns the reason of the refusal and its message.
 pub(super) fn check_cluster_id(
     local: &Local<'_>,
+    namespace: &str,
     peer: &str,
 ) -> Result<(), (&'static str, String)> {
-    let is_ours = |metadata: &ObjectMeta| {
-        label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
-            && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer)
+    // A RoleBinding that a user has created for a Tenant without key exchange gives no other rights.
+    let is_expected = |metadata: &ObjectMeta, role: &RoleRef| {
+        let is_ours = label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
+            && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
+        let is_of_tenant = metadata.namespace.as_deref() == Some(namespace);
+        is_ours || is_of_tenant && role.name == CONTROL_PLANE_ROLE && role.kind == "ClusterRole"
     };
-    let Some(binding) = binding_of(local, peer, is_ours) else {
+    let Some(binding) = binding_of(local, peer, is_expected) else {
         return Ok(());
     };
     let message = format!(
@@ -104,7 +108,7 @@ pub(super) fn check_slice_user(
     local: &Local<'_>,
     user: &str,
 ) -> Result<(), (&'static str, String)> {
-    let Some(binding) = binding_of(local, user, |_| false) else {
+    let Some(binding) = binding_of(local, user, |_, _| false) else {
         return Ok(());
     };
     let message = format!(
@@ -115,18 +119,18 @@ pub(super) fn check_slice_user(
     Err(("UserInUse", message))
 }
 
-/// Returns a binding that gives rights to a user or group, with its kind.
+/// Returns a binding that gives rights to a user or group and is not expected, with its kind.
 fn binding_of(
     local: &Local<'_>,
     user: &str,
-    is_ours: impl Fn(&ObjectMeta) -> bool,
+    is_expected: impl Fn(&ObjectMeta, &RoleRef) -> bool,
 ) -> Option<String> {
     let mut of_namespaces = local.role_bindings.indexed(BY_SUBJECT, user);
-    if let Some((key, _)) = of_namespaces.find(|(_, it)| !is_ours(&it.metadata)) {
+    if let Some((key, _)) = of_namespaces.find(|(_, it)| !is_expected(&it.metadata, &it.role_ref)) {
         return Some(format!("RoleBinding {key}"));
     }
     let mut of_clusters = local.cluster_role_bindings.indexed(BY_SUBJECT, user);
-    let (key, _) = of_clusters.find(|(_, it)| !is_ours(&it.metadata))?;
+    let (key, _) = of_clusters.find(|(_, it)| !is_expected(&it.metadata, &it.role_ref))?;
 
     Some(format!("ClusterRoleBinding {key}"))
 }

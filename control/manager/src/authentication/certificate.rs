@@ -11,6 +11,7 @@ use super::item::WorkItem;
 use super::nonce::{remaining, value};
 use super::objects::{BY_SECRET, Local, warn};
 use super::registrations::SIGNER;
+use super::seen::Seen;
 use control_api::{annotations, labels};
 use control_credentials::{Certificate, PublicKey, Subject, digest};
 use control_runtime::{Action, Cluster, Env, Key, Plan, Ref, Write};
@@ -21,7 +22,6 @@ use k8s_openapi::api::certificates::v1::{
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 /// Longest time for which a signer may take before it is reported.
@@ -45,11 +45,6 @@ pub(super) const CERTIFICATE: &str = "certificate";
 
 /// Usages of the certificates, sorted.
 const USAGES: [&str; 3] = ["client auth", "digital signature", "key encipherment"];
-
-/// When this process has first seen the certificate of a Secret, by the Secret.
-///
-/// A certificate is renewed after that at the earliest, also if its lifetime is so short that its renewal is always due.
-pub(super) type FirstSeen = BTreeMap<Key, (Certificate, Timestamp)>;
 
 /// A certificate that a consumer requests.
 pub(super) struct Requested<'a> {
@@ -86,7 +81,7 @@ impl Requested<'_> {
     pub(super) fn plan(
         &self,
         local: &Local<'_>,
-        first_seen: &mut FirstSeen,
+        seen: &mut Seen,
         plan: &mut Plan<WorkItem>,
         env: &Env<'_>,
     ) -> Issued {
@@ -105,38 +100,45 @@ impl Requested<'_> {
             Some((text, certificate))
         });
         let Some((text, certificate)) = current else {
-            return self.sign(local, None, plan, env);
+            return self.sign(local, None, seen, plan, env);
         };
-        let seen = match first_seen.get(&self.secret) {
-            Some((seen, since)) if *seen == certificate => *since,
-            Some(_) | None => {
-                let seen = (certificate, env.now);
-                first_seen.insert(self.secret.clone(), seen);
-                env.now
-            }
-        };
-        self.report_lifetime(certificate, plan);
-        let renewal = certificate.renewal(seen);
+        let since = seen.certificate(&self.secret, certificate, env);
+        self.report_lifetime(certificate, since, plan);
+        let renewal = certificate.renewal(since);
         if let Some(rest) = remaining(env.now, renewal) {
             self.delete_signed(local, certificate, plan);
             plan.requeue.push((rest, self.item.clone()));
             return Issued::Certificate(text.0.clone());
         }
-        match self.sign(local, Some(certificate), plan, env) {
+        match self.sign(local, Some(certificate), seen, plan, env) {
             Issued::Certificate(renewed) => Issued::Certificate(renewed),
             Issued::Pending | Issued::Refused(..) => Issued::Certificate(text.0.clone()),
         }
     }
 
-    /// Reports a lifetime so short that the renewal of each new certificate is due at once.
-    fn report_lifetime(&self, certificate: Certificate, plan: &mut Plan<WorkItem>) {
+    /// Reports a lifetime so short that the renewal of each new certificate is due at once, and clocks that differ.
+    /// `since` is when this process has first seen the certificate.
+    fn report_lifetime(
+        &self,
+        certificate: Certificate,
+        since: Timestamp,
+        plan: &mut Plan<WorkItem>,
+    ) {
+        let Some(object) = self.item.requester() else {
+            return;
+        };
+        if !(certificate.not_before..certificate.not_after).contains(&since) {
+            let message = format!(
+                "the certificate is valid from {} to {}, but was received at {since}: correct the clock of this node or that \
+                 of the kube-controller-manager",
+                certificate.not_before, certificate.not_after
+            );
+            warn(plan, object.clone(), ("ClockSkew", message));
+        }
         let issued = certificate.not_before.saturating_add(BACKDATED);
         if !certificate.is_too_short(issued.unwrap_or(certificate.not_before)) {
             return;
         }
-        let Some(object) = self.item.requester() else {
-            return;
-        };
         let message = format!(
             "signer {SIGNER} issues certificates of so short a lifetime that each is renewed at once: set \
              --cluster-signing-duration of the kube-controller-manager to 10 minutes or more"
@@ -149,6 +151,7 @@ impl Requested<'_> {
         &self,
         local: &Local<'_>,
         current: Option<Certificate>,
+        seen: &mut Seen,
         plan: &mut Plan<WorkItem>,
         env: &Env<'_>,
     ) -> Issued {
@@ -183,7 +186,7 @@ impl Requested<'_> {
             return Issued::Pending;
         }
         let Some(text) = status.and_then(|status| status.certificate.as_ref()) else {
-            return self.wait(csr, plan, env);
+            return self.wait(csr, seen, plan, env);
         };
         if let Err(error) = Certificate::parse(&text.0, &self.subject, self.key) {
             return Issued::Refused(
@@ -203,13 +206,11 @@ impl Requested<'_> {
     fn wait(
         &self,
         csr: &CertificateSigningRequest,
+        seen: &mut Seen,
         plan: &mut Plan<WorkItem>,
         env: &Env<'_>,
     ) -> Issued {
-        let created = csr.metadata.creation_timestamp.as_ref();
-        let created = created.map_or(env.now, |time| time.0);
-        let limit = created.saturating_add(SIGNER_MAX).unwrap_or(env.now);
-        if let Some(rest) = remaining(env.now, limit) {
+        if let Some(rest) = seen.remaining(csr.metadata.uid.as_deref(), SIGNER_MAX, env) {
             plan.requeue.push((rest, self.item.clone()));
             return Issued::Pending;
         }

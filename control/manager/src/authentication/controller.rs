@@ -1,14 +1,15 @@
 //! Connects the planners of authentication to the runtime.
 
-use super::certificate::FirstSeen;
+use super::budget::Budgets;
 use super::item::WorkItem;
 use super::objects::Local;
 use super::observe::{items_of, items_within};
 use super::parameters::ApiServerSettings;
 use super::registrations::{registrations, secrets};
+use super::seen::Seen;
 use super::verdict::Grants;
-use super::{identity, key, local_slice, nonce, renew, slice, tenant};
-use crate::network::bound_namespaces;
+use super::{identity, key, leftovers, local_slice, nonce, renew, slice, tenant};
+use crate::network::is_bound;
 use control_api::Tenant;
 use control_credentials::KeyType;
 use control_runtime::{
@@ -40,7 +41,8 @@ pub(crate) struct AuthenticationController {
     user: String,
     /// Namespaces whose Secrets are watched.
     watched: BTreeSet<String>,
-    first_seen: FirstSeen,
+    seen: Seen,
+    budgets: Budgets,
 }
 
 impl AuthenticationController {
@@ -50,22 +52,26 @@ impl AuthenticationController {
             settings,
             user,
             watched: BTreeSet::new(),
-            first_seen: FirstSeen::new(),
+            seen: Seen::default(),
+            budgets: Budgets::default(),
         }
     }
 
-    /// Adds and removes the watches of Secrets, so that they follow the rights of the manager.
-    fn plan_watches(&mut self, cache: &Cache) -> Plan<WorkItem> {
-        let settings = &self.settings;
-        let bound = bound_namespaces(cache, &settings.namespace, &settings.tenant_namespaces);
+    /// Adds or removes the watch of the Secrets of a namespace, so that it follows the rights of the manager.
+    fn plan_watch(&mut self, namespace: &str, cache: &Cache) -> Plan<WorkItem> {
+        let Settings {
+            namespace: liqo,
+            tenant_namespaces,
+            ..
+        } = &self.settings;
         let mut plan = Plan::default();
-        for namespace in self.watched.difference(&bound) {
+        if is_bound(cache, liqo, tenant_namespaces, namespace) {
+            if self.watched.insert(namespace.to_owned()) {
+                plan.watches.push(WatchChange::Add(secrets(namespace)));
+            }
+        } else if self.watched.remove(namespace) {
             plan.watches.push(WatchChange::Remove(secrets(namespace)));
         }
-        for namespace in bound.difference(&self.watched) {
-            plan.watches.push(WatchChange::Add(secrets(namespace)));
-        }
-        self.watched = bound;
 
         plan
     }
@@ -81,12 +87,13 @@ impl Controller for AuthenticationController {
     }
 
     fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<WorkItem> {
+        self.budgets.observe(change);
         let local = Local::new(cache, &self.settings.namespace);
         Vec::from_iter(items_of(&local, change))
     }
 
     fn started(&mut self, _cache: &Cache) -> Vec<WorkItem> {
-        vec![WorkItem::ClusterKey, WorkItem::SecretWatches]
+        vec![WorkItem::ClusterKey]
     }
 
     fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
@@ -99,8 +106,8 @@ impl Controller for AuthenticationController {
     }
 
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
-        // Before the Secrets are listed, it is not known which of them exist. The end of a Tenant does not wait for them:
-        // the rights to read them may be gone before.
+        // Before the Secrets are listed, it is not known which of them exist. The end of a Tenant begins without them, and
+        // ends without them if the rights to read them are gone.
         let is_listed = |key: &Key| cache.is_synced(&secrets(&key.namespace));
         let is_ending = |item: &WorkItem| {
             let WorkItem::Tenant(key) = item else {
@@ -112,37 +119,56 @@ impl Controller for AuthenticationController {
         if item.key().is_some_and(|key| !is_listed(key)) && !is_ending(item) {
             return Plan::default();
         }
-        if *item == WorkItem::SecretWatches {
-            return self.plan_watches(cache);
+        if let WorkItem::SecretWatch(namespace) = item {
+            return self.plan_watch(namespace, cache);
         }
         let settings = &self.settings;
         let local = Local::new(cache, &settings.namespace);
+        let (liqo, allowed) = (&settings.namespace, &settings.tenant_namespaces);
+        let is_readable = |key: &Key| is_bound(cache, liqo, allowed, &key.namespace);
         let issuer = tenant::Issuer {
             user: &self.user,
             api_server: &settings.api_server,
-            first_seen: &mut self.first_seen,
+            seen: &mut self.seen,
+            are_secrets_unknown: item
+                .key()
+                .is_some_and(|key| !is_listed(key) && is_readable(key)),
         };
         match item {
             WorkItem::ClusterKey => key::plan(&local, settings.key_type, env),
-            WorkItem::SecretWatches => Plan::default(),
+            WorkItem::SecretWatch(_) => Plan::default(),
             WorkItem::Nonce(key) => nonce::plan_nonce(&local, key, settings.nonce_ttl, env),
-            WorkItem::SignedNonce(key) => nonce::plan_signed_nonce(&local, key, env),
+            WorkItem::SignedNonce(key) => nonce::plan_signed_nonce(&local, key, issuer.seen, env),
             WorkItem::Tenant(key) => tenant::plan(&local, issuer, key, env),
             WorkItem::Identity(key) => identity::plan(&local, key),
-            WorkItem::ResourceSlice(key) => match local.slices.get(key) {
-                Some(own) if !slice::is_replica(own) => local_slice::plan(&local, key, own),
-                Some(_) => slice::plan(&local, issuer, &settings.grants, key, env),
-                None => Plan::default(),
-            },
+            WorkItem::ResourceSlice(key) => {
+                let grants = &settings.grants;
+                let mut others = Plan::default();
+                self.budgets
+                    .refresh(&local, &grants.defaults, &key.namespace, &mut others);
+                let mut plan = match local.slices.get(key) {
+                    Some(own) if !slice::is_replica(own) => local_slice::plan(&local, key, own),
+                    Some(_) => slice::plan(&local, issuer, (grants, &self.budgets), key, env),
+                    None => {
+                        let mut plan = Plan::default();
+                        plan.writes.extend(leftovers::of_slice(&local, key));
+                        plan
+                    }
+                };
+                plan.requeue.extend(others.requeue);
+                plan
+            }
             WorkItem::Renew(key) => renew::plan_replica(&local, key),
         }
     }
 
     /// The objects of a peer are in its tenant namespace.
     fn queue(item: &WorkItem) -> Queue {
-        item.key()
-            .map(|key| Queue(key.namespace.clone()))
-            .unwrap_or_default()
+        match (item, item.key()) {
+            (WorkItem::SecretWatch(namespace), _) => Queue(namespace.clone()),
+            (_, Some(key)) => Queue(key.namespace.clone()),
+            (_, None) => Queue::default(),
+        }
     }
 
     fn item_kind(item: &WorkItem) -> &'static str {

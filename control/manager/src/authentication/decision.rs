@@ -50,6 +50,26 @@ pub(super) fn plan_tenant(
     }
 }
 
+/// Adds the condition that a consumer has left out to the write that adds the finalizer of a Tenant.
+pub(super) fn complete(
+    local: &Local<'_>,
+    (key, tenant): (&Key, &Tenant),
+    plan: &mut Plan<WorkItem>,
+) {
+    if tenant.spec.tenant_condition.is_some() {
+        return;
+    }
+    let condition = effective(local, key, tenant);
+    for write in &mut plan.writes {
+        if let Action::Finalize(finalizers) = &write.action {
+            write.action = Action::Merge(json!({
+                "metadata": {"finalizers": finalizers},
+                "spec": {"tenantCondition": condition},
+            }));
+        }
+    }
+}
+
 /// Records whether a ResourceSlice is cordoned, restores that on one that was created again, and marks those of a Tenant
 /// that is cordoned.
 pub(super) fn plan_slice(

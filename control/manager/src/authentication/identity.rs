@@ -2,18 +2,21 @@
 
 use super::controller_reference;
 use super::item::WorkItem;
-use super::objects::{Local, warn};
+use super::objects::{Local, label_peer, warn};
 use super::renew;
 use crate::network::covers;
 use control_api::authentication::identity::IdentityType;
 use control_api::{Identity, IdentityStatus, Renew, annotations, labels};
-use control_credentials::{Access, ClusterKey, kubeconfig};
+use control_credentials::{Access, Certificate, ClusterKey, kubeconfig};
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use serde_json::{Value, json};
+
+/// ClusterRole of peering users in a tenant namespace.
+pub(super) const PEERING_USER_ROLE: &str = "liqo-peering-user-tenant-ns";
 
 /// Plans the kubeconfig Secret of an Identity, and its status.
 pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
@@ -28,8 +31,22 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     if identity.metadata.deletion_timestamp.is_some() {
         return plan;
     }
-    renew::plan_own(local, key, identity, &mut plan);
     let object = Ref::of::<Identity>(&Cluster::Local, key);
+    if let Some(peer) = local.peer_of(&key.namespace) {
+        label_peer(&mut plan, &object, &identity.metadata, peer);
+    }
+    let secret = Key::new(key.namespace.clone(), format!("kubeconfig-{}", key.name));
+    let present = local.secrets.get(&secret);
+    if let Some(binding) = reader(local, &key.namespace).filter(|_| present.is_none()) {
+        let message = format!(
+            "RoleBinding {binding} lets a peering user read the key of this cluster, which the kubeconfig contains: run \
+             `liqoctl delete peering-user`, or annotate the RoleBinding with {}=true",
+            annotations::ALLOW_REVERSE_PEERING
+        );
+        warn(&mut plan, object, ("ClusterKeyReadable", message));
+        return plan;
+    }
+    renew::plan_own(local, key, (identity, &cluster_key), &mut plan);
     let text = match text(local, (key, identity), &cluster_key) {
         Ok(text) => text,
         Err(message) => {
@@ -37,9 +54,7 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
             return plan;
         }
     };
-    let secret = Key::new(key.namespace.clone(), format!("kubeconfig-{}", key.name));
     let fields = fields(identity, &text);
-    let present = local.secrets.get(&secret);
     let present = present.map(|present| serde_json::to_value(present).unwrap_or_default());
     if !present.is_some_and(|present| covers(&present, &fields)) {
         plan.apply(Ref::of::<Secret>(&Cluster::Local, &secret), fields);
@@ -56,6 +71,18 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     }
 
     plan
+}
+
+/// Returns the RoleBinding of a peering user who may list the Secrets of a namespace, unless its creator permits that.
+fn reader<'a>(local: &Local<'a>, namespace: &str) -> Option<&'a Key> {
+    let mut bindings = local.role_bindings.within(namespace);
+    let reader = bindings.find(|(_, binding)| {
+        let annotations = binding.metadata.annotations.as_ref();
+        let allowed = annotations.and_then(|it| it.get(annotations::ALLOW_REVERSE_PEERING));
+        binding.role_ref.name == PEERING_USER_ROLE && allowed.is_none_or(|it| it != "true")
+    });
+
+    reader.map(|(key, _)| key)
 }
 
 /// Returns the deletions of what an Identity has left. Garbage collection would delete it later.
@@ -116,6 +143,11 @@ fn text(
         .as_ref()
         .ok_or_else(|| missing("authParams"))?;
     let certificate = parameters.signed_crt.as_ref();
+    let certificate = &certificate
+        .ok_or_else(|| missing("authParams.signedCRT"))?
+        .0;
+    Certificate::check_key(certificate, cluster_key.public_key())
+        .map_err(|error| format!("spec.authParams.signedCRT: {error}"))?;
     let server = parameters.api_server.as_deref();
     let ca = parameters.ca.as_ref().map(|ca| ca.0.as_slice());
     let access = Access {
@@ -131,9 +163,7 @@ fn text(
             .namespace
             .as_deref()
             .filter(|_| is_control_plane(identity)),
-        certificate: &certificate
-            .ok_or_else(|| missing("authParams.signedCRT"))?
-            .0,
+        certificate,
         key: cluster_key.to_pem().as_bytes(),
     };
 

@@ -9,8 +9,8 @@ use std::fmt;
 pub(crate) enum WorkItem {
     /// The key of this cluster.
     ClusterKey,
-    /// The watches of Secrets, which follow the rights of the manager.
-    SecretWatches,
+    /// The watch of the Secrets of a namespace, which follows the rights of the manager.
+    SecretWatch(String),
     /// A Secret with a nonce for a consumer.
     Nonce(Key),
     /// A Secret with the nonce of a provider.
@@ -30,7 +30,7 @@ impl WorkItem {
     pub(crate) fn kind(&self) -> &'static str {
         match self {
             Self::ClusterKey => "cluster_key",
-            Self::SecretWatches => "secret_watches",
+            Self::SecretWatch(_) => "secret_watch",
             Self::Nonce(_) => "nonce",
             Self::SignedNonce(_) => "signed_nonce",
             Self::Tenant(_) => "tenant",
@@ -43,7 +43,7 @@ impl WorkItem {
     /// Returns the object that the item is about.
     pub(crate) fn key(&self) -> Option<&Key> {
         match self {
-            Self::ClusterKey | Self::SecretWatches => None,
+            Self::ClusterKey | Self::SecretWatch(_) => None,
             Self::Nonce(key)
             | Self::SignedNonce(key)
             | Self::Tenant(key)
@@ -61,7 +61,7 @@ impl WorkItem {
             Self::Tenant(key) => Some(Ref::of::<Tenant>(&Cluster::Local, key)),
             Self::ResourceSlice(key) => Some(Ref::of::<ResourceSlice>(&Cluster::Local, key)),
             Self::ClusterKey
-            | Self::SecretWatches
+            | Self::SecretWatch(_)
             | Self::Nonce(_)
             | Self::SignedNonce(_)
             | Self::Identity(_)
@@ -72,9 +72,10 @@ impl WorkItem {
 
 impl fmt::Display for WorkItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.key() {
-            Some(key) => write!(f, "{} {key}", self.kind()),
-            None => f.write_str(self.kind()),
+        match (self, self.key()) {
+            (Self::SecretWatch(namespace), _) => write!(f, "{} {namespace}", self.kind()),
+            (_, Some(key)) => write!(f, "{} {key}", self.kind()),
+            (_, None) => f.write_str(self.kind()),
         }
     }
 }

@@ -11,23 +11,30 @@ use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
 
-/// Returns the deletions that drain a consumer: its rights, and then the objects that it could create again with them.
+/// Returns the deletions of the objects of a consumer that is drained: it could create them again with its rights, which
+/// end before.
 pub(super) fn of_drained(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Write> {
     let slices = local.slices.within(&tenant.namespace);
     let maps = local.namespace_maps.within(&tenant.namespace);
     let slices = slices.filter_map(|(key, it)| replica::<ResourceSlice>(key, &it.metadata, peer));
     let maps = maps.filter_map(|(key, it)| replica::<NamespaceMap>(key, &it.metadata, peer));
-    let mut writes = binding::leftovers(local, tenant, peer);
-    writes.extend(slices.chain(maps));
+
+    slices.chain(maps).collect()
+}
+
+/// Returns the deletions of all objects of a consumer.
+pub(super) fn replicas(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Write> {
+    let renews = local.renews.within(&tenant.namespace);
+    let renews = renews.filter_map(|(key, it)| replica::<Renew>(key, &it.metadata, peer));
+    let mut writes = of_drained(local, tenant, peer);
+    writes.extend(renews);
 
     writes
 }
 
-/// Returns the deletions that end a peering.
+/// Returns the deletions of the rights and the credentials of a consumer.
 pub(super) fn of_deleted(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Write> {
-    let mut writes = of_drained(local, tenant, peer);
-    let renews = local.renews.within(&tenant.namespace);
-    writes.extend(renews.filter_map(|(key, it)| replica::<Renew>(key, &it.metadata, peer)));
+    let mut writes = binding::leftovers(local, tenant, peer);
     for (key, secret) in local.secrets.within(&tenant.namespace) {
         let of_peer = label(&secret.metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
         let is_certificate = key.name.starts_with(SECRET_PREFIX);
@@ -36,16 +43,35 @@ pub(super) fn of_deleted(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Wri
             writes.extend(delete::<Secret>(key, &secret.metadata));
         }
         if is_certificate {
-            let requests = local.requests.indexed(BY_SECRET, &key.to_string());
-            writes.extend(
-                requests.filter_map(|(key, csr)| {
-                    delete::<CertificateSigningRequest>(key, &csr.metadata)
-                }),
-            );
+            writes.extend(requests(local, key));
         }
     }
 
     writes
+}
+
+/// Returns the deletions of the certificate of a ResourceSlice that is gone. Otherwise a consumer could fill the API server with
+/// them.
+pub(super) fn of_slice(local: &Local<'_>, slice: &Key) -> Vec<Write> {
+    let name = format!("{SECRET_PREFIX}-{}", slice.name);
+    let key = Key::new(slice.namespace.clone(), name);
+    let secret = local.secrets.get(&key).filter(|secret| {
+        let peer = label(&secret.metadata, labels::REMOTE_CLUSTER_ID);
+        peer.is_some() && peer == local.peer_of(&key.namespace)
+    });
+    let mut writes = requests(local, &key);
+    writes.extend(secret.and_then(|secret| delete::<Secret>(&key, &secret.metadata)));
+
+    writes
+}
+
+/// Returns the deletions of the CertificateSigningRequests that are for a Secret.
+fn requests(local: &Local<'_>, secret: &Key) -> Vec<Write> {
+    let requests = local.requests.indexed(BY_SECRET, &secret.to_string());
+    let deletions =
+        requests.filter_map(|(key, csr)| delete::<CertificateSigningRequest>(key, &csr.metadata));
+
+    deletions.collect()
 }
 
 /// Returns the deletion of a replica of this consumer.

@@ -1,9 +1,11 @@
 //! ResourceSlices of this cluster: the fields that `liqoctl` leaves out, and the credentials that the provider issues.
 
-use super::controller_reference;
 use super::item::WorkItem;
-use super::objects::{Local, label, warn};
+use super::objects::{Local, label, label_peer, warn};
+use super::{controller_reference, issued};
 use crate::network::covers;
+use control_api::authentication::auth_params::AuthParams;
+use control_api::authentication::resource_slice::REPLICATION_FINALIZER;
 use control_api::{Identity, ResourceSlice, labels};
 use control_credentials::{ClusterKey, Subject, request};
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
@@ -12,6 +14,9 @@ use serde_json::{Value, json};
 
 /// Prefix of the name of a ResourceSlice's Identity.
 const IDENTITY_PREFIX: &str = "resourceslice-";
+
+/// Longest name: labels of the Identity and of the VirtualNode contain it.
+const NAME_LEN_MAX: usize = 63;
 
 /// Plans the request of a ResourceSlice, and its Identity.
 pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<WorkItem> {
@@ -38,11 +43,19 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<
         warn(&mut plan, object, ("NotTenantNamespace", message));
         return plan;
     }
+    label_peer(&mut plan, &object, &slice.metadata, provider);
+    if key.name.len() > NAME_LEN_MAX {
+        let message = format!(
+            "metadata.name has {} characters, but labels contain it: use {NAME_LEN_MAX} at most",
+            key.name.len()
+        );
+        warn(&mut plan, object, ("InvalidName", message));
+        return plan;
+    }
     match request(slice, key, (consumer, provider), &cluster_key) {
         Ok(None) => {}
         Ok(Some(spec)) => {
-            let merge = Action::Merge(json!({"spec": spec}));
-            plan.writes.push(Write::new(object, merge));
+            plan.writes.push(completion(object, slice, &spec));
             return plan;
         }
         Err(error) => {
@@ -51,16 +64,43 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, slice: &ResourceSlice) -> Plan<
         }
     }
     let identity = identity_key(key);
-    let Some(fields) = identity_fields(slice, key, provider) else {
+    let issued = slice.status.as_ref().and_then(|it| it.auth_params.as_ref());
+    let present = local.identities.get(&identity);
+    let current = present.and_then(|it| it.spec.auth_params.as_ref());
+    let identity_object = Ref::of::<Identity>(&Cluster::Local, &identity);
+    let objects = (&object, &identity_object);
+    let issued =
+        issued.filter(|issued| issued::take(issued, current, &cluster_key, objects, &mut plan));
+    let Some(issued) = issued else {
         return plan;
     };
-    let present = local.identities.get(&identity);
+    let fields = identity_fields(slice, key, provider, issued);
     let present = present.map(|present| serde_json::to_value(present).unwrap_or_default());
     if present.is_none_or(|present| !covers(&present, &fields)) {
-        plan.apply(Ref::of::<Identity>(&Cluster::Local, &identity), fields);
+        plan.apply(identity_object, fields);
     }
 
     plan
+}
+
+/// Returns the write that completes a ResourceSlice. It also sets the finalizer of the replication, which would be another
+/// write, and replicates no ResourceSlice without it.
+fn completion(object: Ref, slice: &ResourceSlice, spec: &Value) -> Write {
+    let mut finalizers = slice.metadata.finalizers.clone().unwrap_or_default();
+    let is_replicated = label(&slice.metadata, labels::REPLICATION) == Some("true");
+    if !is_replicated || finalizers.iter().any(|it| it == REPLICATION_FINALIZER) {
+        return Write::new(object, Action::Merge(json!({"spec": spec})));
+    }
+    finalizers.push(REPLICATION_FINALIZER.to_owned());
+    let fields = json!({"metadata": {"finalizers": finalizers}, "spec": spec});
+    let mut write = Write::new(object, Action::Merge(fields));
+    // Others may have changed the list meanwhile.
+    write.uid.clone_from(&slice.metadata.uid);
+    write
+        .resource_version
+        .clone_from(&slice.metadata.resource_version);
+
+    write
 }
 
 /// Returns the deletion of the Identity of a ResourceSlice. Garbage collection would delete it later.
@@ -120,12 +160,9 @@ fn request(
     ))
 }
 
-/// Returns the fields of the Identity, once the provider has issued credentials.
-fn identity_fields(slice: &ResourceSlice, key: &Key, provider: &str) -> Option<Value> {
-    let issued = slice.status.as_ref()?.auth_params.as_ref()?;
-    issued.signed_crt.as_ref()?;
-
-    Some(json!({
+/// Returns the fields of the Identity.
+fn identity_fields(slice: &ResourceSlice, key: &Key, provider: &str, issued: &AuthParams) -> Value {
+    json!({
         "metadata": {
             "labels": {
                 labels::MANAGED: "true",
@@ -135,5 +172,5 @@ fn identity_fields(slice: &ResourceSlice, key: &Key, provider: &str) -> Option<V
             "ownerReferences": [controller_reference(slice)],
         },
         "spec": {"authParams": issued, "clusterID": provider, "type": "ResourceSlice"},
-    }))
+    })
 }

@@ -3,6 +3,7 @@
 use super::item::WorkItem;
 use super::objects::{Local, label, warn};
 use super::owner_reference;
+use super::seen::Seen;
 use control_api::authentication::identity::IdentityType;
 use control_api::{annotations, labels};
 use control_credentials::{PublicKey, nonce};
@@ -19,6 +20,9 @@ pub(super) const NONCE: &str = "nonce";
 
 /// Key of the signature in the consumer's Secret.
 pub(super) const SIGNATURE: &str = "signedNonce";
+
+/// Longest nonce that this cluster signs, in bytes. Upstream's have 88.
+const NONCE_LEN_MAX: usize = 256;
 
 /// Shortest life of a signed nonce. `liqoctl` waits up to two minutes for it, also if the clusters are peered already.
 const SIGNED_MIN: Duration = Duration::from_secs(120);
@@ -66,7 +70,12 @@ pub(super) fn plan_nonce(
 }
 
 /// Plans the signature of a provider's nonce, and deletes the Secret once the credentials have arrived.
-pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> Plan<WorkItem> {
+pub(super) fn plan_signed_nonce(
+    local: &Local<'_>,
+    key: &Key,
+    seen: &mut Seen,
+    env: &Env<'_>,
+) -> Plan<WorkItem> {
     let mut plan = Plan::default();
     let secret = local
         .secrets
@@ -79,6 +88,13 @@ pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> 
         return plan;
     };
     let object = Ref::of::<Secret>(&Cluster::Local, key);
+    if !is_signable(&nonce.0) {
+        let message = format!(
+            "data.{NONCE} is no Base64 text of up to {NONCE_LEN_MAX} bytes, so it is not signed: copy the nonce of the provider"
+        );
+        warn(&mut plan, object, ("InvalidNonce", message));
+        return plan;
+    }
     let public = cluster_key.public_key();
     let is_signed = value(secret, SIGNATURE)
         .is_some_and(|signature| public.verify(&nonce.0, &signature.0).is_ok());
@@ -100,8 +116,7 @@ pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> 
     let Some((_, identity)) = ready else {
         return plan;
     };
-    let earliest = created(secret, env.now).saturating_add(SIGNED_MIN);
-    let Some(rest) = remaining(env.now, earliest.unwrap_or(env.now)) else {
+    let Some(rest) = seen.remaining(secret.metadata.uid.as_deref(), SIGNED_MIN, env) else {
         plan.delete(object, secret.metadata.uid.clone().unwrap_or_default());
         return plan;
     };
@@ -121,6 +136,13 @@ pub(super) fn plan_signed_nonce(local: &Local<'_>, key: &Key, env: &Env<'_>) -> 
     }
 
     plan
+}
+
+/// Returns whether the key of this cluster may sign a nonce. The provider chooses it, and other contents could be part of
+/// another protocol, such as a certificate signing request or a handshake of TLS.
+fn is_signable(nonce: &[u8]) -> bool {
+    let is_base64 = |byte: &u8| byte.is_ascii_alphanumeric() || b"+/=-_".contains(byte);
+    (1..=NONCE_LEN_MAX).contains(&nonce.len()) && nonce.iter().all(is_base64)
 }
 
 /// Returns whether a nonce is bound to this key; `None` if it is bound to none.

@@ -1,18 +1,26 @@
 //! The objects of authentication in the cache.
 
+use super::item::WorkItem;
 use crate::network;
+use control_api::authentication::tenant_policy;
 use control_api::tenant_namespace::peer_of;
-use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, annotations, labels};
+use control_api::{
+    Identity, NamespaceMap, Renew, ResourceSlice, Tenant, TenantPolicy, annotations, labels,
+};
 use control_credentials::{ClusterKey, Subject};
-use control_runtime::{Cache, Cluster, Event, Key, Objects, Plan, Ref};
+use control_runtime::{Action, Cache, Cluster, Event, Key, Objects, Plan, Ref, Write};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
 use k8s_openapi::api::rbac::v1::{self as rbac, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde_json::json;
 
 /// Index of Tenants by the cluster ID of the consumer.
 pub(super) const BY_PEER: &str = "authentication/peer";
+
+/// Index of Tenants by name.
+pub(super) const BY_NAME: &str = "authentication/name";
 
 /// Index of bindings by the users and groups that they give rights to.
 pub(super) const BY_SUBJECT: &str = "authentication/subject";
@@ -33,6 +41,7 @@ pub(super) const PRIVATE_KEY: &str = "privateKey";
 pub(super) struct Local<'a> {
     /// Namespace of Liqo itself.
     pub(super) namespace: &'a str,
+    pub(super) policies: Objects<'a, TenantPolicy>,
     pub(super) tenants: Objects<'a, Tenant>,
     pub(super) identities: Objects<'a, Identity>,
     pub(super) slices: Objects<'a, ResourceSlice>,
@@ -55,6 +64,7 @@ impl<'a> Local<'a> {
         let local = &Cluster::Local;
         Self {
             namespace,
+            policies: cache.objects(local),
             tenants: cache.objects(local),
             identities: cache.objects(local),
             slices: cache.objects(local),
@@ -75,6 +85,17 @@ impl<'a> Local<'a> {
     /// Returns the cluster ID of the peer whose tenant namespace this is.
     pub(super) fn peer_of(&self, namespace: &str) -> Option<&'a str> {
         peer_of(&self.namespaces.get(&Key::cluster(namespace))?.metadata)
+    }
+
+    /// Returns the TenantPolicy of a consumer, with its name. One object applies as a whole.
+    pub(super) fn policy(&self, peer: &str) -> Option<(&'a str, &'a TenantPolicy)> {
+        let policy = |name: &str| {
+            let mut found = self.policies.within(self.namespace);
+            found.find(|(key, _)| key.name == name)
+        };
+        let (key, policy) = policy(peer).or_else(|| policy(tenant_policy::DEFAULT))?;
+
+        Some((key.name.as_str(), policy))
     }
 
     /// Returns the ID of this cluster.
@@ -134,6 +155,21 @@ pub(super) fn secret_of(request: &CertificateSigningRequest) -> Option<&str> {
 /// Returns a label of an object.
 pub(crate) fn label<'a>(metadata: &'a ObjectMeta, key: &str) -> Option<&'a str> {
     metadata.labels.as_ref()?.get(key).map(String::as_str)
+}
+
+/// Adds the cluster ID of the peer to the labels of an object that lacks it, for readers who select objects by it.
+pub(super) fn label_peer(
+    plan: &mut Plan<WorkItem>,
+    object: &Ref,
+    metadata: &ObjectMeta,
+    peer: &str,
+) {
+    if label(metadata, labels::REMOTE_CLUSTER_ID).is_some() {
+        return;
+    }
+    let merge = json!({"metadata": {"labels": {labels::REMOTE_CLUSTER_ID: peer}}});
+    plan.writes
+        .push(Write::new(object.clone(), Action::Merge(merge)));
 }
 
 /// Adds a warning about an object to a plan.

@@ -1,14 +1,16 @@
 //! The work items that a change concerns.
 
 use super::certificate::SECRET_PREFIX;
+use super::identity::PEERING_USER_ROLE;
 use super::item::WorkItem;
 use super::objects::{
-    AUTHENTICATION_KEYS, BY_PEER, BY_USER, Local, label, secret_of, user_of_slice, users,
+    AUTHENTICATION_KEYS, BY_NAME, BY_PEER, BY_USER, Local, label, secret_of, user_of_slice, users,
 };
 use super::parameters::address_of;
 use super::slice::is_replica;
 use crate::network::TENANT_ROLE;
-use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, labels};
+use control_api::authentication::tenant_policy;
+use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, TenantPolicy, labels};
 use control_runtime::{Change, Key};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
@@ -28,6 +30,8 @@ pub(super) fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkI
         let mut items = tenants_of(local, &peers);
         items.extend(slices_of(local, &peers));
         items.extend(items_within(local, &key.namespace));
+        let of_name = local.tenants.indexed(BY_NAME, &key.name);
+        items.extend(of_name.map(|(key, _)| WorkItem::Tenant(key.clone())));
         items.insert(WorkItem::Tenant(key.clone()));
         items
     } else if change.is::<Identity>() {
@@ -38,6 +42,7 @@ pub(super) fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkI
     } else if change.is::<ResourceSlice>() {
         let users = both(change, user_of_slice);
         let mut items = tenants_of(local, &users);
+        items.extend(slices_of(local, &users));
         items.extend(tenants_within(local, &key.namespace));
         items.insert(WorkItem::ResourceSlice(key.clone()));
         items
@@ -54,7 +59,7 @@ pub(super) fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkI
         items_of_secret(local, change)
     } else if change.is::<Namespace>() {
         let mut items = items_within(local, &key.name);
-        items.insert(WorkItem::SecretWatches);
+        items.insert(WorkItem::SecretWatch(key.name.clone()));
         items
     } else if change.is::<CertificateSigningRequest>() {
         let secrets = both(change, |it: &CertificateSigningRequest| {
@@ -71,6 +76,9 @@ pub(super) fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkI
 
 /// Returns the work items that a change of an object without peer concerns.
 fn items_of_cluster(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem> {
+    if change.is::<TenantPolicy>() {
+        return items_of_policy(local, &change.object.key.name);
+    }
     if change.is::<RoleBinding>() {
         let peers = both(change, |it: &RoleBinding| {
             users_and_peer(&it.metadata, it.subjects.as_deref())
@@ -78,7 +86,12 @@ fn items_of_cluster(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem
         let mut items = tenants_of(local, &peers);
         items.extend(slices_of(local, &peers));
         if change.object.key.name == TENANT_ROLE {
-            items.insert(WorkItem::SecretWatches);
+            items.insert(WorkItem::SecretWatch(change.object.key.namespace.clone()));
+        }
+        let roles = both(change, |it: &RoleBinding| vec![it.role_ref.name.clone()]);
+        if roles.contains(PEERING_USER_ROLE) {
+            let identities = local.identities.within(&change.object.key.namespace);
+            items.extend(identities.map(|(key, _)| WorkItem::Identity(key.clone())));
         }
         items
     } else if change.is::<ClusterRoleBinding>() {
@@ -92,11 +105,34 @@ fn items_of_cluster(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem
         let address = |node: Option<&Node>| node.and_then(address_of).map(str::to_owned);
         let is_same = address(change.before()) == address(change.after());
         if is_same { BTreeSet::new() } else { all(local) }
-    } else if change.is::<ConfigMap>() || change.is::<StorageClass>() {
+    } else if change.is::<ConfigMap>() {
+        // The cluster ID, or the certificate authority.
+        let namespaces = local.namespaces.iter().map(|(key, _)| &key.name);
+        namespaces
+            .flat_map(|name| items_within(local, name))
+            .collect()
+    } else if change.is::<StorageClass>() {
         all(local)
     } else {
         BTreeSet::new()
     }
+}
+
+/// Returns the ResourceSlices that a TenantPolicy is about.
+fn items_of_policy(local: &Local<'_>, name: &str) -> BTreeSet<WorkItem> {
+    let slices: Vec<_> = if name == tenant_policy::DEFAULT {
+        local.slices.iter().collect()
+    } else {
+        let tenants = local.tenants.indexed(BY_PEER, name);
+        tenants
+            .flat_map(|(key, _)| local.slices.within(&key.namespace))
+            .collect()
+    };
+    let replicas = slices.into_iter().filter(|(_, slice)| is_replica(slice));
+
+    replicas
+        .map(|(key, _)| WorkItem::ResourceSlice(key.clone()))
+        .collect()
 }
 
 fn items_of_secret(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem> {

@@ -4,12 +4,12 @@ use super::binding::{
     BINDING_PREFIX, CONTROL_PLANE_ROLE, users_of_cluster_role_binding, users_of_role_binding,
 };
 use super::objects::{
-    AUTHENTICATION_KEYS, BY_PEER, BY_SECRET, BY_SUBJECT, BY_USER, secret_of, user_of_slice,
+    AUTHENTICATION_KEYS, BY_NAME, BY_PEER, BY_SECRET, BY_SUBJECT, BY_USER, secret_of, user_of_slice,
 };
 use super::parameters::ROOT_CA;
 use super::verdict::DEFAULT_STORAGE_CLASS;
 use crate::network::keep;
-use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, labels};
+use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, TenantPolicy, labels};
 use control_runtime::{Cluster, Registration, Resource, Scope, Selector, WatchId};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
@@ -43,6 +43,7 @@ fn of_liqo() -> Vec<Registration> {
             .index(BY_PEER, |tenant: &Tenant| {
                 tenant.spec.cluster_id.iter().cloned().collect()
             })
+            .index(BY_NAME, |tenant: &Tenant| tenant.metadata.name.iter().cloned().collect())
             .verbs(&["patch"])
             .subresource("status", "patch")
             .subresource("finalizers", "update")
@@ -119,6 +120,7 @@ fn of_cluster(namespace: &str) -> Vec<Registration> {
     let liqo = || Scope::Namespace(namespace.to_owned());
 
     vec![
+        Registration::whole::<TenantPolicy>(liqo()),
         Registration::of(Scope::All, kept_storage_class),
         Registration::of(Scope::All, keep::<Namespace>),
         // The provider's decision about the Tenant is an annotation of its namespace.

@@ -3,12 +3,14 @@
 //! The consumer keeps one for each Identity of a control plane, and it is replicated to the provider, which writes the
 //! credentials of the Tenant into its status.
 
-use super::controller_reference;
 use super::item::WorkItem;
 use super::objects::{Local, origin};
+use super::{controller_reference, issued};
 use crate::network::covers;
 use control_api::authentication::identity::IdentityType;
+use control_api::authentication::resource_slice::REPLICATION_FINALIZER;
 use control_api::{Identity, Renew, RenewStatus, labels};
+use control_credentials::ClusterKey;
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
 use kube::ResourceExt as _;
 use serde_json::json;
@@ -17,7 +19,7 @@ use serde_json::json;
 pub(super) fn plan_own(
     local: &Local<'_>,
     key: &Key,
-    identity: &Identity,
+    (identity, cluster_key): (&Identity, &ClusterKey),
     plan: &mut Plan<WorkItem>,
 ) {
     let is_control_plane = identity.spec.type_ == Some(IdentityType::ControlPlane);
@@ -45,7 +47,10 @@ pub(super) fn plan_own(
     });
     let object = Ref::of::<Renew>(&Cluster::Local, key);
     let Some(renew) = present else {
-        plan.apply(object, fields);
+        // With the finalizer of the replication, which would be another write.
+        let mut created = fields;
+        created["metadata"]["finalizers"] = json!([REPLICATION_FINALIZER]);
+        plan.apply(object, created);
         return;
     };
     // Garbage collection deletes the Renew of an earlier Identity.
@@ -64,12 +69,13 @@ pub(super) fn plan_own(
         .status
         .as_ref()
         .and_then(|status| status.auth_params.as_ref());
-    let renewed = renewed.filter(|renewed| renewed.signed_crt.is_some());
-    if let Some(renewed) =
-        renewed.filter(|renewed| identity.spec.auth_params.as_ref() != Some(renewed))
-    {
+    let present = identity.spec.auth_params.as_ref();
+    if let Some(renewed) = renewed.filter(|renewed| present != Some(renewed)) {
+        let source = Ref::of::<Renew>(&Cluster::Local, key);
         let identity = Ref::of::<Identity>(&Cluster::Local, key);
-        plan.apply(identity, json!({"spec": {"authParams": renewed}}));
+        if issued::take(renewed, present, cluster_key, (&source, &identity), plan) {
+            plan.apply(identity, json!({"spec": {"authParams": renewed}}));
+        }
     }
 }
 

@@ -3,11 +3,13 @@
 //! Both verdicts are written at once, because `liqoctl` waits for the first one and then reads the second.
 
 use super::binding;
+use super::budget::Budgets;
 use super::certificate::{Issued, Requested, SECRET_PREFIX};
 use super::decision;
 use super::item::WorkItem;
-use super::objects::{BY_PEER, Local, label, origin, warn};
+use super::objects::{BY_PEER, BY_USER, Local, label, origin, warn};
 use super::parameters::auth_params;
+use super::seen::Seen;
 use super::tenant::{Issuer, Refusal};
 use super::verdict::{self, Grants, State, Verdict};
 use control_api::authentication::auth_params::AuthParams;
@@ -34,8 +36,8 @@ const CLASS_MAX: Duration = Duration::from_secs(30);
 /// Plans the certificate and the status of a consumer's ResourceSlice.
 pub(super) fn plan(
     local: &Local<'_>,
-    issuer: Issuer<'_>,
-    grants: &Grants,
+    mut issuer: Issuer<'_>,
+    (grants, budgets): (&Grants, &Budgets),
     key: &Key,
     env: &Env<'_>,
 ) -> Plan<WorkItem> {
@@ -76,7 +78,7 @@ pub(super) fn plan(
         tenant,
         consumer,
     };
-    let authenticated = match requested.authenticate(local, issuer, &mut plan, env) {
+    let authenticated = match requested.authenticate(local, &mut issuer, &mut plan, env) {
         Ok(None) => return plan, // The signer has not signed yet.
         Ok(Some(parameters)) => Some(parameters),
         Err(refusal) => {
@@ -89,11 +91,11 @@ pub(super) fn plan(
         is_drained: condition == TenantCondition::Drained,
         present: requested.condition(Type::Resources).map(|it| it.status),
     };
-    let verdict = verdict::decide(slice, grants, local, state);
+    let verdict = verdict::decide(slice, grants, local, state, budgets.excess(key));
     if let Verdict::Denied(reason, _, Some(detail)) = &verdict {
         warn(&mut plan, object.clone(), (*reason, detail.clone()));
     }
-    let write = requested.status(object, authenticated, verdict, &mut plan, env);
+    let write = requested.status(object, authenticated, verdict, issuer.seen, &mut plan, env);
     plan.writes.extend(write);
 
     plan
@@ -130,10 +132,11 @@ impl Request<'_> {
     fn authenticate(
         &self,
         local: &Local<'_>,
-        issuer: Issuer<'_>,
+        issuer: &mut Issuer<'_>,
         plan: &mut Plan<WorkItem>,
         env: &Env<'_>,
     ) -> Result<Option<AuthParams>, Refusal> {
+        self.check_provider(local)?;
         let name = &self.key.name;
         if name.len() > NAME_LEN_MAX {
             let message = format!("metadata.name is longer than {NAME_LEN_MAX} characters");
@@ -145,6 +148,12 @@ impl Request<'_> {
         if let Some((tenant, _)) = local.tenants.indexed(BY_PEER, user).next() {
             let message = format!(
                 "metadata.name: the user `{user}` of its certificate is that of Tenant {tenant}: use another name"
+            );
+            return Err(("UserInUse", message));
+        }
+        if let Some((other, _)) = self.older(local, user) {
+            let message = format!(
+                "metadata.name: the user `{user}` of its certificate is that of ResourceSlice {other}: use another name"
             );
             return Err(("UserInUse", message));
         }
@@ -164,7 +173,7 @@ impl Request<'_> {
             user: issuer.user,
             item: &item,
         };
-        let signed = match requested.plan(local, issuer.first_seen, plan, env) {
+        let signed = match requested.plan(local, issuer.seen, plan, env) {
             Issued::Certificate(text) => text,
             Issued::Pending => return Ok(None),
             Issued::Refused(reason, message) => return Err((reason, message)),
@@ -176,6 +185,36 @@ impl Request<'_> {
             proxy_url: proxy.filter(|url| !url.is_empty()),
             ..auth_params(issuer.api_server, local)
         }))
+    }
+
+    /// Checks that the consumer has requested the resources of this cluster. It may have the credentials of another one.
+    fn check_provider(&self, local: &Local<'_>) -> Result<(), Refusal> {
+        let requested = self.slice.spec.provider_cluster_id.as_deref();
+        match (requested, local.cluster_id()) {
+            (Some(requested), Some(own)) if requested != own => {
+                let message = format!(
+                    "spec.providerClusterID is `{requested}`, but this cluster is `{own}`: the kubeconfig of the consumer \
+                     is of another provider than its tenant namespace"
+                );
+                Err(("OtherProvider", message))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns an older ResourceSlice with the same user. The user contains 48 bits of a digest of the cluster ID, which the
+    /// consumer chooses.
+    fn older<'a>(&self, local: &Local<'a>, user: &str) -> Option<(&'a Key, &'a ResourceSlice)> {
+        let age = |key: &Key, slice: &ResourceSlice| {
+            let created = slice.metadata.creation_timestamp.as_ref();
+            (created.map(|time| time.0), key.clone())
+        };
+        let own = age(self.key, self.slice);
+        let mut others = local.slices.indexed(BY_USER, user);
+        others.find(|(key, slice)| {
+            let is_of_peer = local.peer_of(&key.namespace) == origin(&slice.metadata);
+            is_of_peer && age(key, slice) < own
+        })
     }
 
     /// Returns the key of the consumer; without key exchange, that of the request.
@@ -203,6 +242,7 @@ impl Request<'_> {
         object: Ref,
         authenticated: Option<AuthParams>,
         verdict: Verdict,
+        seen: &mut Seen,
         plan: &mut Plan<WorkItem>,
         env: &Env<'_>,
     ) -> Option<Write> {
@@ -236,7 +276,7 @@ impl Request<'_> {
                 (present.clone(), resources)
             }
             Verdict::Foreign(class) => {
-                let resources = self.unserved(&class, plan, env);
+                let resources = self.unserved(&class, seen, plan, env);
                 (ResourceSliceStatus::default(), resources)
             }
         };
@@ -275,7 +315,13 @@ impl Request<'_> {
     }
 
     /// Returns the condition of a class about which no controller has decided in time.
-    fn unserved(&self, class: &str, plan: &mut Plan<WorkItem>, env: &Env<'_>) -> Option<Condition> {
+    fn unserved(
+        &self,
+        class: &str,
+        seen: &mut Seen,
+        plan: &mut Plan<WorkItem>,
+        env: &Env<'_>,
+    ) -> Option<Condition> {
         let message = format!(
             "no controller has decided about the class `{class}` within {} s",
             CLASS_MAX.as_secs()
@@ -284,10 +330,8 @@ impl Request<'_> {
         if present.is_some_and(|it| it.message.as_ref() != Some(&message)) {
             return None; // The verdict of that controller.
         }
-        let created = self.slice.metadata.creation_timestamp.as_ref();
-        let created = created.map_or(env.now, |time| time.0);
-        let limit = created.saturating_add(CLASS_MAX).unwrap_or(env.now);
-        if let Some(rest) = super::nonce::remaining(env.now, limit) {
+        let uid = self.slice.metadata.uid.as_deref();
+        if let Some(rest) = seen.remaining(uid, CLASS_MAX, env) {
             plan.requeue
                 .push((rest, WorkItem::ResourceSlice(self.key.clone())));
             return None;

@@ -1,18 +1,21 @@
 //! Tenants: the consumers of this cluster, their certificates and their rights.
 
-use super::certificate::{CERTIFICATE, FirstSeen, Issued, Requested, SECRET_PREFIX};
+use super::certificate::{CERTIFICATE, Issued, Requested, SECRET_PREFIX};
 use super::item::WorkItem;
 use super::nonce::{NONCE, bound_to, is_bound_to, value};
-use super::objects::{BY_PEER, BY_USER, Local, label, warn};
+use super::objects::{BY_NAME, BY_PEER, BY_USER, Local, label, label_peer, warn};
 use super::parameters::{ApiServerSettings, auth_params};
+use super::seen::Seen;
 use super::{binding, decision, leftovers};
+use crate::network::Verdict;
 use control_api::authentication::auth_params::AuthParams;
 use control_api::authentication::tenant::{AuthzPolicy, TenantCondition};
 use control_api::{Tenant, TenantStatus, labels};
 use control_credentials::{PublicKey, Subject, request};
-use control_runtime::{Action, Cluster, Env, Finalizer, Key, Plan, Protection, Ref, Write};
+use control_runtime::{Action, Cluster, Entry, Env, Finalizer, Key, Plan, Protection, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use std::time::Duration;
 
@@ -22,6 +25,9 @@ const FINALIZER: Finalizer = Finalizer {
     wait_max: Duration::from_secs(60),
 };
 
+/// Longest message of a condition, in bytes. A message may contain fields that the consumer writes.
+const MESSAGE_LEN_MAX: usize = 1024;
+
 /// Reason of an Event, and its message.
 pub(super) type Refusal = (&'static str, String);
 
@@ -30,7 +36,9 @@ pub(super) struct Issuer<'a> {
     /// Name of this process as a user of the API server.
     pub(super) user: &'a str,
     pub(super) api_server: &'a ApiServerSettings,
-    pub(super) first_seen: &'a mut FirstSeen,
+    pub(super) seen: &'a mut Seen,
+    /// Whether the Secrets of the tenant namespace will be listed, but are not yet.
+    pub(super) are_secrets_unknown: bool,
 }
 
 /// Plans the rights, the certificate and the status of a Tenant.
@@ -46,37 +54,31 @@ pub(super) fn plan(
         return plan;
     };
     let peer = tenant.spec.cluster_id.as_deref().unwrap_or_default();
-    let item = WorkItem::Tenant(key.clone());
-    let leftovers = match older(local, (key, tenant), peer) {
-        Some(_) => Vec::new(), // They are those of the older Tenant.
-        None => leftovers::of_deleted(local, key, peer),
-    };
-    let finalized = (&object, entry);
-    let protection = FINALIZER.apply(
+    let is_tolerated = tenant.spec.authz_policy == Some(AuthzPolicy::TolerateNoHandshake);
+    let are_known = !issuer.are_secrets_unknown;
+    if !is_protected(
+        local,
+        (key, tenant),
+        (&object, entry),
+        are_known,
         &mut plan,
-        finalized,
-        item.clone(),
-        leftovers.is_empty(),
-        env.now,
-    );
-    match protection {
-        Protection::Set => {}
-        Protection::Missing | Protection::Released => return plan,
-        Protection::CleaningUp(_) | Protection::Expired => {
-            plan.writes.splice(0..0, leftovers);
-            return plan;
-        }
+        env,
+    ) {
+        return plan;
     }
     if let Err(refusal) = check(local, (key, tenant), peer) {
-        warn(&mut plan, object, refusal);
+        refuse(&mut plan, object, tenant, refusal, env);
         return plan;
     }
+    label_peer(&mut plan, &object, &tenant.metadata, peer);
     decision::plan_tenant(local, (key, tenant), &object, &mut plan);
     if decision::effective(local, key, tenant) == TenantCondition::Drained {
-        plan.writes.extend(leftovers::of_drained(local, key, peer));
+        plan.writes.extend(binding::leftovers(local, key, peer));
+        if !is_tolerated {
+            plan.writes.extend(leftovers::of_drained(local, key, peer));
+        }
         return plan;
     }
-    let is_tolerated = tenant.spec.authz_policy == Some(AuthzPolicy::TolerateNoHandshake);
     let api_server = issuer.api_server;
     let issued = if is_tolerated {
         Ok(None)
@@ -87,9 +89,7 @@ pub(super) fn plan(
         Ok(issued) if is_tolerated || issued.is_some() => {
             let parameters = auth_params(api_server, local);
             if issued.is_some() && parameters.api_server.is_none() {
-                let note = "no node is labelled as control plane, so the address of this API server is unknown: \
-                            set the chart's value apiServer.address";
-                warn(&mut plan, object, ("NoAPIServerAddress", note.to_owned()));
+                refuse(&mut plan, object, tenant, without_address(), env);
                 return plan;
             }
             plan.writes
@@ -98,10 +98,85 @@ pub(super) fn plan(
                 .extend(status(object, (key, tenant), issued, parameters));
         }
         Ok(_) => {}
-        Err(refusal) => warn(&mut plan, object, refusal),
+        Err(refusal) => refuse(&mut plan, object, tenant, refusal, env),
     }
 
     plan
+}
+
+/// Returns whether a Tenant has its finalizer and is not deleted. Plans the finalizer otherwise, and the removal of all
+/// that exists for the Tenant, which does not end before the Secrets are known.
+fn is_protected(
+    local: &Local<'_>,
+    (key, tenant): (&Key, &Tenant),
+    finalized: (&Ref, &Entry),
+    are_secrets_known: bool,
+    plan: &mut Plan<WorkItem>,
+    env: &Env<'_>,
+) -> bool {
+    let peer = tenant.spec.cluster_id.as_deref().unwrap_or_default();
+    let is_tolerated = tenant.spec.authz_policy == Some(AuthzPolicy::TolerateNoHandshake);
+    let (leftovers, replicas) = match preceding(local, (key, tenant), peer) {
+        Some(_) => Default::default(), // They are those of the other Tenant.
+        None => (
+            leftovers::of_deleted(local, key, peer),
+            leftovers::replicas(local, key, peer),
+        ),
+    };
+    // Rights that a user has given outlive the Tenant, and the consumer may create its objects again with them.
+    let is_empty = leftovers.is_empty() && (is_tolerated || replicas.is_empty());
+    let is_done = is_empty && are_secrets_known;
+    let item = WorkItem::Tenant(key.clone());
+    match FINALIZER.apply(plan, finalized, item, is_done, env.now) {
+        Protection::Set => return true,
+        Protection::Missing => {
+            if check(local, (key, tenant), peer).is_ok() {
+                decision::complete(local, (key, tenant), plan);
+            }
+        }
+        Protection::Released => {}
+        Protection::CleaningUp(_) | Protection::Expired => {
+            let ended = leftovers.into_iter().chain(replicas);
+            plan.writes.splice(0..0, ended);
+        }
+    }
+
+    false
+}
+
+/// Returns the refusal while consumers would not know where this API server is.
+fn without_address() -> Refusal {
+    let message = "no node is labelled as control plane, so the address of this API server is unknown: set the chart's \
+                   value apiServer.address";
+
+    ("NoAPIServerAddress", message.to_owned())
+}
+
+/// Plans the condition of a Tenant that is refused, and an Event. What its status grants stays.
+fn refuse(
+    plan: &mut Plan<WorkItem>,
+    object: Ref,
+    tenant: &Tenant,
+    (reason, mut message): Refusal,
+    env: &Env<'_>,
+) {
+    message.truncate(message.floor_char_boundary(MESSAGE_LEN_MAX));
+    warn(plan, object.clone(), (reason, message.clone()));
+    let present = tenant.status.clone().unwrap_or_default();
+    let mut status = present.clone();
+    let verdict = Verdict {
+        type_: "Ready",
+        is_true: false,
+        reason,
+        message,
+    };
+    let now = Timestamp::from_second(env.now.as_second()).unwrap_or(env.now);
+    verdict.set(&mut status.conditions, tenant.metadata.generation, now);
+    if status != present {
+        let apply = Action::Apply(json!({"status": status}));
+        plan.writes
+            .push(Write::new(object, apply).subresource("status"));
+    }
 }
 
 /// Checks the cluster ID of a consumer.
@@ -128,10 +203,15 @@ fn check(local: &Local<'_>, (key, tenant): (&Key, &Tenant), peer: &str) -> Resul
         );
         return Err(("NotTenantNamespace", message));
     }
-    if let Some(other) = older(local, (key, tenant), peer) {
+    if let Some(other) = preceding(local, (key, tenant), peer) {
         let message = format!(
             "Tenant {other} is older and of the same consumer or namespace: delete one of the two"
         );
+        return Err(("DuplicateTenant", message));
+    }
+    let of_name = local.tenants.indexed(BY_NAME, &key.name);
+    if let Some(other) = first(local, of_name, (key, tenant)) {
+        let message = format!("Tenant {other} is older and has the same name: use another name");
         return Err(("DuplicateTenant", message));
     }
 
@@ -142,20 +222,32 @@ fn check(local: &Local<'_>, (key, tenant): (&Key, &Tenant), peer: &str) -> Resul
         return Err(("ClusterIDInUse", message));
     }
 
-    binding::check_cluster_id(local, peer)
+    binding::check_cluster_id(local, &key.namespace, peer)
 }
 
-/// Returns an older Tenant of the same consumer or in the same namespace.
-fn older<'a>(local: &Local<'a>, (key, tenant): (&Key, &Tenant), peer: &str) -> Option<&'a Key> {
-    let age = |key: &Key, tenant: &Tenant| {
-        let created = tenant.metadata.creation_timestamp.as_ref();
-        (created.map(|time| time.0), key.clone())
-    };
+/// Returns a Tenant of the same consumer or in the same namespace that precedes this one.
+fn preceding<'a>(local: &Local<'a>, tenant: (&Key, &Tenant), peer: &str) -> Option<&'a Key> {
     let of_peer = local.tenants.indexed(BY_PEER, peer);
-    let mut others = of_peer.chain(local.tenants.within(&key.namespace));
-    let older = others.find(|(other, it)| *other != key && age(other, it) < age(key, tenant));
+    let others = of_peer.chain(local.tenants.within(&tenant.0.namespace));
+    first(local, others, tenant)
+}
 
-    older.map(|(key, _)| key)
+/// Returns the first Tenant that precedes `tenant`: an older one, but first one in the tenant namespace of its consumer. A
+/// user with rights in another namespace could displace the consumer otherwise.
+fn first<'a>(
+    local: &Local<'a>,
+    mut others: impl Iterator<Item = (&'a Key, &'a Tenant)>,
+    (key, tenant): (&Key, &Tenant),
+) -> Option<&'a Key> {
+    let order = |key: &Key, tenant: &Tenant| {
+        let is_misplaced = local.peer_of(&key.namespace) != tenant.spec.cluster_id.as_deref();
+        let created = tenant.metadata.creation_timestamp.as_ref();
+        (is_misplaced, created.map(|time| time.0), key.clone())
+    };
+    let own = order(key, tenant);
+    let first = others.find(|(other, it)| *other != key && order(other, it) < own);
+
+    first.map(|(key, _)| key)
 }
 
 /// Verifies the consumer's key, and issues its certificate. Returns `None` while the signer has not signed.
@@ -202,7 +294,7 @@ fn issue(
         user: issuer.user,
         item: &item,
     };
-    match requested.plan(local, issuer.first_seen, plan, env) {
+    match requested.plan(local, issuer.seen, plan, env) {
         Issued::Certificate(text) => Ok(Some(text)),
         Issued::Pending => Ok(None),
         Issued::Refused(reason, message) => Err((reason, message)),
@@ -276,6 +368,7 @@ fn status(
             proxy_url: tenant.spec.proxy_url.clone().filter(|url| !url.is_empty()),
             ..parameters
         }),
+        conditions: Vec::new(),
         tenant_namespace: Some(key.namespace.clone()),
     };
     if tenant.status.as_ref() == Some(&status) {

@@ -9,8 +9,15 @@ use side::{MOMENT, Side, tenant_namespace};
 use std::time::Duration;
 
 mod ends;
+mod hostile;
+mod offline;
+mod orders;
+mod policies;
+mod refusals;
 mod side;
+mod skew;
 mod slices;
+mod tolerated;
 
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -32,7 +39,11 @@ fn ed25519(seed: u8) -> ClusterKey {
 
 /// Returns `milan` with a nonce for `rome`, and the nonce.
 fn milan() -> (Side, Vec<u8>) {
-    let mut milan = Side::new("milan");
+    milan_with_seed(1)
+}
+
+fn milan_with_seed(seed: u64) -> (Side, Vec<u8>) {
+    let mut milan = Side::with_seed("milan", seed);
     milan.put_peer("rome");
     milan.put_nonce("rome");
     milan.run(MOMENT);
@@ -90,7 +101,7 @@ fn an_empty_nonce_is_filled_and_expires_unless_a_tenant_uses_it() {
 fn a_signed_nonce_lasts_until_the_credentials_have_arrived() {
     let mut rome = Side::new("rome");
     rome.put_peer("milan");
-    rome.put_signed_nonce("milan", b"nonce of milan");
+    rome.put_signed_nonce("milan", b"nonceOfMilan");
     rome.run(MOMENT);
     let signature = rome
         .secret("milan", "liqo-signed-nonce", "signedNonce")
@@ -99,18 +110,14 @@ fn a_signed_nonce_lasts_until_the_credentials_have_arrived() {
         .secret_in("liqo", "authentication-keys", "privateKey")
         .unwrap();
     let key = ClusterKey::from_pem(&key).unwrap();
-    assert!(
-        key.public_key()
-            .verify(b"nonce of milan", &signature)
-            .is_ok()
-    );
+    assert!(key.public_key().verify(b"nonceOfMilan", &signature).is_ok());
 
     rome.run(HOUR);
     assert!(
         rome.secret("milan", "liqo-signed-nonce", "signedNonce")
             .is_some()
     );
-    rome.put_identity("milan", b"certificate");
+    rome.put_identity("milan", "certificate");
     rome.run(MOMENT);
     rome.run(HOUR);
     assert_eq!(
@@ -119,7 +126,7 @@ fn a_signed_nonce_lasts_until_the_credentials_have_arrived() {
     );
 
     // If the peering ends within two minutes, garbage collection deletes it with the Identity.
-    rome.put_signed_nonce("milan", b"another nonce");
+    rome.put_signed_nonce("milan", b"anotherNonce");
     rome.run(MOMENT);
     let key = Key::new(tenant_namespace("milan"), "liqo-signed-nonce");
     let secret = rome.object::<Secret>(&key).unwrap();
@@ -210,7 +217,9 @@ fn this_cluster_is_no_consumer_of_itself() {
     milan.put_tenant("milan", &spec);
     milan.run(MOMENT);
 
-    assert_eq!(milan.status("milan"), Value::Null);
+    let status = milan.status("milan");
+    assert_eq!(status["tenantNamespace"], Value::Null);
+    assert_eq!(status["conditions"][0]["reason"], "OwnClusterID");
     assert_eq!(milan.count::<ClusterRoleBinding>(), 0);
 }
 
@@ -223,7 +232,9 @@ fn a_consumer_gets_no_credentials_without_an_address() {
     milan.run(2 * MOMENT);
     milan.sign(HOUR);
     milan.run(MOMENT);
-    assert_eq!(milan.status("rome"), Value::Null);
+    let status = milan.status("rome");
+    assert_eq!(status["authParams"], Value::Null);
+    assert_eq!(status["conditions"][0]["reason"], "NoAPIServerAddress");
 
     milan.put_control_plane();
     milan.run(MOMENT);
@@ -330,7 +341,10 @@ fn invalid_tenants_are_refused() {
 
         let requests = milan.creations::<CertificateSigningRequest>();
         assert_eq!(requests - older, 0, "{what}");
-        assert_eq!(milan.status("rome"), Value::Null, "{what}");
+        let status = milan.status("rome");
+        assert_eq!(status["authParams"], Value::Null, "{what}");
+        assert_eq!(status["tenantNamespace"], Value::Null, "{what}");
+        assert_eq!(status["conditions"][0]["status"], "False", "{what}");
         assert_eq!(
             milan.count::<ClusterRoleBinding>(),
             usize::from(what.contains("binding")),
@@ -389,7 +403,7 @@ fn a_tenant_without_key_exchange_gets_no_certificate() {
 fn an_identity_gets_a_kubeconfig_with_the_key_of_the_cluster() {
     let mut rome = Side::new("rome");
     rome.put_peer("milan");
-    rome.put_identity("milan", b"certificate");
+    rome.put_identity("milan", "certificate");
     rome.run(MOMENT);
 
     let name = "kubeconfig-controlplane-milan";

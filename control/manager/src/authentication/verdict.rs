@@ -69,12 +69,13 @@ pub(super) struct State {
     pub(super) present: Option<Status>,
 }
 
-/// Decides about the request of a ResourceSlice.
+/// Decides about the request of a ResourceSlice. `excess` says why it exceeds the TenantPolicy.
 pub(super) fn decide(
     slice: &ResourceSlice,
     grants: &Grants,
     local: &Local<'_>,
     state: State,
+    excess: Option<&str>,
 ) -> Verdict {
     let denied = |(reason, message): (&'static str, &str), detail| {
         Verdict::Denied(reason, message.to_owned(), detail)
@@ -83,7 +84,7 @@ pub(super) fn decide(
         return denied(DENIED, Some("the Tenant is drained".to_owned()));
     }
     let class = slice.spec.class.as_deref().unwrap_or_default();
-    if !["", "default"].contains(&class) {
+    if !is_default_class(slice) {
         return Verdict::Foreign(class.to_owned());
     }
     if state.is_cordoned {
@@ -98,17 +99,34 @@ pub(super) fn decide(
     if let Err(error) = check(&slice.spec.resources) {
         return denied(DENIED, Some(error));
     }
-    let mut resources = grants.defaults.clone();
-    resources.extend(slice.spec.resources.clone());
+    if let Some(message) = excess {
+        return Verdict::Denied(DENIED.0, message.to_owned(), Some(message.to_owned()));
+    }
 
     Verdict::Accepted(Box::new(ResourceSliceStatus {
-        resources,
+        resources: with_defaults(&grants.defaults, &slice.spec.resources),
         storage_classes: storage_classes(grants, local),
         ingress_classes: grants.ingress_classes.clone(),
         load_balancer_classes: grants.load_balancer_classes.clone(),
         node_labels: grants.node_labels.clone(),
         ..ResourceSliceStatus::default()
     }))
+}
+
+/// Returns whether this controller decides about the class of a ResourceSlice.
+pub(super) fn is_default_class(slice: &ResourceSlice) -> bool {
+    ["", "default"].contains(&slice.spec.class.as_deref().unwrap_or_default())
+}
+
+/// Returns the amounts that a request stands for.
+pub(super) fn with_defaults(
+    defaults: &BTreeMap<String, Quantity>,
+    requested: &BTreeMap<String, Quantity>,
+) -> BTreeMap<String, Quantity> {
+    let mut resources = defaults.clone();
+    resources.extend(requested.clone());
+
+    resources
 }
 
 /// Returns the StorageClasses for consumers, sorted by name.
@@ -140,7 +158,7 @@ fn storage_classes(grants: &Grants, local: &Local<'_>) -> Vec<StorageClass> {
 /// # Errors
 ///
 /// Returns the field that is wrong.
-fn check(resources: &BTreeMap<String, Quantity>) -> Result<(), String> {
+pub(super) fn check(resources: &BTreeMap<String, Quantity>) -> Result<(), String> {
     if resources.len() > RESOURCES_MAX {
         return Err(format!(
             "spec.resources has {} entries: request at most {RESOURCES_MAX} resources",

@@ -8,12 +8,13 @@ use control_api::authentication::resource_slice::{
 use control_api::authentication::tenant::AuthzPolicy;
 use control_api::{ResourceSlice, Tenant};
 
-/// Returns the condition of each identity that exists.
-pub(super) fn lines(peer: &Peer<'_>) -> Vec<Line<'static>> {
+/// Returns the condition of each identity that exists. `is_refused` is whether the peer, as provider, refuses the requests
+/// of this cluster.
+pub(super) fn lines(peer: &Peer<'_>, is_refused: bool) -> Vec<Line<'static>> {
     let tenant = peer.tenant.map(|tenant| tenant_line(is_ready(tenant)));
     let has_identity = peer.identity.is_some() || peer.secret.is_some();
     // The peer refuses these credentials, although they are complete.
-    let is_refused = peer.slices.iter().any(|slice| is_forbidden(slice, peer.id));
+    let is_refused = is_refused || peer.slices.iter().any(|slice| is_forbidden(slice, peer.id));
     let identity = has_identity.then(|| identity_line(peer.secret.is_some() && !is_refused));
     tenant.into_iter().chain(identity).collect()
 }

@@ -2,28 +2,63 @@
 
 use super::item::WorkItem;
 use super::objects::{Local, is_ready_replica, peers_of};
-use super::plan;
+use super::pause::Pause;
+use super::plan::{self, Provider};
+use super::probe::Probes;
 use super::registrations::registrations;
 use super::settings::Settings;
-use super::watches::Watches;
+use super::watches::{self, Watches};
 use crate::network::FIELD_MANAGER;
-use control_api::{ForeignCluster, VirtualNode};
-use control_runtime::{Cache, Change, Controller, Env, Plan, Queue, Registration};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use crate::replication::Report;
+use control_api::{ForeignCluster, Identity, VirtualNode};
+use control_runtime::{
+    Cache, Change, Controller, Env, Injector, Outcome, Plan, Queue, Registration, Request,
+};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod, Secret};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::collections::BTreeSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Plans ForeignClusters. No other controller writes them.
 pub(crate) struct ForeignClusterController {
     settings: Settings,
     watches: Watches,
+    probes: Probes,
+    pause: Pause,
+    refusals: Refusals,
+}
+
+/// Cluster IDs of the providers that refuse the requests of this cluster. The replication controller knows them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Refusals(Arc<Mutex<BTreeSet<String>>>);
+
+impl Refusals {
+    /// Returns the function that adds and removes a provider, and has its ForeignCluster planned.
+    pub(crate) fn report(self, injector: Injector<WorkItem>) -> Report {
+        Box::new(move |id, is_refusing| {
+            let has_changed = match is_refusing {
+                true => self.lock().insert(id.to_owned()),
+                false => self.lock().remove(id),
+            };
+            if has_changed {
+                injector.push(WorkItem::Peer(id.to_owned()));
+            }
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl ForeignClusterController {
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings, refusals: Refusals) -> Self {
         Self {
             settings,
             watches: Watches::default(),
+            probes: Probes::default(),
+            pause: Pause::default(),
+            refusals,
         }
     }
 }
@@ -49,10 +84,14 @@ impl Controller for ForeignClusterController {
         if change.is::<Pod>() && key.namespace == settings.namespace {
             peers.extend(peers_of_replica(local, change));
         }
-        let mut items: Vec<_> = peers.into_iter().map(WorkItem::Peer).collect();
+        let mut items = Vec::new();
         if settings.has_authentication {
             items.extend(namespace_of_watches(change).map(WorkItem::Watches));
+            if may_change_probe(change) {
+                items.extend(peers.iter().cloned().map(WorkItem::Probe));
+            }
         }
+        items.extend(peers.into_iter().map(WorkItem::Peer));
 
         items
     }
@@ -61,14 +100,41 @@ impl Controller for ForeignClusterController {
         let settings = &self.settings;
         let local = Local { settings, cache };
         match item {
+            WorkItem::Probe(peer) => self.probes.plan(local, peer, env.at),
             WorkItem::Watches(namespace) => self.watches.plan(local, namespace),
-            WorkItem::Peer(peer) => match self.watches.postpone(local, peer, env.at) {
-                Some(delay) => Plan {
-                    requeue: vec![(delay, item.clone())],
-                    ..Plan::default()
-                },
-                None => plan::plan(local, peer, env.now),
-            },
+            WorkItem::Peer(peer) => {
+                let postponed = self.watches.postpone(local, peer, env.at);
+                if let Some(delay) = postponed.or_else(|| self.pause.wait(peer, env.at)) {
+                    return Plan {
+                        requeue: vec![(delay, item.clone())],
+                        ..Plan::default()
+                    };
+                }
+                let provider = Provider {
+                    is_ready: self.probes.is_ready(peer),
+                    is_refusing: self.refusals.lock().contains(peer),
+                };
+                let plan = plan::plan(local, peer, provider, env.now);
+                if !plan.writes.is_empty() {
+                    self.pause.skip(peer, env.at);
+                }
+                plan
+            }
+        }
+    }
+
+    fn done(
+        &mut self,
+        item: &WorkItem,
+        request: &Request,
+        outcome: &Outcome,
+        _: &Cache,
+    ) -> Vec<WorkItem> {
+        match (item, request) {
+            (WorkItem::Probe(peer), Request::Probe(_)) if self.probes.take(peer, outcome) => {
+                vec![WorkItem::Peer(peer.clone())]
+            }
+            _ => Vec::new(),
         }
     }
 
@@ -92,11 +158,20 @@ fn peers_of_replica(local: Local<'_>, change: &Change<'_>) -> BTreeSet<String> {
     all.iter().map(|(key, _)| key.name.clone()).collect()
 }
 
+/// Returns whether a change may begin or end the probes of a peer, or makes one due.
+fn may_change_probe(change: &Change<'_>) -> bool {
+    change.is::<Secret>()
+        || change.is::<Identity>()
+        || change.is::<ForeignCluster>()
+        || change.is::<Namespace>()
+        || change.is::<ConfigMap>()
+}
+
 /// Returns the namespace in which a change may require other watches.
 fn namespace_of_watches(change: &Change<'_>) -> Option<String> {
     let key = &change.object.key;
-    let is_other =
-        change.before::<VirtualNode>().is_some() != change.after::<VirtualNode>().is_some();
+    let has_kubelet = |node: Option<&VirtualNode>| node.is_some_and(watches::has_kubelet);
+    let is_other = has_kubelet(change.before()) != has_kubelet(change.after());
     if change.is::<Namespace>() {
         Some(key.name.clone())
     } else if change.is::<RoleBinding>() || change.is::<VirtualNode>() && is_other {

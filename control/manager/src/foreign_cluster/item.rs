@@ -7,6 +7,8 @@ use std::fmt;
 pub(crate) enum WorkItem {
     /// The ForeignCluster of a peer, by cluster ID.
     Peer(String),
+    /// The probe of a peer's API server, by cluster ID.
+    Probe(String),
     /// The watches in a namespace.
     Watches(String),
 }
@@ -16,6 +18,7 @@ impl WorkItem {
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::Peer(_) => "peer",
+            Self::Probe(_) => "probe",
             Self::Watches(_) => "watches",
         }
     }
@@ -23,7 +26,7 @@ impl WorkItem {
     /// Returns the peer or the namespace.
     pub(super) fn name(&self) -> &str {
         match self {
-            Self::Peer(name) | Self::Watches(name) => name,
+            Self::Peer(name) | Self::Probe(name) | Self::Watches(name) => name,
         }
     }
 }

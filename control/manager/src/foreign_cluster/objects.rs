@@ -152,6 +152,11 @@ impl<'a> Local<'a> {
         maps.find_map(|(_, map)| id_of(map))
     }
 
+    /// Returns whether an ID is valid and that of another cluster.
+    pub(super) fn is_peer(self, id: &str) -> bool {
+        control_fabric::is_cluster_id(id) && self.cluster_id() != Some(id)
+    }
+
     /// Returns the number of ready replicas of the gateway, and of all.
     pub(super) fn replicas(self) -> (usize, usize) {
         let pods = self.objects::<Pod>().within(&self.settings.namespace);

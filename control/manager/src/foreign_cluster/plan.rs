@@ -1,10 +1,10 @@
 //! Creation, status and deletion of a ForeignCluster.
 
-use super::condition::Line;
+use super::condition::{Line, Type};
 use super::item::WorkItem;
 use super::objects::{Local, label};
 use super::peer::Peer;
-use super::{authentication, networking, offloading};
+use super::{authentication, networking, offloading, probe};
 use crate::network::removals;
 use control_api::core::foreign_cluster::{
     ForeignClusterCondition, Module, Modules, PeerRole, TenantNamespaces,
@@ -15,31 +15,40 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
-/// Finalizer by which upstream's manager ends its probes of the peer's API server. This one needs none, and removes
+/// Finalizer by which upstream's manager ends its probes of the peer's API server. Ours end without one, so it removes
 /// it from the objects of an upstream installation, because their deletion would never end.
 const UPSTREAM_FINALIZER: &str = "api-server-checker.liqo.io/finalizer";
 
+/// State of a provider that no object of this cluster has.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Provider {
+    /// Whether its API server responded to the last probe; `None` if that is not known.
+    pub(super) is_ready: Option<bool>,
+    /// Whether it refuses the requests of this cluster.
+    pub(super) is_refusing: bool,
+}
+
 /// Plans the ForeignCluster of a peer: at most one write, as each requires the version that it was planned with.
-pub(super) fn plan(local: Local<'_>, id: &str, now: Timestamp) -> Plan<WorkItem> {
+pub(super) fn plan(
+    local: Local<'_>,
+    id: &str,
+    provider: Provider,
+    now: Timestamp,
+) -> Plan<WorkItem> {
     let object = Ref::of::<ForeignCluster>(&Cluster::Local, &Key::cluster(id));
     let present = local.cache.entry(&object);
-    let peer = is_peer(local, id).then(|| Peer::find(local, id));
+    let peer = local.is_peer(id).then(|| Peer::find(local, id));
     let write = match (peer.filter(Peer::is_any), present) {
         (None, None) => None,
         (None, Some(entry)) => deletion(object, entry),
         (Some(_), None) => Some(creation(object, id)),
-        (Some(peer), Some(entry)) => update(local, &peer, object, entry, now),
+        (Some(peer), Some(entry)) => update(local, (&peer, provider), object, entry, now),
     };
 
     Plan {
         writes: write.into_iter().collect(),
         ..Plan::default()
     }
-}
-
-/// Returns whether an ID is valid and that of another cluster.
-fn is_peer(local: Local<'_>, id: &str) -> bool {
-    control_fabric::is_cluster_id(id) && local.cluster_id() != Some(id)
 }
 
 fn creation(object: Ref, id: &str) -> Write {
@@ -67,7 +76,7 @@ fn deletion(object: Ref, entry: &Entry) -> Option<Write> {
 
 fn update(
     local: Local<'_>,
-    peer: &Peer<'_>,
+    (peer, provider): (&Peer<'_>, Provider),
     object: Ref,
     entry: &Entry,
     now: Timestamp,
@@ -77,7 +86,7 @@ fn update(
         return Some(write);
     }
     let mut write = if label(&present.metadata, labels::REMOTE_CLUSTER_ID) == Some(peer.id) {
-        let new = status(local, peer, present, now);
+        let new = status(local, (peer, provider), present, now);
         let old = present.status.as_ref().map(|status| json!(status));
         let (old, new) = (old.unwrap_or_else(|| json!({})), json!(new));
         if old == new {
@@ -123,19 +132,16 @@ fn without_finalizer(object: &Ref, entry: &Entry) -> Option<Write> {
 /// Returns the status. It depends on the present one by the times of conditions only.
 fn status(
     local: Local<'_>,
-    peer: &Peer<'_>,
+    (peer, provider): (&Peer<'_>, Provider),
     present: &ForeignCluster,
     now: Timestamp,
 ) -> ForeignClusterStatus {
-    let old = present
-        .status
-        .as_ref()
-        .and_then(|status| status.modules.clone());
-    let old = old.unwrap_or_default();
+    let status = present.status.clone().unwrap_or_default();
+    let old = status.modules.unwrap_or_default();
     let module = |old: &Module, enabled, lines: Vec<Line<'_>>| Module {
         conditions: lines
             .into_iter()
-            .map(|line| condition(old, line, now))
+            .map(|line| condition(&old.conditions, line, now))
             .collect(),
         enabled,
     };
@@ -146,14 +152,13 @@ fn status(
 
     ForeignClusterStatus {
         api_server_url: parameters.and_then(|it| some(&it.api_server)),
-        // The API server of the peer is not probed, so there is no condition of it.
-        conditions: Vec::new(),
+        conditions: Vec::from_iter(api_server(peer, provider, &status.conditions, now)),
         foreign_proxy_url: parameters.and_then(|it| some(&it.proxy_url)),
         modules: Some(Modules {
             authentication: module(
                 &old.authentication,
                 peer.has_authentication(),
-                authentication::lines(peer),
+                authentication::lines(peer, provider.is_refusing),
             ),
             networking: module(&old.networking, peer.has_networking(), networking),
             offloading: module(
@@ -165,6 +170,24 @@ fn status(
         observed_generation: present.metadata.generation,
         role: role(peer),
         tenant_namespace: tenant_namespaces(peer),
+    }
+}
+
+/// Returns the condition of the API server of a peer that is probed: the present one if the result is not known.
+fn api_server(
+    peer: &Peer<'_>,
+    provider: Provider,
+    present: &[ForeignClusterCondition],
+    now: Timestamp,
+) -> Option<ForeignClusterCondition> {
+    peer.secret?;
+    match provider.is_ready {
+        Some(is_ready) => Some(condition(present, probe::line(is_ready), now)),
+        None => {
+            let mut present = present.iter();
+            let found = present.find(|it| it.type_ == Type::APIServerStatus);
+            found.cloned()
+        }
     }
 }
 
@@ -195,9 +218,13 @@ fn tenant_namespaces(peer: &Peer<'_>) -> Option<TenantNamespaces> {
 }
 
 /// Returns a condition, with the transition time of the old one if the status is the same.
-fn condition(old: &Module, line: Line<'_>, now: Timestamp) -> ForeignClusterCondition {
+fn condition(
+    old: &[ForeignClusterCondition],
+    line: Line<'_>,
+    now: Timestamp,
+) -> ForeignClusterCondition {
     let (type_, status, reason, message) = line;
-    let mut same = old.conditions.iter();
+    let mut same = old.iter();
     let same = same.find(|old| old.type_ == type_ && old.status == status);
     let since = same.and_then(|same| same.last_transition_time.clone());
 

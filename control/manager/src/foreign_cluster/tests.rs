@@ -1,6 +1,6 @@
 //! The ForeignCluster controller in a simulated cluster.
 
-use super::{ForeignClusterController, Settings};
+use super::{ForeignClusterController, Refusals, Settings};
 use serde_json::{Value, json};
 use std::time::Duration;
 

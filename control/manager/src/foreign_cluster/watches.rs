@@ -5,6 +5,7 @@ use super::objects::Local;
 use super::registrations::{pods, secrets};
 use crate::network::is_bound;
 use control_api::VirtualNode;
+use control_api::offloading::virtual_node::{VirtualNodeConditionStatus, VirtualNodeConditionType};
 use control_runtime::{Plan, WatchChange, WatchId};
 use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
@@ -61,14 +62,33 @@ impl Watches {
     }
 }
 
+/// Returns whether a VirtualNode has a virtual kubelet, or had one.
+pub(super) fn has_kubelet(node: &VirtualNode) -> bool {
+    let conditions = node.status.iter().flat_map(|it| &it.conditions);
+    let mut of_kubelet = conditions.filter(|it| {
+        it.type_ == VirtualNodeConditionType::VirtualKubelet
+            && it.status != VirtualNodeConditionStatus::None
+    });
+    of_kubelet.next().is_some()
+}
+
 /// Returns the watches that a namespace needs: none without a peer or without rights there, and that of pods only for
-/// VirtualNodes.
+/// virtual kubelets.
 fn needed(local: Local<'_>, namespace: &str) -> Vec<WatchId> {
-    let is_bound = || is_bound(local.cache, &local.settings.namespace, namespace);
+    let is_bound = || {
+        is_bound(
+            local.cache,
+            &local.settings.namespace,
+            &local.settings.tenant_namespaces,
+            namespace,
+        )
+    };
     if local.peer_of(namespace).is_none() || !is_bound() {
         return Vec::new();
     }
     let mut nodes = local.objects::<VirtualNode>().within(namespace);
-    let pods = nodes.next().map(|_| pods(namespace));
+    let pods = nodes
+        .any(|(_, node)| has_kubelet(node))
+        .then(|| pods(namespace));
     pods.into_iter().chain([secrets(namespace)]).collect()
 }

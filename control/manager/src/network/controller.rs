@@ -71,27 +71,38 @@ impl NetworkController {
         )
     }
 
-    /// Adds and removes the watches of Secrets, so that they follow the rights of the manager.
+    /// Adds the watches of Secrets at the start.
     fn plan_watches(&mut self, cache: &Cache, now: Timestamp) -> Plan<WorkItem> {
         let bound = self.state.local(cache).bound_namespaces();
-        let watched = std::mem::replace(&mut self.state.derived.watched, bound.clone());
-        let mut plan = Plan::default();
         if self.waits_until.is_none() {
             self.unlisted.clone_from(&bound);
             self.waits_until = Some(now + LISTS_WAIT_MAX);
         }
-        for namespace in bound.difference(&watched) {
-            plan.watches.push(WatchChange::Add(secrets(namespace)));
+        let watched = &self.state.derived.watched;
+        let changed: Vec<_> = bound.symmetric_difference(watched).cloned().collect();
+        let mut plan = Plan::default();
+        for namespace in changed {
+            self.plan_watch(&namespace, cache, &mut plan);
         }
-        for namespace in watched.difference(&bound) {
+
+        plan
+    }
+
+    /// Adds or removes the watch of the Secrets of a namespace, so that it follows the rights of the manager.
+    fn plan_watch(&mut self, namespace: &str, cache: &Cache, plan: &mut Plan<WorkItem>) {
+        let is_bound = self.state.local(cache).is_bound(namespace);
+        let watched = &mut self.state.derived.watched;
+        if is_bound {
+            if watched.insert(namespace.to_owned()) {
+                plan.watches.push(WatchChange::Add(secrets(namespace)));
+            }
+        } else if watched.remove(namespace) {
             self.unlisted.remove(namespace);
             plan.watches.push(WatchChange::Remove(secrets(namespace)));
             let items = self.state.local(cache).items_of_gateways(namespace);
             let items = items.into_iter().map(|item| (Duration::ZERO, item));
             plan.requeue.extend(items);
         }
-
-        plan
     }
 
     /// Converts a plan of the planner.
@@ -191,6 +202,7 @@ impl NetworkController {
             | Outcome::Refused(_)
             | Outcome::TimedOut
             | Outcome::Failed(_)
+            | Outcome::Untrusted(_)
             | Outcome::NotLeader => return Vec::new(),
         };
         let looked_up = &mut self.state.derived.looked_up;
@@ -272,6 +284,11 @@ impl Controller for NetworkController {
         if *item == WorkItem::SecretWatches {
             return self.plan_watches(cache, env.now);
         }
+        if let WorkItem::SecretWatch(namespace) = item {
+            let mut plan = Plan::default();
+            self.plan_watch(namespace, cache, &mut plan);
+            return plan;
+        }
         if self.waits(item, env.now) {
             return Plan {
                 requeue: vec![(LISTS_CHECK_INTERVAL, item.clone())],
@@ -292,7 +309,9 @@ impl Controller for NetworkController {
         outcome: &Outcome,
         cache: &Cache,
     ) -> Vec<WorkItem> {
-        let object = request.object();
+        let Some(object) = request.object() else {
+            return Vec::new();
+        };
         match (request, outcome, self.kind_of(object)) {
             (Request::Read(_), outcome, _) => self.read(item, object, outcome),
             (Request::Write(_), Outcome::AlreadyExists(Some(entry)), Some(kind)) => {
@@ -320,7 +339,9 @@ impl Controller for NetworkController {
             WorkItem::Configuration(key) | WorkItem::Network(key) | WorkItem::Ip(key) => {
                 Queue(key.namespace.clone())
             }
-            WorkItem::Tenant(namespace) => Queue(namespace.clone()),
+            WorkItem::Tenant(namespace) | WorkItem::SecretWatch(namespace) => {
+                Queue(namespace.clone())
+            }
             WorkItem::Node(_)
             | WorkItem::Proxy
             | WorkItem::Service(_)

@@ -22,7 +22,9 @@ pub(crate) enum WorkItem {
     Service(String),
     /// Gateway, keys, Connection and summary of a peer, by cluster id.
     Peer(String),
-    /// The watches of Secrets, which follow the manager's rights.
+    /// The watch of the Secrets of a namespace, which follows the manager's rights.
+    SecretWatch(String),
+    /// The watches of Secrets of all namespaces, at the start.
     SecretWatches,
 }
 
@@ -38,6 +40,7 @@ impl WorkItem {
             Self::Configuration(_) => "configuration",
             Self::Service(_) => "service",
             Self::Peer(_) => "peer",
+            Self::SecretWatch(_) => "secret_watch",
             Self::SecretWatches => "secret_watches",
         }
     }
@@ -49,9 +52,11 @@ impl fmt::Display for WorkItem {
             Self::Network(key) | Self::Ip(key) | Self::Configuration(key) => {
                 write!(f, "{} {key}", self.kind())
             }
-            Self::Tenant(name) | Self::Node(name) | Self::Service(name) | Self::Peer(name) => {
-                write!(f, "{} {name}", self.kind())
-            }
+            Self::Tenant(name)
+            | Self::Node(name)
+            | Self::Service(name)
+            | Self::Peer(name)
+            | Self::SecretWatch(name) => write!(f, "{} {name}", self.kind()),
             Self::Proxy | Self::SecretWatches => f.write_str(self.kind()),
         }
     }

@@ -17,7 +17,7 @@ pub(crate) use allocated::address;
 pub(crate) use cluster::{ADDRESS_TYPES, CLUSTER_ID, Cluster, is_real, is_terminating};
 pub(crate) use index::{IndexKey, with_indexes};
 pub(crate) use stored::{Stored, keep};
-pub(crate) use tenant::{bound_namespaces, is_bound};
+pub(crate) use tenant::is_bound;
 
 mod allocated;
 mod cluster;

@@ -208,8 +208,8 @@ impl Planner<'_> {
             WorkItem::Configuration(key) => configuration::plan(self, key, env.now),
             WorkItem::Service(hash) => service::plan(self, hash),
             WorkItem::Peer(peer) => peer::plan(self, peer, env),
-            // The controller plans this item, because it has the watches.
-            WorkItem::SecretWatches => Plan::default(),
+            // The controller plans these items, because it has the watches.
+            WorkItem::SecretWatch(_) | WorkItem::SecretWatches => Plan::default(),
         };
         if !plan.lookups.is_empty() {
             // The item is planned again with these Secrets. That plan publishes the Events.

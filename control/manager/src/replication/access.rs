@@ -8,8 +8,9 @@ use serde_json::json;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-/// First and longest interval between two reviews.
-const INTERVAL: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(15));
+/// First and longest interval between two reviews. An API server may apply new rights some milliseconds after it has
+/// stored them.
+const INTERVAL: (Duration, Duration) = (Duration::from_millis(250), Duration::from_secs(15));
 
 /// Parts of the messages of admission policies, webhooks and quotas.
 const ADMISSION: [&str; 3] = [" denied request", " denied the request", "exceeded quota"];
@@ -164,16 +165,19 @@ mod tests {
         assert_eq!(access.next(now), Next::Permitted);
         assert!(access.refuse() && !access.refuse());
         let mut waits = Vec::new();
-        for _ in 0..6 {
+        for _ in 0..8 {
             let Next::Wait(wait) = access.next(now) else {
                 panic!("a review without delay");
             };
-            waits.push(wait.as_secs());
+            waits.push(wait.as_millis());
             now += wait;
             assert_eq!(access.next(now), Next::Review);
             assert!(!access.reviewed(&Outcome::TimedOut));
         }
-        assert_eq!(waits, [1, 2, 4, 8, 15, 15]);
+        assert_eq!(
+            waits,
+            [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000]
+        );
         let allowed = Outcome::Answer(control_runtime::Answer(
             json!({"status": {"allowed": true}}),
         ));

@@ -9,12 +9,14 @@ use super::registrations::registrations;
 use super::selection::provider;
 use crate::authentication::cluster_id;
 use control_api::ForeignCluster;
+use control_api::tenant_namespace::peer_of;
 use control_runtime::{
     Cache, Change, Cluster, Controller, Destinations, Env, Key, Outcome, Plan, Queue, Registration,
     Request,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Plans the replicas of this cluster's objects at its providers.
 pub(crate) struct ReplicationController {
@@ -24,15 +26,23 @@ pub(crate) struct ReplicationController {
     destinations: Destinations,
     /// The providers with credentials, by cluster ID.
     peers: BTreeMap<String, Peer>,
+    /// Providers of which a Secret has credentials, once these have been read. Invalid ones are of no peer.
+    examined: BTreeSet<String>,
+    report: Report,
 }
+
+/// Receives the cluster ID of a provider that refuses the requests of this cluster, or no longer does.
+pub(crate) type Report = Box<dyn Fn(&str, bool) + Send>;
 
 impl ReplicationController {
     /// Creates the controller, with Liqo in `namespace`.
-    pub(crate) fn new(namespace: String, destinations: Destinations) -> Self {
+    pub(crate) fn new(namespace: String, destinations: Destinations, report: Report) -> Self {
         Self {
+            report,
             namespace,
             destinations,
             peers: BTreeMap::new(),
+            examined: BTreeSet::new(),
         }
     }
 
@@ -58,7 +68,19 @@ impl ReplicationController {
             return Plan::default();
         };
         let mut known = self.peers.remove(id);
-        let plan = peer::plan(&mut known, (id, consumer), self.destinations, cache, env);
+        let mut plan = peer::plan(&mut known, (id, consumer), self.destinations, cache, env);
+        let namespaces = BTreeSet::from_iter(peer::secrets(id, cache).map(|it| &it.namespace));
+        if namespaces.is_empty() {
+            self.examined.remove(id);
+        } else if self.examined.insert(id.to_owned()) && known.is_none() {
+            // Deletions have waited for the credentials.
+            let items = namespaces.into_iter().flat_map(|it| items_in(it, cache));
+            plan.requeue
+                .extend(items.map(|item| (Duration::ZERO, item)));
+        }
+        if known.is_none() {
+            (self.report)(id, false);
+        }
         self.peers.extend(known.map(|peer| (id.to_owned(), peer)));
 
         plan
@@ -76,13 +98,16 @@ impl ReplicationController {
         let of_namespace = connected.find(|(_, peer)| peer.namespace == key.namespace);
         let provider = labelled.or_else(|| of_namespace.map(|(id, _)| id.as_str()));
         let peer = provider.and_then(|id| self.peers.get(id));
+        let provider = provider.unwrap_or_default();
+        let is_examined =
+            peer::secrets(provider, cache).next().is_none() || self.examined.contains(provider);
 
         Some(Replication {
             cache,
             consumer: cluster_id(cache, &self.namespace)?,
-            provider: provider.unwrap_or_default(),
+            provider,
             peer: peer.filter(|peer| peer.namespace == key.namespace),
-            is_known: cache.is_listed::<Secret>(&Cluster::Local, &key.namespace),
+            is_known: is_examined && cache.is_listed::<Secret>(&Cluster::Local, &key.namespace),
             kind,
             key,
         })
@@ -130,18 +155,35 @@ impl Controller for ReplicationController {
             self.items_of_object(kind, change)
         } else if change.is::<Secret>() {
             let states = [change.before::<Secret>(), change.after::<Secret>()];
-            let providers = states
-                .into_iter()
-                .flatten()
-                .filter_map(|it| provider_of(&it.metadata));
+            let states = states.into_iter().flatten();
+            let providers: BTreeSet<_> =
+                states.filter_map(|it| provider_of(&it.metadata)).collect();
+            for provider in &providers {
+                self.examined.remove(*provider);
+            }
+            let providers = providers.into_iter();
             providers
                 .flat_map(|id| self.items_of_peer(id, cache))
                 .collect()
+        } else if change.is::<Namespace>() {
+            let peer = |it: Option<&'_ Namespace>| {
+                it.and_then(|it| peer_of(&it.metadata)).map(str::to_owned)
+            };
+            let states = BTreeSet::from([peer(change.before()), peer(change.after())]);
+            let is_moved = states.len() > 1;
+            let peers = states.iter().flatten().filter(|_| is_moved);
+            peers.flat_map(|id| self.items_of_peer(id, cache)).collect()
         } else if change.is::<ForeignCluster>() {
             self.items_of_peer(&change.object.key.name, cache)
         } else if change.is::<ConfigMap>() {
-            let ids: Vec<_> = self.peers.keys().cloned().collect();
-            ids.iter()
+            // The cluster ID, without which no provider is connected to.
+            let secrets = cache.objects::<Secret>(&Cluster::Local);
+            let providers = secrets
+                .iter()
+                .filter_map(|(_, secret)| provider_of(&secret.metadata));
+            let mut ids: BTreeSet<&str> = providers.collect();
+            ids.extend(self.peers.keys().map(String::as_str));
+            ids.into_iter()
                 .flat_map(|id| self.items_of_peer(id, cache))
                 .collect()
         } else {
@@ -155,15 +197,7 @@ impl Controller for ReplicationController {
         let items = match &id.cluster {
             Cluster::Remote(peer) => self.items_of_peer(peer, cache),
             // Without credentials, objects that are being deleted wait for nothing.
-            Cluster::Local => {
-                let namespace = id.namespace.as_deref().unwrap_or_default();
-                let kinds = Kind::ALL.into_iter();
-                let objects = kinds.flat_map(|kind| {
-                    let objects = kind.within(cache, &Cluster::Local, namespace).into_iter();
-                    objects.flat_map(move |(key, _)| WorkItem::both(kind, key))
-                });
-                objects.collect()
-            }
+            Cluster::Local => items_in(id.namespace.as_deref().unwrap_or_default(), cache),
         };
 
         Vec::from_iter(items)
@@ -190,28 +224,28 @@ impl Controller for ReplicationController {
         outcome: &Outcome,
         cache: &Cache,
     ) -> Vec<WorkItem> {
-        let object = request.object();
-        let Cluster::Remote(id) = &object.cluster else {
+        let Cluster::Remote(id) = request.cluster() else {
             return Vec::new();
         };
         let Some(peer) = self.peers.get_mut(&**id) else {
             return Vec::new();
         };
-        if object.resource == access::reviews() {
-            let has_changed = peer.access.reviewed(outcome);
-            let is_refused = peer.access.is_refused();
-            return match (has_changed, is_refused) {
-                (true, _) => Vec::from_iter(self.items_of_peer(id, cache)),
-                (false, true) => vec![WorkItem::Peer(id.to_string())],
-                (false, false) => Vec::new(),
-            };
+        let is_review = request.object().map(|it| &it.resource) == Some(&access::reviews());
+        let has_changed = match is_review {
+            true => peer.access.reviewed(outcome),
+            false => access::refusal(outcome).is_some() && peer.access.refuse(),
+        };
+        let is_refused = peer.access.is_refused();
+        let is_concerned = peer.trust(outcome) || has_changed;
+        if has_changed {
+            (self.report)(id, is_refused);
         }
-        let is_new = access::refusal(outcome).is_some() && peer.access.refuse();
-        if is_new {
+        if is_concerned {
             return Vec::from_iter(self.items_of_peer(id, cache));
         }
+        let is_awaited = is_review && is_refused;
 
-        Vec::new()
+        Vec::from_iter(is_awaited.then(|| WorkItem::Peer(id.to_string())))
     }
 
     fn queue(item: &WorkItem) -> Queue {
@@ -225,4 +259,14 @@ impl Controller for ReplicationController {
     fn item_kind(item: &WorkItem) -> &'static str {
         item.kind()
     }
+}
+
+/// Returns the work items of the objects in a namespace of this cluster.
+fn items_in(namespace: &str, cache: &Cache) -> BTreeSet<WorkItem> {
+    let kinds = Kind::ALL.into_iter();
+    let items = kinds.flat_map(|kind| {
+        let objects = kind.within(cache, &Cluster::Local, namespace).into_iter();
+        objects.flat_map(move |(key, _)| WorkItem::both(kind, key))
+    });
+    items.collect()
 }

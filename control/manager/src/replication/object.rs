@@ -5,7 +5,7 @@ use super::kind::Kind;
 use super::peer::{Peer, is_dead};
 use super::selection::FINALIZER;
 use control_api::authentication::resource_slice::REPLICATION_FORBIDDEN;
-use control_api::labels;
+use control_api::{annotations, labels};
 use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Protection, Ref, Write};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -22,7 +22,7 @@ pub(super) struct Replication<'a> {
     pub(super) provider: &'a str,
     /// The connection to the provider; `None` if there are no credentials.
     pub(super) peer: Option<&'a Peer>,
-    /// Whether the Secrets with credentials are listed.
+    /// Whether the Secrets with credentials are listed, and those of the provider have been read.
     pub(super) is_known: bool,
     pub(super) kind: Kind,
     /// Name of the local object.
@@ -39,6 +39,11 @@ impl Replication<'_> {
             return plan;
         };
         if entry.deleted_at().is_none() && !self.is_selected(&local) {
+            return plan;
+        }
+        if self.is_incomplete(&local) && FINALIZER.protection(entry, env.now) == Protection::Missing
+        {
+            // The authentication controller sets it with the request, in one write. Before, there is no replica.
             return plan;
         }
         let item = WorkItem::Object(self.kind, self.key.clone());
@@ -103,7 +108,7 @@ impl Replication<'_> {
     }
 
     /// Returns whether the replica is gone, or cannot be reached ever again: there are no credentials, the provider refuses
-    /// them, or a user has declared it dead.
+    /// them, another cluster has its address, or a user has declared it dead.
     fn is_gone(&self) -> bool {
         let Some(peer) = self.peer else {
             return self.is_known;
@@ -112,7 +117,10 @@ impl Replication<'_> {
             .replica()
             .is_some_and(|replica| !self.cache.contains(&replica));
 
-        is_deleted || peer.access.is_refused() || is_dead(self.provider, self.cache)
+        is_deleted
+            || peer.access.is_refused()
+            || peer.is_untrusted
+            || is_dead(self.provider, self.cache)
     }
 
     /// Takes over the status of the replica.
@@ -159,9 +167,15 @@ impl Replication<'_> {
         if let Some(labels) = labels.as_object_mut() {
             labels.remove(labels::OWNERSHIP);
         }
+        // The provider cordons its replica, and refuses these annotations from a consumer.
+        let mut annotations = metadata["annotations"].clone();
+        if let Some(annotations) = annotations.as_object_mut() {
+            annotations.remove(annotations::CORDON);
+            annotations.remove(annotations::CORDON_TENANT);
+        }
         let mut created = json!({"metadata": {"labels": labels}, "spec": local["spec"]});
-        if metadata["annotations"].is_object() {
-            created["metadata"]["annotations"] = metadata["annotations"].clone();
+        if annotations.is_object() {
+            created["metadata"]["annotations"] = annotations;
         }
 
         created

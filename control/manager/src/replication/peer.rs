@@ -4,17 +4,16 @@ use super::access::{Access, Next, review};
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::selection::{FINALIZER, provider};
-use control_api::core::foreign_cluster::{
-    ForeignClusterConditionStatus, ForeignClusterConditionType,
-};
+use control_api::core::foreign_cluster::ForeignClusterConditionStatus;
+use control_api::tenant_namespace::peer_of;
 use control_api::{ForeignCluster, annotations, labels};
 use control_runtime::{
-    Cache, Cluster, ClusterChange, Destinations, Env, Event, Key, Plan, Ref, RemoteConfig,
+    Cache, Cluster, ClusterChange, Destinations, Env, Event, Key, Outcome, Plan, Ref, RemoteConfig,
     Selector, WatchChange, WatchId,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Time for the lists of a provider's objects, after which a review shows whether it permits them.
 const LIST_MAX: Duration = Duration::from_secs(5);
@@ -28,32 +27,58 @@ pub(super) const BY_PROVIDER: &str = "replication/provider";
 /// A provider that this cluster is connected to.
 #[derive(Clone, Debug)]
 pub(super) struct Peer {
+    /// Cluster ID of this cluster, by which the provider knows its replicas.
+    consumer: String,
     /// The tenant namespace of this cluster.
     pub(super) namespace: String,
     /// The tenant namespace of the provider.
     pub(super) remote_namespace: String,
     config: RemoteConfig,
     pub(super) access: Access,
-    /// Whether the watches are planned.
-    is_watched: bool,
+    /// Whether the last response was that of another authority's server.
+    pub(super) is_untrusted: bool,
+    /// When a review is due unless the watches are listed; `None` if they are not planned.
+    listed_by: Option<Instant>,
 }
 
 impl Peer {
+    /// Takes the outcome of a request, which may be of a server of another authority: another cluster has the address, or
+    /// an attacker. Returns whether that has changed.
+    ///
+    /// It ends waits for the provider, and nothing else: an attacker must not end a peering.
+    pub(super) fn trust(&mut self, outcome: &Outcome) -> bool {
+        let is_untrusted = match outcome {
+            Outcome::Untrusted(_) => true,
+            // No response.
+            Outcome::TimedOut | Outcome::Failed(_) | Outcome::NotLeader => self.is_untrusted,
+            Outcome::Stored(_)
+            | Outcome::Answer(_)
+            | Outcome::Gone
+            | Outcome::AlreadyExists(_)
+            | Outcome::Conflict(_)
+            | Outcome::Refused(_) => false,
+        };
+        let before = std::mem::replace(&mut self.is_untrusted, is_untrusted);
+
+        before != is_untrusted
+    }
+
     /// Returns whether the replicas of a kind are known.
     pub(super) fn is_listed(&self, kind: Kind, id: &str, consumer: &str, cache: &Cache) -> bool {
-        cache.is_synced(&self.watch(kind, id, consumer))
+        self.consumer == consumer && cache.is_synced(&self.watch(kind, id))
     }
 
     /// Returns the watch of this cluster's replicas of a kind.
-    fn watch(&self, kind: Kind, id: &str, consumer: &str) -> WatchId {
+    fn watch(&self, kind: Kind, id: &str) -> WatchId {
         WatchId {
             cluster: Cluster::remote(id),
             resource: kind.resource(),
             namespace: Some(self.remote_namespace.clone()),
             selector: Selector {
                 labels: format!(
-                    "{}={consumer},{}=true",
+                    "{}={},{}=true",
                     labels::ORIGIN_ID,
+                    self.consumer,
                     labels::REPLICATED
                 ),
                 name: None,
@@ -62,19 +87,13 @@ impl Peer {
     }
 
     /// Adds or removes the watches.
-    fn set_watched(
-        &mut self,
-        id: &str,
-        consumer: &str,
-        is_watched: bool,
-        plan: &mut Plan<WorkItem>,
-    ) {
-        if self.is_watched == is_watched {
+    fn set_watched(&mut self, id: &str, listed_by: Option<Instant>, plan: &mut Plan<WorkItem>) {
+        if self.listed_by.is_some() == listed_by.is_some() {
             return;
         }
-        self.is_watched = is_watched;
-        let watches = Kind::ALL.map(|kind| self.watch(kind, id, consumer));
-        let change = if is_watched {
+        self.listed_by = listed_by;
+        let watches = Kind::ALL.map(|kind| self.watch(kind, id));
+        let change = if listed_by.is_some() {
             WatchChange::Add
         } else {
             WatchChange::Remove
@@ -108,8 +127,8 @@ pub(super) fn plan(
     env: &Env<'_>,
 ) -> Plan<WorkItem> {
     let mut plan = Plan::default();
-    match credentials(id, destinations, cache, &mut plan) {
-        Some(new) => connect(peer, new, (id, consumer), &mut plan),
+    match credentials((id, consumer), destinations, cache, &mut plan) {
+        Some(new) => connect(peer, new, id, &mut plan),
         None => {
             let is_needed = peer
                 .as_ref()
@@ -126,22 +145,23 @@ pub(super) fn plan(
     let item = || WorkItem::Peer(id.to_owned());
     match peer.access.next(env.at) {
         Next::Permitted => {
-            let is_new = !peer.is_watched;
-            peer.set_watched(id, consumer, true, &mut plan);
-            let is_listed = Kind::ALL
-                .iter()
-                .all(|kind| peer.is_listed(*kind, id, consumer, cache));
-            if is_new {
-                plan.requeue.push((LIST_MAX, item()));
-            } else if !is_listed {
-                // The provider may refuse the lists, which is no outcome of a request.
-                plan.writes
-                    .push(review(&Cluster::remote(id), &peer.remote_namespace));
-                plan.requeue.push((INTERVAL, item()));
+            peer.set_watched(id, Some(env.at + LIST_MAX), &mut plan);
+            let mut kinds = Kind::ALL.iter();
+            let is_listed = kinds.all(|kind| peer.is_listed(*kind, id, consumer, cache));
+            if let (false, Some(due)) = (is_listed, peer.listed_by) {
+                let mut wait = due.saturating_duration_since(env.at);
+                if wait.is_zero() {
+                    // The provider may refuse the lists, which is no outcome of a request.
+                    let review = review(&Cluster::remote(id), &peer.remote_namespace);
+                    plan.writes.push(review);
+                    wait = INTERVAL;
+                    peer.listed_by = Some(env.at + wait);
+                }
+                plan.requeue.push((wait, item()));
             }
         }
         Next::Wait(rest) => {
-            peer.set_watched(id, consumer, false, &mut plan);
+            peer.set_watched(id, None, &mut plan);
             plan.requeue.push((rest, item()));
         }
         Next::Review => {
@@ -153,17 +173,14 @@ pub(super) fn plan(
     plan
 }
 
-/// Sets the credentials of a provider, and forgets what was known if they are for another namespace.
-fn connect(
-    peer: &mut Option<Peer>,
-    new: Peer,
-    (id, consumer): (&str, &str),
-    plan: &mut Plan<WorkItem>,
-) {
+/// Sets the credentials of a provider, and forgets what was known if they are for another namespace, or if this cluster has
+/// another ID.
+fn connect(peer: &mut Option<Peer>, new: Peer, id: &str, plan: &mut Plan<WorkItem>) {
     let cluster = Cluster::remote(id);
     match peer {
         Some(known)
-            if known.namespace == new.namespace
+            if known.consumer == new.consumer
+                && known.namespace == new.namespace
                 && known.remote_namespace == new.remote_namespace =>
         {
             if known.config != new.config {
@@ -174,7 +191,7 @@ fn connect(
         }
         _ => {
             if let Some(known) = peer {
-                known.set_watched(id, consumer, false, plan);
+                known.set_watched(id, None, plan);
             }
             plan.clusters
                 .push(ClusterChange::Set(cluster, Box::new(new.config.clone())));
@@ -185,13 +202,20 @@ fn connect(
 
 /// Returns the provider that the Secret of its control plane describes.
 fn credentials(
-    id: &str,
+    (id, consumer): (&str, &str),
     destinations: Destinations,
     cache: &Cache,
     plan: &mut Plan<WorkItem>,
 ) -> Option<Peer> {
     let secrets = cache.objects::<Secret>(&Cluster::Local);
-    let mut of_provider: Vec<_> = secrets.indexed(BY_PROVIDER, id).collect();
+    let namespaces = cache.objects::<Namespace>(&Cluster::Local);
+    // A user with rights in another namespace could displace the credentials otherwise.
+    let is_placed = |key: &Key| {
+        let namespace = namespaces.get(&Key::cluster(&*key.namespace));
+        namespace.is_some_and(|namespace| peer_of(&namespace.metadata) == Some(id))
+    };
+    let secrets = secrets.indexed(BY_PROVIDER, id);
+    let mut of_provider: Vec<_> = secrets.filter(|(key, _)| is_placed(key)).collect();
     of_provider.sort_by_key(|(key, _)| *key);
     let mut of_provider = of_provider.into_iter();
     let (key, secret) = of_provider.next()?;
@@ -221,11 +245,13 @@ fn credentials(
     };
     match RemoteConfig::parse(text, destinations) {
         Ok(config) => Some(Peer {
+            consumer: consumer.to_owned(),
             namespace: key.namespace.clone(),
             remote_namespace: remote_namespace.clone(),
             config,
             access: Access::default(),
-            is_watched: false,
+            is_untrusted: false,
+            listed_by: None,
         }),
         Err(error) => {
             warn(
@@ -236,6 +262,12 @@ fn credentials(
             None
         }
     }
+}
+
+/// Returns the names of the Secrets with credentials of a provider.
+pub(super) fn secrets<'a>(id: &str, cache: &'a Cache) -> impl Iterator<Item = &'a Key> + use<'a> {
+    let secrets = cache.objects::<Secret>(&Cluster::Local);
+    secrets.indexed(BY_PROVIDER, id).map(|(key, _)| key)
 }
 
 /// Returns whether objects of this cluster may still have replicas at a provider.
@@ -252,20 +284,11 @@ fn has_replicated(peer: &Peer, id: &str, cache: &Cache) -> bool {
     })
 }
 
-/// Returns whether a user has declared that a provider never answers again.
+/// Returns whether a user has declared that a provider never answers again, and the last probe does not contradict.
 pub(super) fn is_dead(id: &str, cache: &Cache) -> bool {
-    let Some(foreign) = cache.local::<ForeignCluster>(&Key::cluster(id)) else {
-        return false;
-    };
-    let annotations = foreign.metadata.annotations.as_ref();
-    let is_declared = annotations
-        .and_then(|it| it.get(annotations::PERMANENTLY_UNREACHABLE))
-        .is_some_and(|value| value == "true");
-    let conditions = foreign.status.iter().flat_map(|status| &status.conditions);
-    let mut answers = conditions.into_iter().filter(|it| {
-        it.type_ == ForeignClusterConditionType::APIServerStatus
-            && it.status == ForeignClusterConditionStatus::Established
-    });
-
-    is_declared && answers.next().is_none()
+    let foreign = cache.local::<ForeignCluster>(&Key::cluster(id));
+    foreign.is_some_and(|foreign| {
+        foreign.is_declared_dead()
+            && !foreign.is_api_server(ForeignClusterConditionStatus::Established)
+    })
 }

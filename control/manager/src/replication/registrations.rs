@@ -4,7 +4,7 @@ use super::peer::{BY_PROVIDER, provider_of};
 use crate::network::keep;
 use control_api::{ForeignCluster, NamespaceMap, Renew, ResourceSlice, labels};
 use control_runtime::{Registration, Scope};
-use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 
 /// Why an Apply takes fields of a status from other field managers.
 const FORCE: &str =
@@ -35,6 +35,7 @@ pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
                     .collect()
             }),
         Registration::whole::<ForeignCluster>(Scope::All),
+        Registration::of(Scope::All, keep::<Namespace>),
         Registration::of(Scope::Namespace(namespace.to_owned()), keep::<ConfigMap>).labels(
             format!("{}={}", labels::APP_NAME, labels::CLUSTER_ID_CONFIG_MAP),
         ),

@@ -1,5 +1,6 @@
 //! The objects that are replicated.
 
+use control_api::authentication::resource_slice::REPLICATION_FINALIZER;
 use control_api::labels;
 use control_runtime::Finalizer;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -7,7 +8,7 @@ use std::time::Duration;
 
 /// Delays the deletion of an object until its replica is gone.
 pub(super) const FINALIZER: Finalizer = Finalizer {
-    name: "crdreplicator.liqo.io/resource",
+    name: REPLICATION_FINALIZER,
     wait_max: Duration::from_secs(300),
 };
 

@@ -1,4 +1,4 @@
-use control_api::{ForeignCluster, Identity, Renew, ResourceSlice};
+use control_api::{Identity, Renew, ResourceSlice};
 use control_runtime::Key;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -8,7 +8,12 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 mod faults;
+mod hostile;
+mod orders;
 mod peering;
+mod reached;
+mod statuses;
+mod steps;
 
 #[test]
 fn a_slice_is_replicated_as_upstream_does_and_its_status_returns() {
@@ -72,7 +77,7 @@ fn a_slice_is_created_with_its_request_in_any_order() {
         peering.run(MOMENT);
         let log = peering.simulation.log().iter();
         let writes = log.filter(|sent| {
-            let object = sent.request.object();
+            let object = sent.request.object().unwrap();
             object.cluster == milan() && object.key.name == "milan"
         });
         assert_eq!(writes.count(), 1, "seed {seed}");
@@ -119,16 +124,8 @@ fn the_deletion_waits_at_most_five_minutes_and_not_for_a_cluster_that_is_dead() 
     peering.delete_slice("milan");
     peering.run(MOMENT);
     assert!(peering.slice("milan").is_some());
-    peering.simulation.local().put::<ForeignCluster>(json!({
-        "apiVersion": "core.liqo.io/v1beta1",
-        "kind": "ForeignCluster",
-        "metadata": {
-            "name": "milan",
-            "annotations": {"liqo.io/foreign-cluster-permanently-unreachable": "true"},
-        },
-        "spec": {"clusterID": "milan"},
-    }));
-    peering.run(MOMENT);
+    peering.declare_dead();
+    peering.run(Duration::from_secs(10));
     assert!(peering.slice("milan").is_none(), "the provider is dead");
 }
 
@@ -142,6 +139,16 @@ fn an_object_without_provider_and_credentials_that_are_unknown_delay_no_deletion
     unlabelled["metadata"]["labels"] = json!({});
     peering.simulation.local().put::<ResourceSlice>(unlabelled);
     peering.run(MOMENT);
+    peering.delete_slice("milan");
+    peering.run(MOMENT);
+    assert!(peering.slice("milan").is_none());
+
+    // A Secret with invalid credentials is none.
+    let mut peering = Peering::new(15);
+    peering.put_slice("milan", "2");
+    peering.run(MOMENT);
+    peering.put_credentials("invalid");
+    peering.simulation.crash(0);
     peering.delete_slice("milan");
     peering.run(MOMENT);
     assert!(peering.slice("milan").is_none());
@@ -223,6 +230,7 @@ fn a_provider_that_refuses_is_asked_by_reviews_only_until_it_permits() {
         .unwrap()
         .request
         .object()
+        .unwrap()
         .clone();
     assert_eq!(last.resource.kind, "SelfSubjectAccessReview");
 

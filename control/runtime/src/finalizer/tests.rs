@@ -114,7 +114,7 @@ fn finalizers(effects: &Effects) -> Vec<(Vec<String>, Option<String>)> {
     let requests = effects.requests.iter();
     let writes = requests.filter_map(|ready| match &ready.request {
         crate::Request::Write(write) => Some(write),
-        crate::Request::Read(_) => None,
+        crate::Request::Read(_) | crate::Request::Probe(_) => None,
     });
     let writes = writes.map(|write| {
         let Action::Finalize(finalizers) = &write.action else {

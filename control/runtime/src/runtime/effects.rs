@@ -1,6 +1,5 @@
 //! Does what plans ask for.
 
-use super::elections::is_of_leader;
 use super::{Response, Runtime, write};
 use crate::cache::CacheLimits;
 use crate::controller::{ClusterChange, Event, Outcome, Request, WatchChange};
@@ -55,7 +54,7 @@ impl Runtime {
     fn enqueue(&mut self, worker: usize, ready: Ready) -> Option<Effects> {
         let hosted = &mut self.workers[worker];
         let leadership = self.elections.leadership(hosted.election);
-        if is_of_leader(&ready.request) && !leadership.may_write() {
+        if ready.request.is_of_leader() && !leadership.may_write() {
             let (cache, outcome) = (self.cache.read(), Outcome::NotLeader);
             return Some((hosted.worker).complete(ready.id, &outcome, &cache, Instant::now()));
         }
@@ -121,18 +120,19 @@ impl Runtime {
 
     /// Returns what a request needs; `None` if its cluster was removed.
     fn context(&self, worker: usize, request: &Request) -> Option<Context> {
-        let object = request.object();
         let subresource = match request {
             Request::Write(write) => write.subresource.unwrap_or_default(),
-            Request::Read(_) => "",
+            Request::Read(_) | Request::Probe(_) => "",
         };
-        let client = self.clusters.client(&object.cluster)?.clone();
+        let client = self.clusters.client(request.cluster())?.clone();
         let hosted = &self.workers[worker];
         let cache = self.cache.read();
-        let updaters = cache.entry(object).map(|entry| entry.updaters.as_slice());
-        let updaters = updaters.unwrap_or_default();
+        let object = request.object();
+        let entry = object.and_then(|object| cache.entry(object));
+        let updaters = entry.map_or(&[][..], |entry| entry.updaters.as_slice());
+        let resource = object.map(|object| &object.resource);
         let registrations = hosted.worker.registrations().iter();
-        let of_resource = registrations.filter(|it| it.resource == object.resource);
+        let of_resource = registrations.filter(|it| Some(&it.resource) == resource);
         let adopted = of_resource
             .clone()
             .flat_map(|it| it.adopted.iter().copied());
@@ -140,7 +140,7 @@ impl Runtime {
         Some(Context {
             client,
             leadership: self.elections.leadership(hosted.election),
-            form: cache.form(&object.resource).cloned(),
+            form: resource.and_then(|it| cache.form(it)).cloned(),
             field_manager: hosted.worker.field_manager(),
             force: of_resource.clone().any(|it| it.is_forced(subresource)),
             fields: of_resource

@@ -1,7 +1,7 @@
 //! The elections of the controllers, one per Lease.
 
 use super::Runtime;
-use crate::controller::{Gate, Outcome, Request};
+use crate::controller::Outcome;
 use control_client::election::{Candidate, ElectionEvent, Leadership, LeaseSettings};
 use control_client::object::Cluster;
 use std::collections::BTreeSet;
@@ -104,7 +104,7 @@ impl Runtime {
     fn drop_waiting(&mut self, election: usize) {
         let workers = &self.workers;
         let dropped = self.in_flight.remove(|(worker, _), request| {
-            workers[*worker].election == Some(election) && is_of_leader(request)
+            workers[*worker].election == Some(election) && request.is_of_leader()
         });
         for (worker, id) in dropped {
             self.complete(worker, id, &Outcome::NotLeader);
@@ -135,9 +135,4 @@ impl Runtime {
         }
         self.start_workers();
     }
-}
-
-/// Returns whether only the leader sends a request.
-pub(super) fn is_of_leader(request: &Request) -> bool {
-    matches!(request, Request::Write(write) if write.gate == Gate::Leader)
 }

@@ -98,7 +98,7 @@ impl Runtime {
         log(request, outcome);
         let changes = enter(&mut write(&self.cache), request, outcome);
         self.observe(changes.as_slice());
-        self.report_usage(&request.object().cluster);
+        self.report_usage(request.cluster());
         self.complete(response.worker, response.id, outcome);
     }
 }
@@ -124,7 +124,9 @@ fn log(request: &Request, outcome: &Outcome) {
         }
         Outcome::AlreadyExists(_) => tracing::debug!(%object, verb, "exists already"),
         Outcome::TimedOut => tracing::warn!(%object, verb, "the API server did not answer in time"),
-        Outcome::Failed(reason) => tracing::warn!(%object, verb, "failed to write: {reason}"),
+        Outcome::Failed(reason) | Outcome::Untrusted(reason) => {
+            tracing::warn!(%object, verb, "failed to write: {reason}")
+        }
         Outcome::NotLeader => {}
     }
 }

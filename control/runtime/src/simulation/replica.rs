@@ -54,12 +54,12 @@ pub(super) struct Flight {
 impl Hosted {
     /// Returns the field manager of a request.
     pub(super) fn manager(&self, request: &Request) -> Manager {
-        let resource = &request.object().resource;
+        let resource = request.object().map(|object| &object.resource);
         let registrations = self.worker.registrations().iter();
-        let mut of_resource = registrations.filter(|it| it.resource == *resource);
+        let mut of_resource = registrations.filter(|it| Some(&it.resource) == resource);
         let subresource = match request {
             Request::Write(write) => write.subresource.unwrap_or_default(),
-            Request::Read(_) => "",
+            Request::Read(_) | Request::Probe(_) => "",
         };
 
         Manager {

@@ -8,6 +8,7 @@ use crate::registration::Form;
 use control_client::object::{Cluster, Key, Ref, Resource};
 use control_client::watch::WatchId;
 use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::jiff::Timestamp;
 use kube::core::Status;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, VecDeque};
@@ -25,10 +26,14 @@ pub struct Server {
     history: Vec<Change>,
     version: u64,
     lists: usize,
+    /// The time of its clock.
+    pub(super) now: Timestamp,
     /// Fields that it sets in new objects of a resource.
     defaults: Vec<(Resource, SetDefaults)>,
     /// Whether it refuses all requests but reviews of the rights.
     pub(super) is_refusing: bool,
+    /// Whether its certificate is of the authority that its clients know.
+    pub(super) is_trusted: bool,
     /// Fields that the schema of a resource lacks, as an older CRD does: writes drop them.
     pruned: Vec<(Resource, &'static str)>,
 }
@@ -64,8 +69,10 @@ impl Server {
             history: Vec::new(),
             version: 0,
             lists: 0,
+            now: Timestamp::default(),
             defaults: Vec::new(),
             is_refusing: false,
+            is_trusted: true,
             pruned: Vec::new(),
         }
     }
@@ -120,6 +127,11 @@ impl Server {
         self.is_refusing = is_refusing;
     }
 
+    /// Replaces its certificate by one of another authority, or by the original one. Clients then send it nothing.
+    pub fn trust(&mut self, is_trusted: bool) {
+        self.is_trusted = is_trusted;
+    }
+
     /// Returns the number of lists so far.
     pub fn lists(&self) -> usize {
         self.lists
@@ -158,7 +170,9 @@ impl Server {
         manager: Manager,
         form: Option<&dyn Form>,
     ) -> Outcome {
-        let object = request.object();
+        let Some(object) = request.object() else {
+            return self.probe();
+        };
         let id = (object.resource.clone(), object.key.clone());
         if object.resource.kind == "SelfSubjectAccessReview" {
             return Outcome::Answer(Answer(json!({"status": {"allowed": !self.is_refusing}})));
@@ -171,6 +185,7 @@ impl Server {
                 .map(|it| it.object.clone())
                 .ok_or(NOT_FOUND),
             Request::Write(write) => self.write(write, id.clone(), manager),
+            Request::Probe(_) => Ok(Value::Null),
         };
         let decode = |object: &Value| match form.map(|form| form.decode(&object.to_string())) {
             Some(Ok(entry)) => Outcome::Stored(entry),
@@ -194,7 +209,15 @@ impl Server {
                 })
             }
             (outcome, Request::Write(write)) => missing(write, outcome),
-            (outcome, Request::Read(_)) => outcome,
+            (outcome, Request::Read(_) | Request::Probe(_)) => outcome,
+        }
+    }
+
+    /// Responds to a probe, or to a client that does not trust it.
+    pub(super) fn probe(&self) -> Outcome {
+        match self.is_trusted {
+            true => Outcome::Answer(Answer(Value::Null)),
+            false => Outcome::Untrusted("invalid peer certificate: UnknownIssuer".into()),
         }
     }
 
@@ -263,6 +286,12 @@ impl Server {
         }
     }
 
+    /// Returns the time as in metadata.
+    fn now_in_seconds(&self) -> String {
+        let now = Timestamp::from_second(self.now.as_second()).unwrap_or_default();
+        now.to_string()
+    }
+
     fn delete(
         &mut self,
         id: &Id,
@@ -278,7 +307,7 @@ impl Server {
         }
         let mut object = stored.object;
         if object["metadata"]["deletionTimestamp"].is_null() {
-            object["metadata"]["deletionTimestamp"] = "1970-01-01T00:00:00Z".into();
+            object["metadata"]["deletionTimestamp"] = self.now_in_seconds().into();
         }
         Ok(self.store(id.clone(), object, stored.owners))
     }

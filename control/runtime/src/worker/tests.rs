@@ -99,7 +99,7 @@ fn plan(writes: Vec<Write>) -> Plan<String> {
 fn names(effects: &Effects) -> Vec<&str> {
     let requests = effects.requests.iter();
     requests
-        .map(|it| it.request.object().key.name.as_str())
+        .map(|it| it.request.object().unwrap().key.name.as_str())
         .collect()
 }
 

@@ -6,6 +6,7 @@ mod example;
 mod hostile;
 mod leases;
 mod peers;
+mod probes;
 mod process;
 mod refused;
 mod remote;

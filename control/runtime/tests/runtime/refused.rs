@@ -88,10 +88,10 @@ async fn a_refused_watch_is_repeated_with_growing_delays() {
     let started = std::time::Instant::now();
     let refused = || front.count(is_nodes);
 
-    // Delays of 0.4, 0.8 and 1.6 s, shortened by at most a quarter.
-    wait_for("four requests", || refused() == 4).await;
+    // Delays of 25, 50, 100, 200, 400 and 800 ms, shortened by at most a quarter.
+    wait_for("seven requests", || refused() == 7).await;
 
-    let least = std::time::Duration::from_millis(300 + 600 + 1_200 - 500);
+    let least = std::time::Duration::from_millis(1_575 * 3 / 4 - 100);
     assert!(started.elapsed() > least, "{:?}", started.elapsed());
     process.stop().await;
 }

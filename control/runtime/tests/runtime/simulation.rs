@@ -305,7 +305,7 @@ fn an_object_that_is_written_twice_is_found_by_the_log() -> Result<(), Unsettled
 
     let redundant = twice.redundant();
     assert_eq!(redundant.len(), 1);
-    assert_eq!(redundant[0].request.object().key.name, "a");
+    assert_eq!(redundant[0].request.object().unwrap().key.name, "a");
     assert!(!twice.replan(LIMIT)?.is_empty());
     Ok(())
 }

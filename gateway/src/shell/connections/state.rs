@@ -258,7 +258,7 @@ fn failure(outcome: &Outcome) -> Option<&str> {
     match outcome {
         Outcome::Refused(status) => Some(&status.message),
         Outcome::TimedOut => Some("the API server did not answer in time"),
-        Outcome::Failed(reason) => Some(reason),
+        Outcome::Failed(reason) | Outcome::Untrusted(reason) => Some(reason),
         Outcome::Stored(_)
         | Outcome::Answer(_)
         | Outcome::Gone

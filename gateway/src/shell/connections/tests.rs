@@ -459,7 +459,7 @@ impl Lab {
                 action: Action::Merge(patch),
                 ..
             }) => Some(&patch["status"]),
-            Request::Write(_) | Request::Read(_) => None,
+            Request::Write(_) | Request::Read(_) | Request::Probe(_) => None,
         })
     }
 

@@ -1,6 +1,6 @@
 //! A cluster of its own with Liqo's controller manager, which has the rights of the chart only.
 
-use crate::fixture::{Deadline, SOON, chart, until};
+use crate::fixture::{Deadline, LIQO, SOON, chart, until};
 use crate::manager::Manager;
 use anyhow::{Context as _, Result};
 use k8s_openapi::ByteString;
@@ -14,9 +14,10 @@ use kubernetes_lab::pki::Subject;
 use kubernetes_lab::suite::artifacts;
 use serde_json::{Value, json};
 use std::time::Duration;
+use tokio::sync::{Mutex, MutexGuard};
 
-/// Namespace of Liqo.
-pub(crate) const LIQO: &str = "liqo";
+/// The user of the controller manager.
+pub(crate) const MANAGER: &str = "system:serviceaccount:liqo:liqo-controller-manager";
 
 /// A cluster with one peer.
 pub(crate) struct Site {
@@ -25,7 +26,7 @@ pub(crate) struct Site {
     /// A client with all rights.
     pub(crate) client: Client,
     // Ends before the control plane.
-    _manager: Manager,
+    manager: Option<Mutex<Manager>>,
     control_plane: ControlPlane,
 }
 
@@ -65,6 +66,31 @@ impl Site {
         arguments: &[&str],
         options: Options,
     ) -> Result<Self> {
+        let site = Self::start_unmanaged(name, peer, options).await?;
+        let subject = Subject {
+            user: MANAGER,
+            group: None,
+        };
+        let address = format!("--api-server-address-override={}", site.server());
+        let mut all = ["--authentication-enabled", "--local-api-servers"]
+            .map(str::to_owned)
+            .to_vec();
+        all.push(address);
+        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
+        let manager = Manager::start_on(&site.control_plane, subject, LIQO, &all)?;
+
+        Ok(Self {
+            manager: Some(Mutex::new(manager)),
+            ..site
+        })
+    }
+
+    /// Starts a cluster without a controller manager of Liqo.
+    pub(crate) async fn start_unmanaged(
+        name: &'static str,
+        peer: &'static str,
+        options: Options,
+    ) -> Result<Self> {
         let control_plane = ControlPlane::start(options).await?;
         let chart = chart()?;
         control_plane.install_crds(&chart).await?;
@@ -85,25 +111,28 @@ impl Site {
             }),
         ];
         manifest::apply(&client, &objects, None).await?;
-        let subject = Subject {
-            user: "system:serviceaccount:liqo:liqo-controller-manager",
-            group: None,
-        };
-        let address = format!("--api-server-address-override={}", control_plane.server());
-        let mut all = ["--authentication-enabled", "--local-api-servers"]
-            .map(str::to_owned)
-            .to_vec();
-        all.push(address);
-        all.extend(arguments.iter().map(|&argument| argument.to_owned()));
-        let manager = Manager::start_on(&control_plane, subject, LIQO, &all)?;
 
         Ok(Self {
             name: name.to_owned(),
             peer: peer.to_owned(),
             client,
-            _manager: manager,
+            manager: None,
             control_plane,
         })
+    }
+
+    /// Kills the manager, and starts it again.
+    pub(crate) async fn crash_manager(&self) -> Result<()> {
+        self.manager().await?.crash().await
+    }
+
+    /// Returns the controller manager.
+    pub(crate) async fn manager(&self) -> Result<MutexGuard<'_, Manager>> {
+        let manager = self
+            .manager
+            .as_ref()
+            .context("the cluster has no manager")?;
+        Ok(manager.lock().await)
     }
 
     /// Returns the control plane.

@@ -6,7 +6,7 @@
 use crate::fixture::{Deadline, until};
 use anyhow::{Context as _, Result, bail, ensure};
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
-use kube::core::GroupVersionKind;
+use kube::core::{GroupVersionKind, Status};
 use kube::discovery::ApiResource;
 use kube::{Api, Client};
 use serde_json::Value;
@@ -45,11 +45,11 @@ pub(crate) enum Request {
 
 /// The rule that must refuse a request.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Refusal {
+pub(crate) enum Refusal<'a> {
     /// RBAC, because the user lacks the right.
     Rbac,
     /// The ValidatingAdmissionPolicy with this name.
-    Policy(&'static str),
+    Policy(&'a str),
 }
 
 /// A user, with a client that sends requests as this user.
@@ -70,7 +70,7 @@ impl User {
         &self,
         administrator: &Self,
         request: &Request,
-        refusal: Refusal,
+        refusal: Refusal<'_>,
     ) -> Result<()> {
         let valid = administrator.may(request).await;
         valid.context("the request is refused for the administrator, too")?;
@@ -79,7 +79,7 @@ impl User {
     }
 
     /// Sends a request, and expects `refusal`.
-    pub(crate) async fn is_refused(&self, request: &Request, refusal: Refusal) -> Result<()> {
+    pub(crate) async fn is_refused(&self, request: &Request, refusal: Refusal<'_>) -> Result<()> {
         let what = format!("the refusal of {request:?}");
         until(Deadline::after(LIMIT), &what, async || {
             self.check_refusal(request, refusal).await
@@ -87,34 +87,15 @@ impl User {
         .await
     }
 
-    async fn check_refusal(&self, request: &Request, refusal: Refusal) -> Result<()> {
+    async fn check_refusal(&self, request: &Request, refusal: Refusal<'_>) -> Result<()> {
         let Err(error) = self.send(request).await else {
             bail!("it was allowed");
         };
         let kube::Error::Api(status) = &error else {
             return Err(error).context("no response");
         };
-        let message = &status.message;
-        match refusal {
-            Refusal::Rbac => {
-                // RBAC refuses most requests with the first text. The second text is for bindings
-                // that grant more rights than the user has.
-                let texts = [" cannot ", "attempting to grant RBAC permissions"];
-                ensure!(
-                    status.code == 403 && texts.iter().any(|text| message.contains(text)),
-                    "not refused by RBAC: {request:?}: {status:?}"
-                );
-            }
-            Refusal::Policy(name) => {
-                let named = format!("ValidatingAdmissionPolicy '{name}'");
-                ensure!(
-                    [403, 422].contains(&status.code) && message.contains(&named),
-                    "not refused by {name}: {request:?}: {status:?}"
-                );
-            }
-        }
 
-        Ok(())
+        check_refusal(status, refusal).with_context(|| format!("{request:?}"))
     }
 
     async fn send(&self, request: &Request) -> Result<(), kube::Error> {
@@ -185,6 +166,31 @@ impl User {
             None => Api::all_with(self.0.clone(), &resource),
         }
     }
+}
+
+/// Checks that a rule has refused a request.
+pub(crate) fn check_refusal(status: &Status, refusal: Refusal<'_>) -> Result<()> {
+    let message = &status.message;
+    match refusal {
+        Refusal::Rbac => {
+            // RBAC refuses most requests with the first text. The second text is for bindings that grant more
+            // rights than the user has.
+            let texts = [" cannot ", "attempting to grant RBAC permissions"];
+            ensure!(
+                status.code == 403 && texts.iter().any(|text| message.contains(text)),
+                "not refused by RBAC: {status:?}"
+            );
+        }
+        Refusal::Policy(name) => {
+            let named = format!("ValidatingAdmissionPolicy '{name}'");
+            ensure!(
+                [403, 422].contains(&status.code) && message.contains(&named),
+                "not refused by {name}: {status:?}"
+            );
+        }
+    }
+
+    Ok(())
 }
 
 fn resource(kind: &str) -> ApiResource {

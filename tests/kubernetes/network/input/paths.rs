@@ -190,7 +190,7 @@ pub(super) async fn path_unhealthy(cluster: &Cluster, peer: &str, reason: &str) 
 
 /// Drops datagrams from the nodes of `from` on the nodes of `at`. Running the result removes the
 /// rules.
-fn block(at: &Cluster, from: &Cluster) -> Result<Deferred> {
+pub(crate) fn block(at: &Cluster, from: &Cluster) -> Result<Deferred> {
     let nodes = at.nodes();
     let what = format!("tables {BLOCK} of {}", at.name());
     let blocked = cleanup::defer(what, async move || {

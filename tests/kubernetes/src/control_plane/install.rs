@@ -23,8 +23,7 @@ const RIGHTS: [&str; 7] = [
 ];
 
 /// The values that the chart requires, and those that add rights.
-const VALUES: [&str; 4] = [
-    "authentication.enabled=true",
+const VALUES: [&str; 3] = [
     "discovery.config.clusterID=control-plane",
     "ipam.podCIDR=10.244.0.0/16",
     "ipam.serviceCIDR=10.96.0.0/16",

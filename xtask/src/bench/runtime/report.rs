@@ -1,5 +1,7 @@
 //! Medians, targets and tables of the control runtime's benchmark. All functions are pure.
 
+use crate::bench::control_plane::{Outcome, file_name, heading};
+use crate::bench::limits::{self, Limited, shown};
 use crate::bench::setting::Checkout;
 use crate::bench::stats::Summary;
 use serde::{Deserialize, Serialize};
@@ -58,18 +60,9 @@ struct ProcessSample {
 pub(super) struct Report {
     #[serde(flatten)]
     setting: Checkout,
-    pub(super) targets: Vec<Verdict>,
+    targets: Vec<Limited>,
     rows: Vec<Row>,
     samples: Samples,
-}
-
-/// A measured number and its limit.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(super) struct Verdict {
-    what: &'static str,
-    limit: f64,
-    measured: f64,
-    pub(super) pass: bool,
 }
 
 /// The medians of a process in a stage, with their ranges.
@@ -98,61 +91,6 @@ impl Report {
         }
     }
 
-    /// Returns the name of the result's files without suffix.
-    pub(super) fn name(&self) -> String {
-        let date = self.setting.date.get(..10).unwrap_or("undated");
-        format!("{date}-{}-runtime", self.setting.commit)
-    }
-
-    /// Returns tables for terminals.
-    pub(super) fn table(&self) -> String {
-        let mut text = self.targets_table();
-        text.push('\n');
-        text.push_str(&self.rows_table());
-
-        text
-    }
-
-    /// Returns a document for `bench/results`.
-    pub(super) fn markdown(&self) -> String {
-        let setting = &self.setting;
-        let modified = match setting.modified {
-            true => ", with uncommitted changes",
-            false => "",
-        };
-        let machine: Vec<_> = (setting.machine.iter())
-            .map(|(name, value)| format!("- {}: {value}", name.replace('_', " ")))
-            .collect();
-
-        format!(
-            "# Control runtime, {}\n\nCommit `{}`{modified}. `{}`. [runtime.md](../runtime.md) describes the \
-             method.\n\n{}\n\n## Targets\n\n{}\n## Medians, with ranges\n\n{}",
-            setting.date,
-            setting.commit,
-            setting.command,
-            machine.join("\n"),
-            self.targets_table(),
-            self.rows_table()
-        )
-    }
-
-    fn targets_table(&self) -> String {
-        let mut text = String::from("| target | limit | measured | |\n|---|---|---|---|\n");
-        for verdict in &self.targets {
-            let Verdict {
-                what,
-                limit,
-                measured,
-                ..
-            } = verdict;
-            let pass = if verdict.pass { "pass" } else { "**miss**" };
-            // Writing to a string cannot fail.
-            let _ = writeln!(text, "| {what} | {limit:.1} | {measured:.2} | {pass} |");
-        }
-
-        text
-    }
-
     fn rows_table(&self) -> String {
         let mut text = String::from(
             "| process | cache complete, s | CPU time until then, s | memory, MB | peak, MB | CPU time per \
@@ -178,9 +116,27 @@ impl Report {
     }
 }
 
-fn shown(summary: &Summary, digits: usize) -> String {
-    let Summary { median, min, max } = summary;
-    format!("{median:.digits$} ({min:.digits$}-{max:.digits$})")
+impl Outcome for Report {
+    fn name(&self) -> String {
+        file_name(&self.setting, "runtime")
+    }
+
+    fn table(&self) -> String {
+        format!("{}\n{}", limits::table(&self.targets), self.rows_table())
+    }
+
+    fn markdown(&self) -> String {
+        format!(
+            "{}\n## Targets\n\n{}\n## Medians, with ranges\n\n{}",
+            heading("Control runtime", &self.setting, "runtime.md"),
+            limits::table(&self.targets),
+            self.rows_table()
+        )
+    }
+
+    fn targets(&self) -> &[Limited] {
+        &self.targets
+    }
 }
 
 fn rows(samples: &Samples) -> Vec<Row> {
@@ -237,7 +193,7 @@ fn megabytes(bytes: u64) -> f64 {
 
 /// Compares the medians with the targets. A manager with offloading is one process, but is measured
 /// as two. Both contain the memory of a runtime with few objects, which counts once.
-fn judge(rows: &[Row]) -> Vec<Verdict> {
+fn judge(rows: &[Row]) -> Vec<Limited> {
     let followers = || rows.iter().filter(|row| row.change_us.is_some());
     let manager = rows.iter().find(|row| row.change_us.is_none());
     let (Some(fewest), Some(most), Some(manager)) =
@@ -247,22 +203,22 @@ fn judge(rows: &[Row]) -> Vec<Verdict> {
     };
     let change = |row: &Row| row.change_us.as_ref().map_or(f64::NAN, |it| it.median);
     let mut verdicts = vec![
-        at_most(
+        Limited::at_most(
             "memory, MB: the runtime with all objects, plus what the controller manager adds",
             MEMORY_MB_MAX,
             most.memory_mb.median + manager.memory_mb.median - fewest.memory_mb.median,
         ),
-        at_most(
+        Limited::at_most(
             "CPU time per change: ratio of most to fewest objects",
             GROWTH_MAX,
             change(most) / change(fewest),
         ),
-        at_most(
+        Limited::at_most(
             "cache complete, s: runtime",
             LISTED_S_MAX,
             most.listed_s.median,
         ),
-        at_most(
+        Limited::at_most(
             "cache complete, s: controller manager",
             LISTED_S_MAX,
             manager.listed_s.median,
@@ -273,7 +229,7 @@ fn judge(rows: &[Row]) -> Vec<Verdict> {
         ("connections: controller manager", manager),
     ] {
         let limit = row.watches.div_ceil(WATCHES_PER_CONNECTION) + 1;
-        verdicts.push(at_most(what, small(limit), small(row.connections)));
+        verdicts.push(Limited::at_most(what, small(limit), small(row.connections)));
     }
 
     verdicts
@@ -281,15 +237,6 @@ fn judge(rows: &[Row]) -> Vec<Verdict> {
 
 fn small(count: u64) -> f64 {
     u32::try_from(count).map_or(f64::INFINITY, f64::from)
-}
-
-fn at_most(what: &'static str, limit: f64, measured: f64) -> Verdict {
-    Verdict {
-        what,
-        limit,
-        measured,
-        pass: measured <= limit,
-    }
 }
 
 #[cfg(test)]

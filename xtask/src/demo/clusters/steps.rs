@@ -1,5 +1,6 @@
 //! The steps of the demo on Kubernetes in chronological order. Each step checks one claim.
 
+mod peering;
 mod pods;
 mod removal;
 
@@ -25,7 +26,7 @@ pub(super) struct Step {
     pub(super) run: fn(&mut Shell, &Tools) -> Result<Verdict>,
 }
 
-/// All steps except `clean-up`, which runs last.
+/// All steps except [`UNPEER`] and `clean-up`, which run last.
 pub(super) const STEPS: &[Step] = &[
     Step {
         name: "clusters",
@@ -53,11 +54,23 @@ pub(super) const STEPS: &[Step] = &[
         run: failover,
     },
     Step {
+        name: "peer",
+        why: "milan gives rome credentials and a virtual node",
+        run: peering::peer,
+    },
+    Step {
         name: "view",
-        why: "the state of the connection in both clusters",
+        why: "the state of the peering in both clusters",
         run: view,
     },
 ];
+
+/// The end of the peering. It is skipped if the clusters are kept.
+pub(super) const UNPEER: Step = Step {
+    name: "unpeer",
+    why: "one command ends the peering, and nothing of it is left",
+    run: peering::unpeer,
+};
 
 /// The manifest of web servers on both nodes. Each server replies with the name of its pod.
 const WEB: &str = "tests/kubernetes/it/manifests/web.yaml";
@@ -205,7 +218,7 @@ fn view(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
     for name in [ROME, MILAN] {
         let kubeconfig = tools.kubeconfig(shell, name)?;
         tools.show(shell, tools.liqoctl(&["info", "--kubeconfig", &kubeconfig]))?;
-        let kinds = "configurations,gatewayservers,gatewayclients,connections";
+        let kinds = "configurations,connections,resourceslices.authentication.liqo.io,virtualnodes";
         tools.show(
             shell,
             tools.laboratory(&["kubectl", name, "get", kinds, "-A"]),

@@ -50,6 +50,29 @@ async fn requests_use_another_connection_after_one_without_response() {
 }
 
 #[tokio::test]
+async fn a_shorter_time_than_that_of_the_kind_ends_the_request_and_the_use_of_its_connection() {
+    let server = Server::start(Protocols::Http2, 100).await;
+    let (relay, transport) = relayed(&server).await;
+    let probe = |seconds| {
+        let mut request = request(POD);
+        let limit = TimeLimit(Duration::from_secs(seconds));
+        request.extensions_mut().insert(limit);
+        transport.clone().oneshot(request)
+    };
+    probe(5).await.expect("a response");
+    for (seconds, limit) in [(5, 5), (60, Kind::Read.deadline().as_secs())] {
+        relay.silence();
+        tokio::time::pause();
+        let error = probe(seconds).await.expect_err("no response");
+        tokio::time::resume();
+        let error = error.downcast_ref::<DeadlineError>();
+        assert_eq!(error.expect("a DeadlineError").limit.as_secs(), limit);
+
+        probe(5).await.expect("a response on another connection");
+    }
+}
+
+#[tokio::test]
 async fn a_lease_request_does_not_wait_for_the_connection_of_another_request() {
     for protocols in [Protocols::Http2, Protocols::Http1] {
         let server = Server::start(protocols, 100).await;

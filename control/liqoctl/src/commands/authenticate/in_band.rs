@@ -2,7 +2,7 @@
 //! consumer's Configuration may remap.
 
 use crate::objects;
-use crate::pair::Pair;
+use crate::pair::{Pair, Side};
 use anyhow::{Context as _, Result, anyhow, bail};
 use control_api::IP;
 use control_api::networking::configuration::{ClusterCidrs, Configuration};
@@ -31,6 +31,37 @@ pub(super) async fn proxy_url(pair: &Pair, namespace: &str) -> Result<String> {
         )
     })?;
     Ok(format!("http://{mapped}:{PORT}"))
+}
+
+/// Returns whether the consumer reaches a proxy through the tunnel: at a remapped address of the provider.
+///
+/// # Errors
+///
+/// Returns an error if the API server fails.
+pub(crate) async fn is_through_tunnel(
+    consumer: &Side,
+    namespace: &str,
+    proxy_url: &str,
+) -> Result<bool> {
+    let (cluster, peer) = (&consumer.cluster, &consumer.peer);
+    let found: Option<Configuration> = objects::find(cluster, namespace, peer).await?;
+
+    Ok(found.is_some_and(|configuration| is_remapped(&configuration, proxy_url)))
+}
+
+fn is_remapped(configuration: &Configuration, proxy_url: &str) -> bool {
+    let host = proxy_url.strip_prefix("http://").unwrap_or(proxy_url);
+    let host = host.split([':', '/']).next().unwrap_or_default();
+    let Ok(address) = host.parse::<Ipv4Addr>() else {
+        return false;
+    };
+    let status = configuration.status.as_ref();
+    let remote = status.and_then(|status| status.remote.as_ref());
+    let cidrs = remote.into_iter().flat_map(|remote| &remote.cidr.external);
+
+    cidrs
+        .filter_map(|cidr| cidr.parse::<Ipv4Net>().ok())
+        .any(|cidr| cidr.contains(&address))
 }
 
 /// Returns the address of the proxy in the provider's external CIDR.
@@ -127,6 +158,18 @@ mod tests {
         assert_eq!(map(&mapped("10.70.0.0/16"), address), Ok(address));
         let other = Ipv4Addr::new(192, 0, 2, 1);
         assert_eq!(map(&mapped("10.71.0.0/16"), other), Ok(other));
+    }
+
+    #[test]
+    fn a_proxy_in_the_remapped_external_cidr_is_behind_the_tunnel() {
+        let configuration = configuration(&json!({"remote": {"cidr": {
+            "pod": ["10.0.0.0/16"], "external": ["10.71.0.0/16"],
+        }}}));
+
+        assert!(is_remapped(&configuration, "http://10.71.0.2:8118"));
+        for other in ["http://10.70.0.2:8118", "https://proxy.example.com", ""] {
+            assert!(!is_remapped(&configuration, other), "{other}");
+        }
     }
 
     #[test]

@@ -8,10 +8,11 @@ use crate::pair::{Pair, Side};
 use crate::progress::begin;
 use crate::removal::Removal;
 use crate::steps::{Runner, removed};
+use crate::switch::Wait;
 use crate::tenant;
 use crate::wait::Deadline;
 use anyhow::{Result, bail};
-use clap::{ArgAction, Args};
+use clap::Args;
 use control_api::{Identity, ResourceSlice, Tenant, VirtualNode, labels};
 use kube::ResourceExt as _;
 
@@ -21,16 +22,8 @@ pub(crate) struct Unauthenticate {
     #[command(flatten)]
     remote: RemoteFlags,
 
-    /// Wait until all objects are deleted.
-    #[arg(
-        long,
-        value_name = "BOOL",
-        num_args = 0..=1,
-        default_value_t = true,
-        default_missing_value = "true",
-        action = ArgAction::Set
-    )]
-    wait: bool,
+    #[command(flatten)]
+    removal: Wait,
 }
 
 /// Runs `liqoctl unauthenticate`.
@@ -54,7 +47,7 @@ pub(crate) async fn unauthenticate(global: &Global, options: &Unauthenticate) ->
             runner,
             &pair,
             (here.as_deref(), there.as_deref()),
-            options.wait,
+            options.removal.wait,
         )
         .await
     })

@@ -30,9 +30,6 @@ pub(crate) fn build(global: &Global, options: &Options, parameters: &Parameters)
     if options.enable_metrics {
         values["metrics"] = json!({"enabled": true});
     }
-    if options.disable_kernel_version_check {
-        values["requirements"] = json!({"kernel": {"enabled": false}});
-    }
     if options.provider == Some(Provider::Openshift) {
         values["openshiftConfig"] = json!({"enabled": true});
     }
@@ -86,6 +83,21 @@ mod tests {
         assert_eq!(values, expected);
     }
 
+    /// The check is one of this program, so the chart has no value for it.
+    #[test]
+    fn the_kernel_check_is_no_value_of_the_chart() {
+        let options = Options {
+            disable_kernel_version_check: true,
+            ..Options::default()
+        };
+
+        let (global, parameters) = (Global::default(), Parameters::default());
+        assert_eq!(
+            build(&global, &options, &parameters),
+            build(&global, &Options::default(), &parameters)
+        );
+    }
+
     #[test]
     fn keys_without_a_flag_have_the_defaults_of_the_chart() {
         let values = build(
@@ -94,14 +106,7 @@ mod tests {
             &Parameters::default(),
         );
 
-        for key in [
-            "tag",
-            "metrics",
-            "requirements",
-            "openshiftConfig",
-            "common",
-            "apiServer",
-        ] {
+        for key in ["tag", "metrics", "openshiftConfig", "common", "apiServer"] {
             assert!(values.get(key).is_none(), "{key}");
         }
         assert!(values["discovery"]["config"].get("clusterID").is_none());

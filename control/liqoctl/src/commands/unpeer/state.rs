@@ -1,15 +1,13 @@
 //! The state of a peering before its end.
 
-use crate::commands::authenticate::requested;
+use crate::commands::authenticate::{is_through_tunnel, requested};
 use crate::objects;
 use crate::pair::Side;
 use crate::wait::{Deadline, Found};
 use anyhow::Result;
-use control_api::core::foreign_cluster::{
-    ForeignCluster, ForeignClusterConditionStatus, ForeignClusterConditionType,
-};
-use control_api::{NamespaceMap, ResourceSlice, Tenant, annotations};
-use kube::{Api, ResourceExt as _};
+use control_api::core::foreign_cluster::{ForeignCluster, ForeignClusterConditionStatus};
+use control_api::{Connection, Identity, NamespaceMap, ResourceSlice, Tenant};
+use kube::Api;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -21,6 +19,8 @@ const REACHED: Duration = Duration::from_secs(6);
 pub(super) struct State {
     /// Whether the provider is also a consumer of this cluster.
     pub(super) is_reversed: bool,
+    /// Whether the controller manager reaches the provider through the tunnel only.
+    pub(super) is_in_band: bool,
     /// The namespaces that are offloaded to the provider, in alphabetical order.
     pub(super) offloaded: Vec<String>,
     /// Whether the controller manager must delete replicas at the provider.
@@ -39,13 +39,19 @@ impl State {
         };
         let (cluster, peer) = (&consumer.cluster, &consumer.peer);
         let selector = requested(peer);
-        let (tenants, slices, maps) = tokio::try_join!(
+        let (tenants, identities, slices, maps) = tokio::try_join!(
             objects::list::<Tenant>(cluster, namespace, peer),
+            objects::list::<Identity>(cluster, namespace, peer),
             objects::select::<ResourceSlice>(cluster, namespace, &selector),
             objects::select::<NamespaceMap>(cluster, namespace, &selector),
         )?;
+        let is_in_band = match identities.iter().find_map(proxy_url) {
+            Some(url) => is_through_tunnel(consumer, namespace, url).await?,
+            None => false,
+        };
         Ok(Self {
             is_reversed: !tenants.is_empty(),
+            is_in_band,
             offloaded: offloaded(&maps),
             has_replicas: !slices.is_empty() || !maps.is_empty(),
         })
@@ -57,26 +63,41 @@ impl State {
     /// # Errors
     ///
     /// Returns an error that names `force unpeer`.
-    pub(super) async fn check_reachable(&self, consumer: &Side) -> Result<()> {
-        if !self.has_replicas {
+    pub(super) async fn check_reachable(
+        &self,
+        consumer: &Side,
+        namespace: Option<&str>,
+    ) -> Result<()> {
+        let Some(namespace) = namespace.filter(|_| self.has_replicas) else {
             return Ok(());
-        }
+        };
         let (cluster, peer) = (&consumer.cluster, &consumer.peer);
         let api = Api::<ForeignCluster>::all(cluster.client.clone());
         let goal = format!("nothing was changed: reaching the API server of {peer}");
         Deadline::after(REACHED)
             .until(&goal, async || {
                 let foreign = cluster.get(&api, "ForeignCluster", peer).await?;
-                Ok(match foreign.as_ref().is_some_and(is_unreachable) {
-                    false => Found::Ready(()),
-                    true => Found::Missing(format!(
-                        "the controller-manager in {} does not reach it; if cluster {peer} will never respond again, run `liqoctl force unpeer {peer}`",
-                        cluster.place()
-                    )),
-                })
+                let is_needed = !foreign.as_ref().is_some_and(ForeignCluster::is_declared_dead);
+                let reason = if is_needed && foreign.as_ref().is_some_and(is_unreachable) {
+                    "does not reach it"
+                } else if is_needed && self.is_in_band && !is_connected(consumer, namespace).await? {
+                    "reaches it through the tunnel, which is not connected"
+                } else {
+                    return Ok(Found::Ready(()));
+                };
+                Ok(Found::Missing(format!(
+                    "the controller-manager in {} {reason}; if cluster {peer} will never respond again, run `liqoctl force unpeer {peer}`",
+                    cluster.place()
+                )))
             })
             .await
     }
+}
+
+/// Returns the URL of the proxy in front of the provider's API server.
+fn proxy_url(identity: &Identity) -> Option<&str> {
+    let url = identity.spec.auth_params.as_ref()?.proxy_url.as_deref()?;
+    (!url.is_empty()).then_some(url)
 }
 
 /// Returns the namespaces that are mapped to namespaces of the provider.
@@ -86,18 +107,18 @@ fn offloaded(maps: &[NamespaceMap]) -> Vec<String> {
     names.into_iter().collect()
 }
 
-/// Returns whether the controller manager reports that the API server does not respond, and no user has declared the
-/// cluster dead.
+/// Returns whether the tunnel to the provider is connected.
+async fn is_connected(consumer: &Side, namespace: &str) -> Result<bool> {
+    let (cluster, peer) = (&consumer.cluster, &consumer.peer);
+    let connection: Option<Connection> = objects::find(cluster, namespace, peer).await?;
+    let value = connection.and_then(|connection| connection.status?.value);
+
+    Ok(value.as_deref() == Some("Connected"))
+}
+
+/// Returns whether the controller manager reports that the API server does not respond.
 fn is_unreachable(foreign: &ForeignCluster) -> bool {
-    let declared = foreign
-        .annotations()
-        .get(annotations::PERMANENTLY_UNREACHABLE);
-    let conditions = foreign.status.iter().flat_map(|status| &status.conditions);
-    let mut failed = conditions.filter(|condition| {
-        condition.type_ == ForeignClusterConditionType::APIServerStatus
-            && condition.status == ForeignClusterConditionStatus::Error
-    });
-    declared.is_none_or(|value| value != "true") && failed.next().is_some()
+    foreign.is_api_server(ForeignClusterConditionStatus::Error)
 }
 
 #[cfg(test)]
@@ -121,7 +142,8 @@ mod tests {
 
         assert!(is_unreachable(&foreign(&json!({}), "Error")));
         assert!(!is_unreachable(&foreign(&json!({}), "Established")));
-        assert!(!is_unreachable(&foreign(&dead, "Error")));
+        assert!(foreign(&dead, "Error").is_declared_dead());
+        assert!(!foreign(&json!({}), "Error").is_declared_dead());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use anyhow::{Result, bail};
-use control_api::labels;
+use control_api::{annotations, labels};
 use k8s_openapi::api::rbac::v1::{ClusterRole, Role, RoleBinding};
 use kube::{Api, Resource, ResourceExt as _};
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ fn only<K: Resource<DynamicType = ()>>(
     }
 }
 
-/// Binds the roles to a user.
+/// Binds the roles to a user. `is_reverse_allowed` permits this cluster to become a consumer of the user's cluster.
 ///
 /// # Errors
 ///
@@ -63,17 +63,15 @@ pub(super) async fn bind(
     user: &str,
     (liqo, tenant): (&str, &str),
     roles: Roles,
+    is_reverse_allowed: bool,
 ) -> Result<()> {
-    let bindings = [
-        binding((name, user), reader(name), liqo, ("Role", &roles.liqo)),
-        binding(
-            (name, user),
-            writer(name),
-            tenant,
-            ("ClusterRole", &roles.tenant),
-        ),
-    ];
-    for binding in bindings {
+    let of_liqo = binding((name, user), reader(name), liqo, ("Role", &roles.liqo));
+    let role = ("ClusterRole", roles.tenant.as_str());
+    let mut of_tenant = binding((name, user), writer(name), tenant, role);
+    if is_reverse_allowed {
+        of_tenant["metadata"]["annotations"] = json!({annotations::ALLOW_REVERSE_PEERING: "true"});
+    }
+    for binding in [of_liqo, of_tenant] {
         let namespace = binding["metadata"]["namespace"]
             .as_str()
             .unwrap_or_default();

@@ -70,6 +70,27 @@ fn the_rights_of_a_consumer_end_with_its_tenant_and_while_it_is_drained() {
     );
 }
 
+/// A manager that starts again knows the Tenant before the Secrets of the tenant namespace.
+#[test]
+fn a_manager_that_is_killed_while_a_tenant_ends_leaves_no_secret() {
+    for seed in 0..20 {
+        let (mut milan, nonce) = super::milan_with_seed(seed);
+        milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
+        milan.run(2 * MOMENT);
+        milan.sign(HOUR);
+        milan.run(MOMENT);
+        assert!(milan.secret("rome", "liqo-nonce", "nonce").is_some());
+
+        milan.delete_tenant("rome");
+        milan.run_with_faults();
+        assert_eq!(milan.count::<Tenant>(), 0, "seed {seed}");
+        for name in ["liqo-nonce", "liqo-remote-certificate"] {
+            let left = milan.object::<Secret>(&Key::new(tenant_namespace("rome"), name));
+            assert_eq!(left, None, "seed {seed}");
+        }
+    }
+}
+
 #[test]
 fn a_drained_tenant_loses_its_rights_and_objects_and_a_deleted_one_its_certificates() {
     let (mut milan, spec) = provider();

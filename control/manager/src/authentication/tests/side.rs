@@ -42,11 +42,16 @@ impl Side {
 
     /// Creates a cluster whose requests have the order that `seed` determines.
     pub(super) fn with_seed(id: &str, seed: u64) -> Self {
+        Self::with_nonce_ttl(id, seed, Duration::from_secs(7 * 3600))
+    }
+
+    /// Creates a cluster whose unused nonces expire after a time.
+    pub(super) fn with_nonce_ttl(id: &str, seed: u64, nonce_ttl: Duration) -> Self {
         let settings = Settings {
             namespace: "liqo".to_owned(),
             tenant_namespaces: Vec::new(),
             key_type: KeyType::Ed25519,
-            nonce_ttl: Duration::from_secs(7 * 3600),
+            nonce_ttl,
             api_server: ApiServerSettings::default(),
             grants: Grants {
                 is_default_class_enabled: true,
@@ -96,6 +101,11 @@ impl Side {
             .remove::<Node>(&Key::cluster("node"));
     }
 
+    /// Returns the time since the start.
+    pub(super) fn elapsed(&self) -> Duration {
+        self.elapsed
+    }
+
     /// Runs for a time.
     pub(super) fn run(&mut self, time: Duration) {
         self.simulation.pass(time);
@@ -119,15 +129,32 @@ impl Side {
 
     /// Makes the other replica the leader.
     pub(super) fn hand_over(&mut self) {
-        self.simulation.hand_over(1);
+        self.lead(1);
+    }
+
+    /// Makes a replica the leader.
+    pub(super) fn lead(&mut self, replica: usize) {
+        self.simulation.hand_over(replica);
     }
 
     /// Creates the tenant namespace of a peer, and the manager's rights there.
     pub(super) fn put_peer(&mut self, peer: &str) {
+        self.put_namespace(peer);
+        self.put_manager_binding(peer);
+    }
+
+    /// Creates the tenant namespace of a peer.
+    pub(super) fn put_namespace(&mut self, peer: &str) {
         let name = tenant_namespace(peer);
         let labels = json!({"liqo.io/remote-cluster-id": peer, "liqo.io/tenant-namespace": "true"});
         let local = self.simulation.local();
         local.put::<Namespace>(json!({"metadata": {"name": name, "labels": labels}}));
+    }
+
+    /// Gives the manager its rights in the tenant namespace of a peer.
+    pub(super) fn put_manager_binding(&mut self, peer: &str) {
+        let name = tenant_namespace(peer);
+        let local = self.simulation.local();
         let role = "liqo-controller-manager-tenant";
         local.put::<RoleBinding>(json!({
             "metadata": {"name": role, "namespace": name},
@@ -165,12 +192,13 @@ impl Side {
 
     /// Creates an empty nonce, as `liqoctl` does.
     pub(super) fn put_nonce(&mut self, peer: &str) {
-        self.put_secret(
-            peer,
-            "liqo-nonce",
-            &json!({"liqo.io/nonce": "true"}),
-            &json!({}),
-        );
+        self.put_nonce_with(peer, &json!({}));
+    }
+
+    /// Creates a nonce with these data.
+    pub(super) fn put_nonce_with(&mut self, peer: &str, data: &Value) {
+        let labels = json!({"liqo.io/nonce": "true"});
+        self.put_secret(peer, "liqo-nonce", &labels, data);
     }
 
     /// Creates a nonce to be signed, as `liqoctl` does.
@@ -233,7 +261,13 @@ impl Side {
     }
 
     /// Creates the Identity of this cluster at a provider, as `liqoctl` does.
-    pub(super) fn put_identity(&mut self, peer: &str, certificate: &[u8]) {
+    pub(super) fn put_identity(&mut self, peer: &str, name: &str) {
+        let certificate = self.certificate(name);
+        self.put_issued(peer, &certificate);
+    }
+
+    /// Creates the Identity with a certificate that the provider has issued.
+    pub(super) fn put_issued(&mut self, peer: &str, certificate: &ByteString) {
         self.simulation.local().put::<Identity>(json!({
             "apiVersion": "authentication.liqo.io/v1beta1",
             "kind": "Identity",
@@ -244,10 +278,20 @@ impl Side {
                 "namespace": "liqo-tenant-rome",
                 "authParams": {
                     "apiServer": "https://192.0.2.2:6443",
-                    "signedCRT": ByteString(certificate.to_vec()),
+                    "signedCRT": certificate,
                 },
             },
         }));
+    }
+
+    /// Returns a certificate of the key of this cluster.
+    pub(super) fn certificate(&mut self, name: &str) -> ByteString {
+        let pem = self
+            .secret_in("liqo", "authentication-keys", "privateKey")
+            .unwrap();
+        let pair = KeyPair::from_pem(str::from_utf8(&pem).unwrap()).unwrap();
+        let params = CertificateParams::new([name.to_owned()]).unwrap();
+        ByteString(params.self_signed(&pair).unwrap().pem().into_bytes())
     }
 
     /// Creates a ClusterRoleBinding of a user.
@@ -269,6 +313,11 @@ impl Side {
 
     /// Signs the approved requests, as Kubernetes' signer does.
     pub(super) fn sign(&mut self, lifetime: Duration) {
+        self.sign_at(self.elapsed, lifetime);
+    }
+
+    /// Signs the approved requests by a clock that shows `now`.
+    pub(super) fn sign_at(&mut self, now: Duration, lifetime: Duration) {
         for mut csr in self.objects::<CertificateSigningRequest>() {
             let is_approved = csr["status"]["conditions"][0]["type"] == "Approved";
             if !is_approved || !csr["status"]["certificate"].is_null() {
@@ -277,8 +326,8 @@ impl Side {
             let pem: ByteString = serde_json::from_value(csr["spec"]["request"].clone()).unwrap();
             let pem = String::from_utf8(pem.0).unwrap();
             let mut params = CertificateSigningRequestParams::from_pem(&pem).unwrap();
-            params.params.not_before = date_time_ymd(1970, 1, 1) + self.elapsed - BACKDATED;
-            params.params.not_after = date_time_ymd(1970, 1, 1) + self.elapsed + lifetime;
+            params.params.not_before = date_time_ymd(1970, 1, 1) + now - BACKDATED;
+            params.params.not_after = date_time_ymd(1970, 1, 1) + now + lifetime;
             let certificate = params.signed_by(&self.signer).unwrap().pem();
             csr["status"]["certificate"] = json!(ByteString(certificate.into_bytes()));
             self.simulation
@@ -334,14 +383,18 @@ impl Side {
     /// Returns the number of writes to objects of a type.
     pub(super) fn writes<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
         let log = self.simulation.log().iter();
-        log.filter(|sent| sent.request.object().resource == Resource::of::<K>())
-            .count()
+        log.filter(|sent| {
+            sent.request.object().map(|it| &it.resource) == Some(&Resource::of::<K>())
+        })
+        .count()
     }
 
     /// Returns the number of objects of a type that were created.
     pub(super) fn creations<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
         let log = self.simulation.log().iter().map(|sent| &sent.request);
-        let of_type = log.filter(|request| request.object().resource == Resource::of::<K>());
+        let of_type = log.filter(|request| {
+            request.object().map(|it| &it.resource) == Some(&Resource::of::<K>())
+        });
         of_type
             .filter(|request| {
                 matches!(request, Request::Write(write) if matches!(write.action, Action::Create(_)))
@@ -365,7 +418,7 @@ impl Side {
             Request::Write(write) => {
                 write.object.resource == Resource::of::<K>() && write.subresource == subresource
             }
-            Request::Read(_) => false,
+            Request::Read(_) | Request::Probe(_) => false,
         })
     }
 
@@ -374,7 +427,7 @@ impl Side {
     }
 
     /// Returns the time as Kubernetes writes it.
-    fn time(&self) -> String {
+    pub(super) fn time(&self) -> String {
         let seconds = i64::try_from(self.elapsed.as_secs()).unwrap();
         k8s_openapi::jiff::Timestamp::from_second(seconds)
             .unwrap()

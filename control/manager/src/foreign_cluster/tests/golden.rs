@@ -3,8 +3,8 @@
 use super::*;
 use std::collections::BTreeMap;
 
-/// Upstream's gateways are Deployments in the tenant namespace, of which the objects contain no pods. The condition of
-/// the peer's API server is missing here, because it is not probed.
+/// Upstream's gateways are Deployments in the tenant namespace, of which the objects contain no pods. The API server of
+/// the peer is not probed here.
 #[test]
 fn the_foreign_clusters_of_upstream_are_reproduced() {
     let cases: BTreeMap<String, Value> = serde_json::from_str(include_str!("golden.json")).unwrap();

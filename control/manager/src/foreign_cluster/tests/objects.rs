@@ -149,7 +149,9 @@ pub(super) fn slice(status: &str, reason: &str) -> Value {
 
 pub(super) fn virtual_node(name: &str, spec: Value) -> Value {
     let spec = fake_apiserver::merged(json!({"clusterID": "milan"}), spec);
-    of_peer("VirtualNode", name, &spec)
+    let mut node = of_peer("VirtualNode", name, &spec);
+    node["status"] = json!({"conditions": [{"type": "VirtualKubelet", "status": "Running"}]});
+    node
 }
 
 /// A pod of a virtual kubelet.

@@ -40,14 +40,17 @@ fn put(cache: &mut Cache, object: &Value) -> Option<Changed> {
 
 /// Returns the peers that a change concerns.
 fn peers(object: &Value, before: Option<&Value>) -> Vec<String> {
-    let (mut cache, mut controller) = (cache(), ForeignClusterController::new(settings()));
+    let (mut cache, mut controller) = (
+        cache(),
+        ForeignClusterController::new(settings(), Refusals::default()),
+    );
     before.map(|before| put(&mut cache, before));
     let change = put(&mut cache, object);
     let change = change.iter().map(Changed::as_change);
     let items = change.flat_map(|change| controller.observe(&change, &cache));
     let peers = items.filter_map(|item| match item {
         WorkItem::Peer(peer) => Some(peer),
-        WorkItem::Watches(_) => None,
+        WorkItem::Probe(_) | WorkItem::Watches(_) => None,
     });
     peers.collect()
 }

@@ -10,6 +10,9 @@ use control_runtime::simulation::{Sent, Server, Simulation};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 
+/// Time without requests after which nothing is left to do.
+const QUIET: Duration = Duration::from_millis(100);
+
 /// The cluster, with two replicas of the manager.
 pub(super) struct Rome {
     pub(super) simulation: Simulation,
@@ -54,7 +57,7 @@ impl Rome {
             tenant_namespaces: vec!["named".to_owned()],
             has_authentication,
         };
-        let make = move || ForeignClusterController::new(settings.clone());
+        let make = move || ForeignClusterController::new(settings.clone(), Refusals::default());
         let simulation = Simulation::new(seed).host(make).replicas(2);
         Self { simulation }
     }
@@ -92,9 +95,21 @@ impl Rome {
         }))
     }
 
-    /// Runs until nothing is left to do, which must take less than a second.
+    /// Runs until nothing is left to do but probes, which must take less than a second.
     pub(super) fn settle(&mut self) {
-        self.simulation.settle(SOON).unwrap();
+        self.simulation.pass(SOON - QUIET);
+        let before = self.log().len();
+        self.simulation.pass(QUIET);
+        let late = &self.log()[before..];
+        assert!(late.is_empty(), "{late:?}");
+    }
+
+    /// Has every object observed again, and returns the requests that this caused.
+    pub(super) fn replan(&mut self) -> Vec<Sent> {
+        let before = self.log().len();
+        self.simulation.replay();
+        self.settle();
+        self.log()[before..].to_vec()
     }
 
     /// Returns the ForeignCluster of the peer.

@@ -236,11 +236,11 @@ impl<'a> Local<'a> {
                 let ips = ips.filter(|(_, ip)| ip.namespace == key.name);
                 items.extend(ips.map(|(_, ip)| WorkItem::Ip(ip.clone())));
                 items.insert(WorkItem::Tenant(key.name.clone()));
-                items.insert(WorkItem::SecretWatches);
+                items.insert(WorkItem::SecretWatch(key.name.clone()));
             }
             Kind::RoleBinding => {
                 items.insert(WorkItem::Tenant(key.namespace.clone()));
-                items.insert(WorkItem::SecretWatches);
+                items.insert(WorkItem::SecretWatch(key.namespace.clone()));
             }
             Kind::GatewayKeys
             | Kind::GatewayServer

@@ -24,22 +24,15 @@ pub(super) fn is_of_peering(kind: Kind) -> bool {
 /// creates.
 const MISPLACED_MAX: usize = 32;
 
-/// Returns the namespaces whose Secrets the manager has the right to read.
-pub(crate) fn bound_namespaces(
+/// Returns whether the manager has the right to read the Secrets of the namespace `tenant`.
+pub(crate) fn is_bound(
     cache: &Cache,
     namespace: &str,
     named_tenants: &[String],
-) -> BTreeSet<String> {
+    tenant: &str,
+) -> bool {
     let derived = Derived::default();
-    Local::new(cache, namespace, named_tenants, &derived).bound_namespaces()
-}
-
-/// Returns whether the manager has its rights in a namespace that is labelled for a peer.
-pub(crate) fn is_bound(cache: &Cache, namespace: &str, tenant: &str) -> bool {
-    let derived = Derived::default();
-    let local = Local::new(cache, namespace, &[], &derived);
-    let binding = local.role_bindings.get(&Key::new(tenant, TENANT_ROLE));
-    local.is_tenant(tenant) && binding.is_some_and(|binding| local.binds_manager(binding))
+    Local::new(cache, namespace, named_tenants, &derived).is_bound(tenant)
 }
 
 impl<'a> Local<'a> {
@@ -127,10 +120,14 @@ impl<'a> Local<'a> {
 
     /// Returns the namespaces whose Secrets the manager has the right to read.
     pub(crate) fn bound_namespaces(&self) -> BTreeSet<String> {
-        let bindings = self.role_bindings.iter();
-        let bound = bindings
-            .filter(|(key, binding)| self.is_tenant(&key.namespace) && self.binds_manager(binding));
-        bound.map(|(key, _)| key.namespace.clone()).collect()
+        let names = self.namespaces.iter().map(|(key, _)| &key.name);
+        names.filter(|name| self.is_bound(name)).cloned().collect()
+    }
+
+    /// Returns whether the manager has the right to read the Secrets of a namespace.
+    pub(crate) fn is_bound(&self, namespace: &str) -> bool {
+        let binding = (self.role_bindings).get(&Key::new(namespace, TENANT_ROLE));
+        self.is_tenant(namespace) && binding.is_some_and(|binding| self.binds_manager(binding))
     }
 
     /// Returns whether the Secrets of a namespace are watched and listed.

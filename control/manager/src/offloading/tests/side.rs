@@ -144,8 +144,10 @@ impl Side {
     /// Returns the number of requests about objects of a type.
     pub(super) fn requests<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
         let log = self.simulation.log().iter();
-        log.filter(|sent| sent.request.object().resource == Resource::of::<K>())
-            .count()
+        log.filter(|sent| {
+            sent.request.object().map(|it| &it.resource) == Some(&Resource::of::<K>())
+        })
+        .count()
     }
 
     /// Returns whether each change of objects of a type, but not of their statuses, names the version that it changes.
@@ -153,7 +155,7 @@ impl Side {
         let log = self.simulation.log().iter();
         log.filter_map(|sent| match &sent.request {
             Request::Write(write) => Some(write),
-            Request::Read(_) => None,
+            Request::Read(_) | Request::Probe(_) => None,
         })
         .filter(|write| write.object.resource == Resource::of::<K>())
         .filter(|write| write.subresource.is_none() && matches!(write.action, Action::Merge(_)))

@@ -1,8 +1,9 @@
 //! A consumer with its manager, and the API server of its provider, in memory.
 
 use crate::authentication::{ApiServerSettings, AuthenticationController, Grants, Settings};
-use crate::replication::ReplicationController;
-use control_api::ResourceSlice;
+use crate::foreign_cluster::{self, ForeignClusterController, Refusals};
+use crate::replication::{ReplicationController, Report};
+use control_api::{ForeignCluster, ResourceSlice};
 use control_credentials::{Access, ClusterKey, KeyType, kubeconfig};
 use control_runtime::simulation::Simulation;
 use control_runtime::{Cluster, Destinations, Key};
@@ -11,6 +12,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Long enough for the requests that a change causes.
@@ -39,6 +41,14 @@ pub(super) fn remote(name: &str) -> Key {
 impl Peering {
     /// Creates the clusters, with the credentials of `rome`.
     pub(super) fn new(seed: u64) -> Self {
+        let mut peering = Self::without_rights(seed);
+        peering.put_rights();
+        peering.put_credentials(&kubeconfig_of("https://192.0.2.1:6443"));
+        peering
+    }
+
+    /// Creates the clusters. The manager of `rome` may not read the Secrets of the tenant namespace yet.
+    pub(super) fn without_rights(seed: u64) -> Self {
         let settings = Settings {
             namespace: "liqo".to_owned(),
             tenant_namespaces: Vec::new(),
@@ -49,9 +59,26 @@ impl Peering {
         };
         let authentication =
             move || AuthenticationController::new(settings.clone(), "user".to_owned());
+        let summaries = foreign_cluster::Settings {
+            namespace: "liqo".to_owned(),
+            tenant_namespaces: Vec::new(),
+            has_authentication: true,
+        };
+        // Each replica has a report of its own.
+        let made = Arc::<Mutex<Option<Report>>>::default();
+        let report = Arc::clone(&made);
         let mut simulation = Simulation::new(seed)
             .host(authentication)
-            .host(|| ReplicationController::new("liqo".to_owned(), Destinations::Remote))
+            .host_injected(move |injector| {
+                let refusals = Refusals::default();
+                *made.lock().unwrap() = Some(refusals.clone().report(injector));
+                ForeignClusterController::new(summaries.clone(), refusals)
+            })
+            .host(move || {
+                let report = report.lock().unwrap().take();
+                let report = report.unwrap_or_else(|| Box::new(|_, _| {}));
+                ReplicationController::new("liqo".to_owned(), Destinations::Remote, report)
+            })
             .replicas(2);
         simulation.cluster(&milan()).put_namespace(REMOTE);
         let server = simulation.local();
@@ -63,15 +90,18 @@ impl Peering {
         let labels =
             json!({"liqo.io/remote-cluster-id": "milan", "liqo.io/tenant-namespace": "true"});
         server.put::<Namespace>(json!({"metadata": {"name": LOCAL, "labels": labels}}));
+
+        Self { simulation }
+    }
+
+    /// Gives the manager the right to read the Secrets of the tenant namespace.
+    pub(super) fn put_rights(&mut self) {
         let role = "liqo-controller-manager-tenant";
-        server.put::<RoleBinding>(json!({
+        self.simulation.local().put::<RoleBinding>(json!({
             "metadata": {"name": role, "namespace": LOCAL},
             "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
             "subjects": [{"kind": "ServiceAccount", "name": "liqo-controller-manager", "namespace": "liqo"}],
         }));
-        let mut peering = Self { simulation };
-        peering.put_credentials(&kubeconfig_of("https://192.0.2.1:6443"));
-        peering
     }
 
     pub(super) fn put_credentials(&mut self, kubeconfig: &str) {
@@ -160,10 +190,37 @@ impl Peering {
         self.simulation.pass(time);
     }
 
+    /// Returns the conditions of the ForeignCluster of `milan` that have this type.
+    pub(super) fn conditions(&mut self, type_: &str) -> Vec<Value> {
+        let foreign = self.foreign().unwrap_or_default();
+        let status = &foreign["status"];
+        let lists = [
+            &status["conditions"],
+            &status["modules"]["authentication"]["conditions"],
+        ];
+        let all = lists.into_iter().flat_map(|it| it.as_array().cloned());
+        all.flatten().filter(|it| it["type"] == type_).collect()
+    }
+
+    pub(super) fn foreign(&mut self) -> Option<Value> {
+        let server = self.simulation.local();
+        server
+            .get::<ForeignCluster>(&Key::cluster("milan"))
+            .cloned()
+    }
+
+    /// Declares `milan` dead, as `liqoctl force unpeer` does.
+    pub(super) fn declare_dead(&mut self) {
+        let mut foreign = self.foreign().unwrap();
+        let annotation = "liqo.io/foreign-cluster-permanently-unreachable";
+        foreign["metadata"]["annotations"] = json!({annotation: "true"});
+        self.simulation.local().put::<ForeignCluster>(foreign);
+    }
+
     /// Returns the number of requests to the provider.
     pub(super) fn requests(&self) -> usize {
         let log = self.simulation.log().iter();
-        log.filter(|sent| sent.request.object().cluster == milan())
+        log.filter(|sent| *sent.request.cluster() == milan())
             .count()
     }
 }

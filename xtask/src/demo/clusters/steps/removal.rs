@@ -1,5 +1,6 @@
 //! Removes Liqo and the clusters, and checks that nothing is left.
 
+use super::peering;
 use crate::console;
 use crate::demo::claims::Verdict;
 use crate::demo::clusters::tools::Tools;
@@ -45,9 +46,10 @@ pub(in crate::demo::clusters) fn clean_up(
 fn uninstall(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
     let [rome, milan] = [ROME, MILAN].map(|name| tools.kubeconfig(shell, name));
     let (rome, milan) = (rome?, milan?);
-    let words = ["network", "reset", "--kubeconfig", &rome];
-    let remote = ["--remote-kubeconfig", &milan, "--wait", "--skip-confirm"];
-    tools.show(shell, tools.liqoctl(&[&words[..], &remote].concat()))?;
+    // An earlier step has failed.
+    if !peering::left(shell, tools)?.is_empty() {
+        peering::unpeer(shell, tools)?;
+    }
     let mut left = Vec::new();
     for (name, kubeconfig) in [(ROME, &rome), (MILAN, &milan)] {
         let words = ["uninstall", "--purge", "--skip-confirm", "--kubeconfig"];

@@ -192,8 +192,7 @@ impl Cluster {
 
     /// Returns whether the manager has the right to read Secrets of a namespace.
     fn is_bound(&self, namespace: &str) -> bool {
-        let local = self.state.local(&self.cache);
-        local.bound_namespaces().contains(namespace)
+        self.state.local(&self.cache).is_bound(namespace)
     }
 
     /// Runs the manager until its queue is empty, and returns its writes.

@@ -1,8 +1,7 @@
-//! The end of the tenant namespaces: each is deleted unless it contains objects of other owners.
+//! The end of a tenant namespace: it is deleted unless it contains objects of other owners.
 
-use super::Existing;
+use crate::cluster::Cluster;
 use crate::failure;
-use crate::pair::{Pair, Side};
 use crate::progress::{self, begin};
 use crate::wait::{Deadline, Found};
 use anyhow::Result;
@@ -13,8 +12,46 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, ListParams, PartialObjectMeta};
 use kube::{Api, ResourceExt as _};
 
+/// Group of the kinds of a peering whose objects an unfinished peering, or the one in the reverse direction, still has.
+const PEERING_GROUPS: [&str; 3] = [
+    "authentication.liqo.io",
+    "networking.liqo.io",
+    "offloading.liqo.io",
+];
+
 /// The kinds that users create in namespaces: group, version, kind and plural.
-const KINDS: [(&str, &str, &str, &str); 11] = [
+const KINDS: [(&str, &str, &str, &str); 17] = [
+    (
+        "authentication.liqo.io",
+        "v1beta1",
+        "Identity",
+        "identities",
+    ),
+    (
+        "authentication.liqo.io",
+        "v1beta1",
+        "ResourceSlice",
+        "resourceslices",
+    ),
+    ("authentication.liqo.io", "v1beta1", "Tenant", "tenants"),
+    (
+        "networking.liqo.io",
+        "v1beta1",
+        "Configuration",
+        "configurations",
+    ),
+    (
+        "networking.liqo.io",
+        "v1beta1",
+        "GatewayServer",
+        "gatewayservers",
+    ),
+    (
+        "offloading.liqo.io",
+        "v1beta1",
+        "VirtualNode",
+        "virtualnodes",
+    ),
     ("", "v1", "ConfigMap", "configmaps"),
     ("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims"),
     ("", "v1", "Pod", "pods"),
@@ -36,34 +73,22 @@ const KINDS: [(&str, &str, &str, &str); 11] = [
 /// Objects that Kubernetes creates in every namespace.
 const OF_KUBERNETES: [&str; 3] = ["default", "kube-root-ca.crt", "openshift-service-ca.crt"];
 
-/// Deletes the tenant namespaces of both clusters. Waits until they are gone if there is a deadline.
+/// Deletes a tenant namespace whose peering has ended. Waits until it is gone if there is a deadline.
 ///
 /// # Errors
 ///
-/// Returns an error if an API server fails.
-pub(super) async fn delete(
-    pair: &Pair,
-    (here, there): Existing<'_>,
+/// Returns an error if the API server fails.
+pub(crate) async fn delete(
+    cluster: &Cluster,
+    name: &str,
     deadline: Option<Deadline>,
 ) -> Result<()> {
-    tokio::try_join!(
-        delete_one(&pair.local, here, deadline),
-        delete_one(&pair.remote, there, deadline),
-    )?;
-    Ok(())
-}
-
-async fn delete_one(side: &Side, name: Option<&str>, deadline: Option<Deadline>) -> Result<()> {
-    let Some(name) = name else {
-        return Ok(());
-    };
-    let cluster = &side.cluster;
     let deleting = begin(cluster.side, "Deleting tenant namespace");
     let keep = |reason: &str| {
         let text = format!("Tenant namespace {name} is kept: {reason}");
         progress::info(progress::scoped(cluster.side, text));
     };
-    match others(side, name).await? {
+    match others(cluster, name).await? {
         Content::Liqo => {}
         Content::Other(object) => {
             drop(deleting);
@@ -105,15 +130,15 @@ enum Content {
     Forbidden,
 }
 
-async fn others(side: &Side, namespace: &str) -> Result<Content> {
+async fn others(cluster: &Cluster, namespace: &str) -> Result<Content> {
     let lists = KINDS.map(async |(group, version, kind, plural)| {
         let gvk = GroupVersionKind::gvk(group, version, kind);
         let resource = ApiResource::from_gvk_with_plural(&gvk, plural);
-        let client = side.cluster.client.clone();
+        let client = cluster.client.clone();
         let api = Api::<DynamicObject>::namespaced_with(client, namespace, &resource);
         match api.list_metadata(&ListParams::default()).await {
             Ok(list) => {
-                let other = list.items.iter().find(|it| is_other(kind, it));
+                let other = list.items.iter().find(|it| is_other((group, kind), it));
                 Ok(match other {
                     Some(object) => Content::Other(format!("{kind} {}", object.name_any())),
                     None => Content::Liqo,
@@ -121,7 +146,7 @@ async fn others(side: &Side, namespace: &str) -> Result<Content> {
             }
             Err(error) if failure::is_not_found(&error) => Ok(Content::Liqo),
             Err(error) if failure::is_forbidden(&error) => Ok(Content::Forbidden),
-            Err(error) => Err(side.cluster.failed(&format!("list {plural}"))(error)),
+            Err(error) => Err(cluster.failed(&format!("list {plural}"))(error)),
         }
     });
     let contents = try_join_all(lists).await?;
@@ -129,8 +154,15 @@ async fn others(side: &Side, namespace: &str) -> Result<Content> {
     Ok(foreign.unwrap_or(Content::Liqo))
 }
 
-fn is_other(kind: &str, object: &PartialObjectMeta<DynamicObject>) -> bool {
-    !is_of_liqo(kind, &object.metadata)
+fn is_other((group, kind): (&str, &str), object: &PartialObjectMeta<DynamicObject>) -> bool {
+    match PEERING_GROUPS.contains(&group) {
+        // An owner is judged itself.
+        true => {
+            let metadata = &object.metadata;
+            metadata.deletion_timestamp.is_none() && metadata.owner_references.is_none()
+        }
+        false => !is_of_liqo(kind, &object.metadata),
+    }
 }
 
 /// Returns whether an object is of the peering, of Kubernetes, of an owner that is judged itself, or is being deleted.

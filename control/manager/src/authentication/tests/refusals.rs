@@ -1,0 +1,126 @@
+//! Conditions of Tenants that are refused, and labels that users leave out.
+
+use super::side::{MOMENT, Side, tenant_namespace};
+use super::slices::provider;
+use super::{HOUR, ed25519, milan, proof};
+use control_api::{Identity, ResourceSlice, Tenant};
+use control_runtime::Key;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
+use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Returns status, reason and message of the only condition of the Tenant of a peer.
+fn condition(side: &mut Side, peer: &str) -> (String, String, String) {
+    let conditions = side.status(peer)["conditions"].clone();
+    let conditions = conditions.as_array().cloned().unwrap_or_default();
+    assert_eq!(conditions.len(), 1, "{conditions:?}");
+    assert_eq!(conditions[0]["type"], "Ready");
+    let text = |field: &str| conditions[0][field].as_str().unwrap_or_default().to_owned();
+    (text("status"), text("reason"), text("message"))
+}
+
+#[test]
+fn a_signer_that_does_not_sign_within_30_s_is_a_condition_that_names_the_alternative() {
+    let (mut milan, nonce) = milan();
+    milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
+    milan.run(MOMENT);
+    // The API server in memory does not date objects.
+    let mut csr = milan.only::<CertificateSigningRequest>();
+    csr["metadata"]["creationTimestamp"] = json!(milan.time());
+    milan.put::<CertificateSigningRequest>(csr);
+    milan.run(Duration::from_secs(20));
+    assert!(milan.status("rome").is_null());
+    milan.run(Duration::from_secs(15));
+
+    let (status, reason, message) = condition(&mut milan, "rome");
+    assert_eq!(
+        (status.as_str(), reason.as_str()),
+        ("False", "SignerTimeout")
+    );
+    for part in [
+        "kubernetes.io/kube-apiserver-client",
+        "30 s",
+        "TolerateNoHandshake",
+        "kubeconfig",
+    ] {
+        assert!(message.contains(part), "{message}");
+    }
+    assert!(milan.reasons().contains(&"SignerTimeout"));
+    assert!(milan.status("rome")["tenantNamespace"].is_null());
+    assert!(milan.redundant().is_empty(), "{:?}", milan.redundant());
+
+    milan.sign(HOUR);
+    milan.run(MOMENT);
+    let status = milan.status("rome");
+    assert!(
+        status["conditions"].is_null() && status["authParams"].is_object(),
+        "{status}"
+    );
+}
+
+#[test]
+fn a_refused_tenant_keeps_what_it_has_and_its_condition_ends_with_the_cause() {
+    let (mut milan, spec) = provider();
+    let before = milan.status("rome");
+    let mut other = spec.clone();
+    other["csr"] = proof(&ed25519(2), b"")["csr"].clone();
+    milan.put_tenant("rome", &other);
+    milan.run(MOMENT);
+    assert_eq!(condition(&mut milan, "rome").1, "InvalidCSR");
+    let mut refused = milan.status("rome");
+    refused.as_object_mut().unwrap().remove("conditions");
+    assert_eq!(refused, before);
+
+    milan.put_tenant("rome", &spec);
+    milan.run(MOMENT);
+    assert_eq!(milan.status("rome"), before);
+}
+
+/// `liqoctl cordon tenant` selects a Tenant by its name only.
+#[test]
+fn one_tenant_has_a_name_and_one_a_consumer() {
+    let (mut milan, _) = provider();
+    milan.put_peer("turin");
+    let spec = json!({"clusterID": "turin", "authzPolicy": "TolerateNoHandshake"});
+    milan.put::<Tenant>(json!({
+        "metadata": {"name": "rome", "namespace": tenant_namespace("turin")},
+        "spec": spec,
+    }));
+    milan.run(MOMENT);
+    let key = Key::new(tenant_namespace("turin"), "rome");
+    let younger = milan.object::<Tenant>(&key).unwrap();
+    assert_eq!(
+        younger["status"]["conditions"][0]["reason"],
+        "DuplicateTenant"
+    );
+    assert_eq!(milan.count::<ClusterRoleBinding>(), 1);
+
+    // The condition ends with the older Tenant.
+    milan.delete_tenant("rome");
+    milan.run(2 * MOMENT);
+    let younger = milan.object::<Tenant>(&key).unwrap();
+    assert_eq!(
+        younger["status"],
+        json!({"tenantNamespace": tenant_namespace("turin")})
+    );
+}
+
+#[test]
+fn missing_labels_of_the_peer_are_added() {
+    let (mut milan, _) = provider();
+    let label = |object: &Value| object["metadata"]["labels"]["liqo.io/remote-cluster-id"].clone();
+    assert_eq!(label(&milan.only::<Tenant>()), "rome");
+
+    let mut rome = Side::new("rome");
+    rome.put_peer("milan");
+    rome.put_identity("milan", "certificate");
+    rome.put::<ResourceSlice>(json!({
+        "metadata": {"name": "milan", "namespace": tenant_namespace("milan")},
+        "spec": {"class": "default"},
+    }));
+    rome.run(2 * MOMENT);
+    assert_eq!(label(&rome.only::<Identity>()), "milan");
+    assert_eq!(label(&rome.only::<ResourceSlice>()), "milan");
+    assert!(rome.redundant().is_empty(), "{:?}", rome.redundant());
+}

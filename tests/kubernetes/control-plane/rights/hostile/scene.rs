@@ -1,0 +1,130 @@
+//! Provider `milan`, its consumer `rome`, and clients with the credentials that attackers have.
+
+use crate::authentication::site::{self, Site};
+use crate::fixture::{Deadline, SOON, until};
+use crate::liqoctl::run;
+use anyhow::{Context as _, Result};
+use control_api::{NamespaceMap, Renew};
+use kube::{Api, Client};
+use kubernetes_lab::manifest;
+use rcgen::{CertificateParams, DnType, KeyPair};
+use serde_json::json;
+use std::fs;
+
+pub(super) struct Scene {
+    pub(super) milan: Site,
+    /// The control plane of the consumer.
+    pub(super) consumer: Client,
+    /// The virtual kubelet of the consumer's ResourceSlice.
+    pub(super) slice: Client,
+    /// The peering user of the consumer.
+    pub(super) peering_user: Client,
+    /// The peering user of a consumer whose cluster ID is a group of a binding.
+    pub(super) peering_user_of_legion: Client,
+}
+
+impl Scene {
+    /// Peers the clusters as the peering user. Then the consumer's controller manager ends, which would delete replicas
+    /// that it has not created.
+    pub(super) async fn create() -> Result<Self> {
+        let (rome, milan) = tokio::try_join!(
+            Site::start("rome", "milan", &[]),
+            Site::start("milan", "rome", &[]),
+        )?;
+        let (path, text) = peering_user(&milan, "rome").await?;
+        let remote = format!("--remote-kubeconfig={path}");
+        run(
+            &rome,
+            &["peer", "--networking-disabled", "--cpu=2", &remote],
+        )
+        .await?;
+        // The consumer asks for a namespace that it must not get.
+        rome.apply(&json!({
+            "apiVersion": "offloading.liqo.io/v1beta1",
+            "kind": "NamespaceMap",
+            "metadata": {
+                "name": "own",
+                "namespace": rome.tenant_namespace(),
+                "labels": {"liqo.io/replication": "true", "liqo.io/remoteID": "milan"},
+            },
+            "spec": {"desiredMapping": {"shop": "kube-system"}},
+        }))
+        .await?;
+        manifest::apply(
+            &milan.client,
+            &manifest::parse(&super::read("objects.yaml")?)?,
+            None,
+        )
+        .await?;
+        create_request(&milan).await?;
+        let namespace = milan.tenant_namespace();
+        let maps: Api<NamespaceMap> = Api::namespaced(milan.client.clone(), &namespace);
+        let renews: Api<Renew> = Api::namespaced(milan.client.clone(), &namespace);
+        until(Deadline::after(SOON), "the replicas", async || {
+            maps.get("own").await?;
+            renews.get("controlplane-milan").await?;
+            Ok(())
+        })
+        .await?;
+        let (_, legion) = peering_user(&milan, "legion").await?;
+
+        Ok(Self {
+            consumer: credentials(&rome, "controlplane-milan").await?,
+            slice: credentials(&rome, "resourceslice-milan").await?,
+            peering_user: site::client(&text).await?,
+            peering_user_of_legion: site::client(&legion).await?,
+            milan,
+        })
+    }
+}
+
+/// Generates a peering user, and returns path and text of its kubeconfig.
+async fn peering_user(provider: &Site, consumer: &str) -> Result<(String, String)> {
+    let flag = format!("--consumer-cluster-id={consumer}");
+    let text = run(provider, &["generate", "peering-user", &flag]).await?;
+    let (_, kubeconfig) = text.split_once("apiVersion: v1").context("no kubeconfig")?;
+    let text = format!("apiVersion: v1{kubeconfig}");
+    let folder = provider.control_plane().folder();
+    let path = folder.join(format!("peering-user-of-{consumer}.kubeconfig"));
+    fs::write(&path, &text)?;
+
+    Ok((path.display().to_string(), text))
+}
+
+/// Returns a client with the credentials of an Identity of the consumer.
+async fn credentials(consumer: &Site, identity: &str) -> Result<Client> {
+    let (namespace, name) = (
+        consumer.tenant_namespace(),
+        format!("kubeconfig-{identity}"),
+    );
+    let text = consumer.secret(&namespace, &name, "kubeconfig").await?;
+
+    site::client(&String::from_utf8(text)?).await
+}
+
+/// Creates a CertificateSigningRequest of another user.
+async fn create_request(provider: &Site) -> Result<()> {
+    provider
+        .apply(&json!({
+            "apiVersion": "certificates.k8s.io/v1",
+            "kind": "CertificateSigningRequest",
+            "metadata": {"name": "of-another"},
+            "spec": {
+                "signerName": "kubernetes.io/kube-apiserver-client",
+                "usages": ["client auth"],
+                "request": request()?,
+            },
+        }))
+        .await
+}
+
+/// Returns a certificate signing request with a key of its own, as in JSON.
+pub(super) fn request() -> Result<String> {
+    let mut parameters = CertificateParams::default();
+    let name = &mut parameters.distinguished_name;
+    name.push(DnType::CommonName, "caesar");
+    let request = parameters.serialize_request(&KeyPair::generate()?)?.pem()?;
+    let encoded = serde_json::to_value(k8s_openapi::ByteString(request.into_bytes()))?;
+
+    Ok(encoded.as_str().context("no text")?.to_owned())
+}

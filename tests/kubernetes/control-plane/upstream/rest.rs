@@ -1,0 +1,239 @@
+//! Requests as Go's clients send them: whole objects by POST and PUT, no patches.
+
+use crate::fixture::{Deadline, SOON, until};
+use anyhow::{Context as _, Result, bail, ensure};
+use http::HeaderValue;
+use http::header::USER_AGENT;
+use kube::Client;
+use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::core::Request;
+use serde_json::Value;
+
+/// A client of one cluster. The API server derives the field manager from the name of the program.
+#[derive(Clone)]
+pub(super) struct Rest {
+    client: Client,
+    program: &'static str,
+}
+
+/// Kind, plural and path of the resources that upstream's programs use.
+const RESOURCES: &[(&str, &str, &str)] = &[
+    ("Namespace", "namespaces", "/api/v1"),
+    ("Secret", "secrets", "/api/v1"),
+    ("ConfigMap", "configmaps", "/api/v1"),
+    (
+        "CertificateSigningRequest",
+        "certificatesigningrequests",
+        "/apis/certificates.k8s.io/v1",
+    ),
+    (
+        "RoleBinding",
+        "rolebindings",
+        "/apis/rbac.authorization.k8s.io/v1",
+    ),
+    (
+        "ClusterRoleBinding",
+        "clusterrolebindings",
+        "/apis/rbac.authorization.k8s.io/v1",
+    ),
+    ("Tenant", "tenants", AUTHENTICATION),
+    ("Identity", "identities", AUTHENTICATION),
+    ("ResourceSlice", "resourceslices", AUTHENTICATION),
+    ("Renew", "renews", AUTHENTICATION),
+    ("NamespaceMap", "namespacemaps", OFFLOADING),
+    ("VirtualNode", "virtualnodes", OFFLOADING),
+    ("Quota", "quotas", OFFLOADING),
+    (
+        "ForeignCluster",
+        "foreignclusters",
+        "/apis/core.liqo.io/v1beta1",
+    ),
+    ("Configuration", "configurations", NETWORKING),
+    ("GatewayServer", "gatewayservers", NETWORKING),
+    ("GatewayClient", "gatewayclients", NETWORKING),
+    ("PublicKey", "publickeies", NETWORKING),
+    ("Connection", "connections", NETWORKING),
+];
+
+const AUTHENTICATION: &str = "/apis/authentication.liqo.io/v1beta1";
+const OFFLOADING: &str = "/apis/offloading.liqo.io/v1beta1";
+const NETWORKING: &str = "/apis/networking.liqo.io/v1beta1";
+
+/// Returns the path of the objects of a kind. An empty namespace stands for all, or for none.
+fn path(kind: &str, namespace: &str) -> Result<String> {
+    let known = RESOURCES.iter().find(|(known, _, _)| *known == kind);
+    let (_, plural, group) = known.with_context(|| format!("no path for {kind}"))?;
+
+    Ok(if namespace.is_empty() {
+        format!("{group}/{plural}")
+    } else {
+        format!("{group}/namespaces/{namespace}/{plural}")
+    })
+}
+
+/// Returns kind and namespace of an object, and the path of its kind.
+fn place(object: &Value) -> Result<(String, String)> {
+    let kind = object["kind"].as_str().context("no kind")?;
+    let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+    let name = object["metadata"]["name"].as_str().context("no name")?;
+
+    Ok((path(kind, namespace)?, name.to_owned()))
+}
+
+impl Rest {
+    /// Returns a client of a program, such as `liqoctl`.
+    pub(super) fn new(client: Client, program: &'static str) -> Self {
+        Self { client, program }
+    }
+
+    async fn send(&self, mut request: http::Request<Vec<u8>>) -> kube::Result<Value> {
+        let agent = format!("{}/v1.2.0 (linux/amd64) kubernetes/$Format", self.program);
+        if let Ok(agent) = HeaderValue::from_str(&agent) {
+            request.headers_mut().insert(USER_AGENT, agent);
+        }
+        self.client.request(request).await
+    }
+
+    /// Returns an object.
+    pub(super) async fn get(&self, kind: &str, namespace: &str, name: &str) -> Result<Value> {
+        let found = self.get_opt(kind, namespace, name).await?;
+        found.with_context(|| format!("{kind} {namespace}/{name} does not exist"))
+    }
+
+    pub(super) async fn get_opt(
+        &self,
+        kind: &str,
+        namespace: &str,
+        name: &str,
+    ) -> Result<Option<Value>> {
+        let request = Request::new(path(kind, namespace)?).get(name, &Default::default())?;
+        let answer = self.send(request).await;
+        found(answer).with_context(|| format!("failed to read {kind} {name}"))
+    }
+
+    /// Returns the objects of a kind with these labels, each with its kind.
+    pub(super) async fn list(
+        &self,
+        kind: &str,
+        namespace: &str,
+        labels: &str,
+    ) -> Result<Vec<Value>> {
+        let parameters = ListParams::default().labels(labels);
+        let request = Request::new(path(kind, namespace)?).list(&parameters)?;
+        let list = self.send(request).await;
+        let list = list.with_context(|| format!("failed to list {kind}"))?;
+        let items = list["items"].as_array().context("no items")?.iter();
+        let items = items.map(|item| {
+            let mut item = item.clone();
+            item["kind"] = kind.into();
+            item["apiVersion"] = list["apiVersion"].clone();
+            item
+        });
+
+        Ok(items.collect())
+    }
+
+    /// Returns the only object of a kind with these labels.
+    pub(super) async fn only(&self, kind: &str, namespace: &str, labels: &str) -> Result<Value> {
+        let mut found = self.list(kind, namespace, labels).await?;
+        ensure!(found.len() == 1, "{} {kind} with {labels}", found.len());
+        found.pop().context("none")
+    }
+
+    pub(super) async fn create(&self, object: &Value) -> Result<Value> {
+        let kind = object["kind"].as_str().context("no kind")?;
+        let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
+        let body = serde_json::to_vec(object)?;
+        let request = Request::new(path(kind, namespace)?).create(&PostParams::default(), body)?;
+        let answer = self.send(request).await;
+        answer.with_context(|| format!("failed to create {object}"))
+    }
+
+    /// Replaces an object, which has the resourceVersion that was read.
+    pub(super) async fn update(&self, object: &Value) -> Result<Value> {
+        let (path, name) = place(object)?;
+        let body = serde_json::to_vec(object)?;
+        let request = Request::new(path).replace(&name, &PostParams::default(), body)?;
+        let answer = self.send(request).await;
+        answer.with_context(|| format!("failed to update {object}"))
+    }
+
+    /// Replaces a subresource.
+    pub(super) async fn update_part(&self, part: &str, object: &Value) -> Result<Value> {
+        let (path, name) = place(object)?;
+        let body = serde_json::to_vec(object)?;
+        let parameters = PostParams::default();
+        let request = Request::new(path).replace_subresource(part, &name, &parameters, body)?;
+        let answer = self.send(request).await;
+        answer.with_context(|| format!("failed to update {part} of {object}"))
+    }
+
+    /// Deletes an object. Returns whether it existed.
+    pub(super) async fn delete(&self, kind: &str, namespace: &str, name: &str) -> Result<bool> {
+        let request =
+            Request::new(path(kind, namespace)?).delete(name, &DeleteParams::default())?;
+        let answer = self.send(request).await;
+        let found = found(answer).with_context(|| format!("failed to delete {kind} {name}"))?;
+
+        Ok(found.is_some())
+    }
+
+    /// Reads an object, and creates it, or updates it if `change` changes it: Go's `CreateOrUpdate`.
+    pub(super) async fn create_or_update(
+        &self,
+        object: &Value,
+        change: impl Fn(&mut Value),
+    ) -> Result<Value> {
+        let kind = object["kind"].as_str().context("no kind")?;
+        let metadata = &object["metadata"];
+        let namespace = metadata["namespace"].as_str().unwrap_or_default();
+        let name = metadata["name"].as_str().context("no name")?;
+        let Some(present) = self.get_opt(kind, namespace, name).await? else {
+            let mut object = object.clone();
+            object["metadata"]["creationTimestamp"] = Value::Null;
+            change(&mut object);
+            return self.create(&object).await;
+        };
+        let mut changed = present.clone();
+        change(&mut changed);
+        if changed == present {
+            return Ok(present);
+        }
+
+        self.update(&changed).await
+    }
+
+    /// Waits until an object exists and `check` accepts it.
+    pub(super) async fn until(
+        &self,
+        (kind, namespace, name): (&str, &str, &str),
+        check: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        let what = format!("{kind} {namespace}/{name}");
+        until(Deadline::after(SOON), &what, async || {
+            let object = self.get(kind, namespace, name).await?;
+            if !check(&object) {
+                bail!("{object}");
+            }
+            Ok(object)
+        })
+        .await
+    }
+}
+
+/// Returns `None` if the answer is that there is no such object.
+fn found(answer: kube::Result<Value>) -> kube::Result<Option<Value>> {
+    match answer {
+        Ok(object) => Ok(Some(object)),
+        Err(kube::Error::Api(status)) if status.code == 404 => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Returns the HTTP status code of the error that a request ended in; `None` if it was none of the API server's.
+pub(super) fn refusal(error: &anyhow::Error) -> Option<u16> {
+    match error.downcast_ref::<kube::Error>() {
+        Some(kube::Error::Api(status)) => Some(status.code),
+        _ => None,
+    }
+}
