@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Instant;
 
-/// A benchmark.
+/// A benchmark whose program starts control planes without nodes, and prints its samples as JSON.
 pub(super) struct Benchmark<'a> {
     /// The name of the measuring program, a binary of the package `kubernetes-lab`.
     pub(super) program: &'static str,

@@ -8,7 +8,7 @@ use std::fmt;
 pub struct Sent {
     /// Number of the replica that sent it.
     pub replica: usize,
-    /// The request.
+    /// Its content, as the controller planned it.
     pub request: Request,
     /// Whether it succeeded.
     pub is_success: bool,
@@ -19,7 +19,7 @@ pub struct Sent {
 /// The controllers did not become quiet in time.
 #[derive(Clone, Debug)]
 pub struct Unsettled {
-    /// The last requests.
+    /// The last requests before the limit, at most ten, in their order.
     pub last: Vec<Sent>,
 }
 

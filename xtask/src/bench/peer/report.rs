@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 /// Time that Kubernetes waits before it empties a namespace that is being deleted, in seconds.
 const NAMESPACE_GRACE_S: f64 = 5.0;
 
-/// The samples of a round: durations in seconds.
+/// The samples of a round as the measuring program prints them, which describes the fields: durations in seconds.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Sample {
     round: u32,
@@ -127,14 +127,13 @@ impl Report {
     fn requests_table(&self) -> String {
         let mut text = String::from("| requests of one peer | number |\n|---|---|\n");
         let requests = || self.samples.iter().map(|it| &it.requests);
-        let by_liqoctl: Vec<_> = requests().map(|it| it.liqoctl).collect();
-        let by_managers: Vec<_> = requests().map(|it| it.managers).collect();
-        for (name, numbers) in [
+        let by_liqoctl = Summary::of(requests().map(|it| f64::from(it.liqoctl)));
+        let by_managers = Summary::of(requests().map(|it| f64::from(it.managers)));
+        for (name, summary) in [
             ("by liqoctl", by_liqoctl),
             ("by the controller managers", by_managers),
         ] {
-            let numbers = numbers.into_iter().map(f64::from);
-            if let Some(summary) = Summary::of(numbers) {
+            if let Some(summary) = summary {
                 let _ = writeln!(text, "| {name} | {} |", shown(&summary, 0));
             }
         }

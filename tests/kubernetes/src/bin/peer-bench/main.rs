@@ -20,7 +20,7 @@ use std::path::PathBuf;
 
 #[derive(Debug, Parser)]
 struct Cli {
-    /// The controller manager.
+    /// The program `controller-manager`, a release build.
     #[arg(long, value_name = "PROGRAM")]
     manager: PathBuf,
 
