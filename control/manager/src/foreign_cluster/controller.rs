@@ -130,12 +130,15 @@ impl Controller for ForeignClusterController {
         outcome: &Outcome,
         _: &Cache,
     ) -> Vec<WorkItem> {
-        match (item, request) {
-            (WorkItem::Probe(peer), Request::Probe(_)) if self.probes.take(peer, outcome) => {
-                vec![WorkItem::Peer(peer.clone())]
-            }
-            _ => Vec::new(),
-        }
+        let (WorkItem::Probe(peer), Request::Probe(_)) = (item, request) else {
+            return Vec::new();
+        };
+        let has_changed = self.probes.take(peer, outcome);
+        let is_retried = self.probes.is_ready(peer) == Some(false);
+        let changed = has_changed.then(|| WorkItem::Peer(peer.clone()));
+        let retried = is_retried.then(|| WorkItem::Probe(peer.clone()));
+
+        changed.into_iter().chain(retried).collect()
     }
 
     fn queue(item: &WorkItem) -> Queue {

@@ -15,6 +15,10 @@ const PATH: &str = "/livez";
 /// Time between two probes of a peer: four a minute.
 const INTERVAL: Duration = Duration::from_secs(15);
 
+/// Time between two probes of a peer that did not respond. `liqoctl unpeer` waits for 6 s, with [`TIMEOUT`], until a
+/// provider that has returned is known to be reached.
+const RETRY: Duration = Duration::from_secs(3);
+
 /// Time after which an API server counts as not ready.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -60,6 +64,9 @@ impl Probes {
             provider.due = now;
         }
         provider.is_declared_dead = is_declared_dead;
+        if provider.is_ready == Some(false) {
+            provider.due = provider.due.min(now + RETRY);
+        }
         let mut wait = provider.due.saturating_duration_since(now);
         if wait.is_zero() {
             provider.due = now + INTERVAL;

@@ -143,7 +143,8 @@ fn comparable(output: &str) -> Vec<String> {
             let words = words.filter(|word| !["correctly", "already"].contains(word));
             words.map(replaced).collect::<Vec<_>>().join(" ")
         })
-        .filter(|line| !line.is_empty())
+        // Progress of a command that waits, such as for the deletion of the namespace of the peering before.
+        .filter(|line| !line.is_empty() && !line.contains(") Waiting:"))
         .collect();
     lines.sort();
     lines

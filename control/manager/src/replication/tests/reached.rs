@@ -19,6 +19,9 @@ const NOT_READY: [&str; 3] = [
 /// Longest time that anything waits for a cluster that is dead or gone.
 const ENDED: Duration = Duration::from_secs(10);
 
+/// Time after which a provider that has returned is known to be reached: `liqoctl unpeer` waits for 6 s.
+const REACHED: Duration = Duration::from_millis(5800);
+
 fn api_server(peering: &mut Peering) -> Vec<Vec<Value>> {
     let found = peering.conditions("APIServerStatus").into_iter();
     let text = |it: &Value| ["status", "reason", "message"].map(|field| it[field].clone());
@@ -43,7 +46,7 @@ fn the_api_server_of_a_provider_is_probed_every_15_s_while_there_are_credentials
     peering.run(Duration::from_secs(21));
     assert_eq!(api_server(&mut peering), [NOT_READY]);
     peering.simulation.heal(&milan());
-    peering.run(Duration::from_secs(16));
+    peering.run(REACHED);
     assert_eq!(api_server(&mut peering), [READY]);
     peering.simulation.cluster(&milan()).trust(false);
     peering.run(Duration::from_secs(16));
