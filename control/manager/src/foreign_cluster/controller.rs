@@ -103,18 +103,23 @@ impl Controller for ForeignClusterController {
             WorkItem::Probe(peer) => self.probes.plan(local, peer, env.at),
             WorkItem::Watches(namespace) => self.watches.plan(local, namespace),
             WorkItem::Peer(peer) => {
-                let postponed = self.watches.postpone(local, peer, env.at);
-                if let Some(delay) = postponed.or_else(|| self.pause.wait(peer, env.at)) {
-                    return Plan {
-                        requeue: vec![(delay, item.clone())],
-                        ..Plan::default()
-                    };
+                let again = |delay| Plan {
+                    requeue: vec![(delay, item.clone())],
+                    ..Plan::default()
+                };
+                if let Some(delay) = self.watches.postpone(local, peer, env.at) {
+                    return again(delay);
                 }
                 let provider = Provider {
                     is_ready: self.probes.is_ready(peer),
                     is_refusing: self.refusals.lock().contains(peer),
                 };
                 let plan = plan::plan(local, peer, provider, env.now);
+                if !plan::is_end(local, peer, &plan)
+                    && let Some(delay) = self.pause.wait(peer, env.at)
+                {
+                    return again(delay);
+                }
                 if !plan.writes.is_empty() {
                     self.pause.skip(peer, env.at);
                 }

@@ -13,7 +13,7 @@ use control_api::{ForeignCluster, ForeignClusterStatus, annotations, labels};
 use control_runtime::{Action, Cluster, Entry, Key, Plan, Ref, Write};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use k8s_openapi::jiff::Timestamp;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Finalizer by which upstream's manager ends its probes of the peer's API server. Ours end without one, so it removes
 /// it from the objects of an upstream installation, because their deletion would never end.
@@ -49,6 +49,26 @@ pub(super) fn plan(
         writes: write.into_iter().collect(),
         ..Plan::default()
     }
+}
+
+/// Returns whether a plan deletes the ForeignCluster, disables a module or removes a condition of one. `liqoctl uninstall`
+/// may run directly after the command that has ended the last peering, and is refused while a module is enabled.
+pub(super) fn is_end(local: Local<'_>, id: &str, plan: &Plan<WorkItem>) -> bool {
+    let foreign = local.objects::<ForeignCluster>().get(&Key::cluster(id));
+    let present = json!(foreign.and_then(|it| it.status.as_ref()?.modules.as_ref()));
+    let is_disabled = |(name, module): (&String, &Value)| {
+        module["enabled"] == false && present[name]["enabled"] == true
+    };
+    plan.writes.iter().any(|write| match &write.action {
+        Action::Delete => true,
+        // The removal of conditions is a write of its own, which precedes the others.
+        Action::Merge(removed) => removed.pointer("/status/modules").is_some(),
+        Action::Apply(fields) => {
+            let modules = fields.pointer("/status/modules").and_then(Value::as_object);
+            modules.into_iter().flatten().any(is_disabled)
+        }
+        Action::Create(_) | Action::Update(_) | Action::Finalize(_) | Action::Post(_) => false,
+    })
 }
 
 fn creation(object: Ref, id: &str) -> Write {

@@ -2,6 +2,9 @@
 
 use super::*;
 
+/// Time in which the manager carries out a few requests.
+const MOMENT: Duration = Duration::from_millis(50);
+
 /// One object of each kind whose existence keeps the ForeignCluster.
 fn each() -> Vec<Value> {
     vec![
@@ -57,6 +60,25 @@ fn the_foreign_cluster_is_gone_after_the_last_object_only() {
         }
         assert_eq!(rome.summary(), None, "from {first}");
     }
+}
+
+/// `liqoctl uninstall` reads the ForeignCluster directly after the command that has ended the last peering.
+#[test]
+fn the_end_of_a_module_is_written_at_once() {
+    let mut rome = Rome::new();
+    for object in [configuration(), tenant()] {
+        rome.put(object);
+    }
+    rome.settle();
+    let modules = |rome: &mut Rome| rome.summary().unwrap()["status"]["modules"].clone();
+    assert_eq!(modules(&mut rome)["networking"]["enabled"], true);
+
+    rome.remove(&configuration());
+    rome.run(MOMENT);
+    assert_eq!(modules(&mut rome)["networking"]["enabled"], false);
+    rome.remove(&tenant());
+    rome.run(MOMENT);
+    assert_eq!(rome.summary(), None);
 }
 
 #[test]

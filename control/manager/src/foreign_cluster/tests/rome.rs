@@ -95,6 +95,11 @@ impl Rome {
         }))
     }
 
+    /// Runs for a time.
+    pub(super) fn run(&mut self, time: Duration) {
+        self.simulation.pass(time);
+    }
+
     /// Runs until nothing is left to do but probes, which must take less than a second.
     pub(super) fn settle(&mut self) {
         self.simulation.pass(SOON - QUIET);
