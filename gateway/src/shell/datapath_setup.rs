@@ -179,7 +179,8 @@ impl Plan {
         options.log = self.log_drops;
         options.lanes = self.lanes.into();
         options.workers = self.workers.into();
-        options.skip_kernel_types = true;
+        // Unit tests are threads of one process, which open files during the load.
+        options.skip_kernel_types = !cfg!(test);
         #[cfg(feature = "mutants")]
         {
             options.mutant = mutant();

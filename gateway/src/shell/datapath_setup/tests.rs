@@ -2,10 +2,8 @@
 
 use super::*;
 use crate::shell::privilege;
-use crate::shell::state::lock;
 use nix::sched::{CloneFlags, unshare};
 use std::fs;
-use std::sync::Mutex;
 use std::thread;
 
 const INSTANCE: &str = "unit-test";
@@ -52,10 +50,7 @@ fn tables_are_applied_with_net_admin_only() {
 
 /// Runs `test` on a new thread, because `test` changes namespace and capabilities of its thread.
 pub(in crate::shell) fn in_new_namespace(test: impl FnOnce() + Send + 'static) {
-    // While one thread loads the programs, no other can open files (`Options::skip_kernel_types`).
-    static LOADING: Mutex<()> = Mutex::new(());
     let run = || {
-        let _alone = lock(&LOADING);
         unshare(CloneFlags::CLONE_NEWNET).expect("the test needs root");
         test();
     };
