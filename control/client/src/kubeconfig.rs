@@ -3,7 +3,7 @@
 use crate::destination::Destinations;
 use crate::transport::{ConfigError, Transport};
 use kube::Config;
-use kube::config::Kubeconfig;
+use kube::config::{AuthInfo, Kubeconfig};
 
 /// Longest kubeconfig, in bytes. A Secret holds 1 MiB.
 const LEN_MAX: usize = 1 << 20;
@@ -14,6 +14,8 @@ pub struct RemoteConfig {
     config: Config,
     /// The kubeconfig, by which equal configurations are recognised.
     text: String,
+    /// The token that replaces the kubeconfig's credentials.
+    token: Option<String>,
     destinations: Destinations,
 }
 
@@ -57,8 +59,19 @@ impl RemoteConfig {
         Ok(Self {
             config,
             text: text.to_owned(),
+            token: None,
             destinations,
         })
+    }
+
+    /// Replaces the credentials of the kubeconfig by a bearer token.
+    pub fn with_token(mut self, token: String) -> Self {
+        self.config.auth_info = AuthInfo {
+            token: Some(token.clone().into()),
+            ..AuthInfo::default()
+        };
+        self.token = Some(token);
+        self
     }
 
     /// Returns the addresses that may be connected to.
@@ -75,7 +88,7 @@ impl AsRef<Config> for RemoteConfig {
 
 impl PartialEq for RemoteConfig {
     fn eq(&self, other: &Self) -> bool {
-        self.text == other.text
+        self.text == other.text && self.token == other.token
     }
 }
 
@@ -149,6 +162,24 @@ mod tests {
         let config = parsed.unwrap();
         assert_eq!(config.config.cluster_url, "https://192.0.2.1:6443/");
         assert!(!format!("{config:?}").contains("secret"));
+    }
+
+    #[test]
+    fn a_token_replaces_the_credentials_of_the_kubeconfig() {
+        let text = kubeconfig("", r#""username": "rome", "password": "secret""#);
+        let config = RemoteConfig::parse(&text, Destinations::Remote).unwrap();
+
+        let with_token = config.clone().with_token("k8s-aws-v1.secret".into());
+
+        assert_ne!(with_token, config);
+        assert_eq!(
+            with_token,
+            config.clone().with_token("k8s-aws-v1.secret".into())
+        );
+        assert_ne!(with_token, config.with_token("k8s-aws-v1.other".into()));
+        let credentials = &with_token.config.auth_info;
+        assert!(credentials.token.is_some() && credentials.username.is_none());
+        assert!(!format!("{with_token:?}").contains("secret"));
     }
 
     #[test]

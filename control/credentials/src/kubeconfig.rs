@@ -22,10 +22,8 @@ pub struct Access<'a> {
     pub proxy_url: Option<&'a str>,
     /// Default namespace.
     pub namespace: Option<&'a str>,
-    /// Client certificate, in PEM.
-    pub certificate: &'a [u8],
-    /// Private key, in PEM.
-    pub key: &'a [u8],
+    /// Client certificate and private key, in PEM; `None` for a cluster that expects a token.
+    pub client: Option<(&'a [u8], &'a [u8])>,
 }
 
 /// Returns the kubeconfig as YAML.
@@ -61,8 +59,8 @@ pub fn kubeconfig(access: &Access<'_>) -> Result<String, serde_saphyr::ser::Erro
         users: [Named {
             name: access.user,
             user: Some(User {
-                client_certificate_data: STANDARD.encode(access.certificate),
-                client_key_data: STANDARD.encode(access.key),
+                client_certificate_data: access.client.map(|it| STANDARD.encode(it.0)),
+                client_key_data: access.client.map(|it| STANDARD.encode(it.1)),
             }),
             ..Named::default()
         }],
@@ -118,6 +116,8 @@ struct Context<'a> {
 #[derive(Serialize)]
 #[serde(rename_all = "kebab-case")]
 struct User {
-    client_certificate_data: String,
-    client_key_data: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_certificate_data: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client_key_data: Option<String>,
 }

@@ -7,6 +7,7 @@
 //! request       certificate signing requests (PKCS #10), byte for byte as upstream writes them
 //! certificate   the validity of issued certificates, and when to renew them
 //! kubeconfig    kubeconfigs with a certificate and the cluster's key
+//! eks           tokens of IAM users for Amazon's clusters
 //! digest        SHA-256 as text
 //! identity      names that Kubernetes derives a user and a group from
 //! ```
@@ -18,6 +19,7 @@
 
 pub use certificate::{Certificate, CertificateError, RENEWAL_MIN};
 pub use digest::digest;
+pub use eks::{EksCredentials, EksError, TOKEN_INTERVAL, eks_authority};
 pub use identity::{CONTROL_PLANE_GROUP, Subject};
 pub use key::{ClusterKey, KeyError, KeyType};
 pub use kubeconfig::{Access, kubeconfig};
@@ -27,6 +29,7 @@ pub use request::RequestError;
 
 mod certificate;
 mod digest;
+mod eks;
 mod identity;
 mod key;
 mod kubeconfig;

@@ -326,8 +326,7 @@ fn a_kubeconfig_has_the_fields_of_upstream() {
         proxy_url: None,
         namespace: Some("liqo-tenant-rome"),
         // As long as a certificate, so that a writer of YAML may want to fold it.
-        certificate: &[0; 300],
-        key: b"key",
+        client: Some((&[0; 300], b"key")),
     };
 
     let text = kubeconfig(&access).unwrap();
@@ -370,6 +369,12 @@ users:
         "{text}"
     );
     assert!(!text.contains("certificate-authority-data") && !text.contains("namespace"));
+    let without_certificate = Access {
+        client: None,
+        ..access
+    };
+    let text = kubeconfig(&without_certificate).unwrap();
+    assert!(text.ends_with("  user: {}\n"), "{text}");
 }
 
 proptest! {

@@ -13,12 +13,14 @@
 //! `replication` carries ResourceSlices and Renews from the consumer to the provider, and their statuses back. `key` is the key of this cluster, `certificate` the way from a certificate signing request to a certificate,
 //! `binding` the rights of a consumer, `parameters` the address of this API server, and `controller` the connection to
 //! the runtime. `verdict` decides about resources within the bounds of `budget`, `decision` keeps what the provider has decided
-//! about a consumer, `issued` checks what a provider returns, and `leftovers` is what remains when a peering ends.
+//! about a consumer, `issued` checks what a provider returns, `eks` is credentials of Amazon's clusters, and `leftovers` is what remains
+//! when a peering ends.
 
 use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 pub(crate) use controller::{AuthenticationController, Settings};
+pub(crate) use eks::in_secret as eks_credentials;
 pub(crate) use objects::{cluster_id, label, warn};
 pub(crate) use parameters::ApiServerSettings;
 pub(crate) use slice::is_replica;
@@ -29,6 +31,7 @@ mod budget;
 mod certificate;
 mod controller;
 mod decision;
+mod eks;
 mod identity;
 mod issued;
 mod item;

@@ -4,6 +4,7 @@ use crate::schema;
 use k8s_openapi::ByteString;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use std::fmt;
 
 /// How a consumer authenticates to a provider's API server.
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
@@ -33,7 +34,7 @@ pub struct AuthParams {
 }
 
 /// Credentials of an IAM user of an EKS cluster.
-#[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[derive(JsonSchema, Clone, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AwsConfig {
     /// IAM access key ID.
@@ -51,4 +52,13 @@ pub struct AwsConfig {
 
     /// ARN of the IAM user.
     pub aws_user_arn: String,
+}
+
+impl fmt::Debug for AwsConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AwsConfig")
+            .field("aws_region", &self.aws_region)
+            .field("aws_cluster_name", &self.aws_cluster_name)
+            .finish_non_exhaustive()
+    }
 }

@@ -137,8 +137,7 @@ impl Generate {
             certificate_authority: ca.as_deref(),
             proxy_url: None,
             namespace: Some(namespace),
-            certificate: &certificate,
-            key: key.to_pem().as_bytes(),
+            client: Some((&certificate, key.to_pem().as_bytes())),
         })
         .context("failed to write the kubeconfig")
     }

@@ -1,19 +1,22 @@
 //! Identities: the credentials of this cluster at its providers, as kubeconfig Secrets.
 
 use super::controller_reference;
+use super::eks;
 use super::item::WorkItem;
 use super::objects::{Local, label_peer, warn};
 use super::renew;
 use crate::network::covers;
 use control_api::authentication::identity::IdentityType;
 use control_api::{Identity, IdentityStatus, Renew, annotations, labels};
-use control_credentials::{Access, Certificate, ClusterKey, kubeconfig};
+use control_credentials::{Access, Certificate, ClusterKey, eks_authority, kubeconfig};
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
 use serde_json::{Value, json};
+use std::borrow::Cow;
+use std::collections::BTreeMap;
 
 /// ClusterRole of peering users in a tenant namespace.
 pub(super) const PEERING_USER_ROLE: &str = "liqo-peering-user-tenant-ns";
@@ -142,19 +145,29 @@ fn text(
         .auth_params
         .as_ref()
         .ok_or_else(|| missing("authParams"))?;
-    let certificate = parameters.signed_crt.as_ref();
-    let certificate = &certificate
-        .ok_or_else(|| missing("authParams.signedCRT"))?
-        .0;
-    Certificate::check_key(certificate, cluster_key.public_key())
-        .map_err(|error| format!("spec.authParams.signedCRT: {error}"))?;
+    let (client, ca) = match &parameters.aws_config {
+        Some(aws) => {
+            eks::issued(aws)
+                .check()
+                .map_err(|error| format!("spec.authParams.awsConfig: {error}"))?;
+            (None, parameters.ca.as_ref().map(|ca| eks_authority(&ca.0)))
+        }
+        None => {
+            let certificate = parameters.signed_crt.as_ref();
+            let certificate = certificate.ok_or_else(|| missing("authParams.signedCRT"))?;
+            Certificate::check_key(&certificate.0, cluster_key.public_key())
+                .map_err(|error| format!("spec.authParams.signedCRT: {error}"))?;
+            let client = (certificate.0.as_slice(), cluster_key.to_pem().as_bytes());
+            let ca = parameters.ca.as_ref().map(|ca| Cow::from(&ca.0));
+            (Some(client), ca)
+        }
+    };
     let server = parameters.api_server.as_deref();
-    let ca = parameters.ca.as_ref().map(|ca| ca.0.as_slice());
     let access = Access {
         cluster,
         user: &key.name,
         server: server.ok_or_else(|| missing("authParams.apiServer"))?,
-        certificate_authority: ca.filter(|ca| !ca.is_empty()),
+        certificate_authority: ca.as_deref().filter(|ca| !ca.is_empty()),
         proxy_url: parameters
             .proxy_url
             .as_deref()
@@ -163,8 +176,7 @@ fn text(
             .namespace
             .as_deref()
             .filter(|_| is_control_plane(identity)),
-        certificate,
-        key: cluster_key.to_pem().as_bytes(),
+        client,
     };
 
     kubeconfig(&access).map_err(|error| format!("failed to write the kubeconfig: {error}"))
@@ -194,10 +206,17 @@ fn fields(identity: &Identity, kubeconfig: &str) -> Value {
         metadata["annotations"] = json!({annotations::REMOTE_TENANT_NAMESPACE: namespace});
     }
 
-    json!({
-        "metadata": metadata,
-        "data": {"kubeconfig": ByteString(kubeconfig.as_bytes().to_vec())},
-    })
+    let mut data = BTreeMap::from([("kubeconfig", kubeconfig)]);
+    let parameters = spec.auth_params.as_ref();
+    if let Some(aws) = parameters.and_then(|it| it.aws_config.as_ref()) {
+        data.extend(eks::fields(aws));
+    }
+    let data: BTreeMap<_, _> = data
+        .into_iter()
+        .map(|(field, value)| (field, ByteString(value.as_bytes().to_vec())))
+        .collect();
+
+    json!({"metadata": metadata, "data": data})
 }
 
 fn is_control_plane(identity: &Identity) -> bool {

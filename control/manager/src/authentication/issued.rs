@@ -1,5 +1,6 @@
 //! Credentials that a provider has issued to this cluster. The provider may be hostile.
 
+use super::eks;
 use super::item::WorkItem;
 use super::objects::warn;
 use control_api::authentication::auth_params::AuthParams;
@@ -13,8 +14,8 @@ const SHOWN_MAX: usize = 200;
 /// Most characters of a fingerprint in an Event.
 const FINGERPRINT_LEN: usize = 16;
 
-/// Returns whether an Identity takes over credentials from the status of `source`: their certificate is of this cluster's key.
-/// Reports another one, and an API server that differs from that of the present credentials.
+/// Returns whether an Identity takes over credentials from the status of `source`: their certificate is of this cluster's key,
+/// or they are those of an EKS cluster, which have none. Reports another one, and an API server that differs from that of the present credentials.
 pub(super) fn take(
     issued: &AuthParams,
     present: Option<&AuthParams>,
@@ -22,12 +23,16 @@ pub(super) fn take(
     (source, identity): (&Ref, &Ref),
     plan: &mut Plan<WorkItem>,
 ) -> bool {
-    let Some(certificate) = &issued.signed_crt else {
-        return false;
+    let checked = match (&issued.signed_crt, &issued.aws_config) {
+        (Some(certificate), _) => Certificate::check_key(&certificate.0, key.public_key())
+            .map_err(|error| format!("signedCRT: {error}")),
+        (None, Some(aws)) => eks::issued(aws)
+            .check()
+            .map_err(|error| format!("awsConfig: {error}")),
+        (None, None) => return false,
     };
-    if let Err(error) = Certificate::check_key(&certificate.0, key.public_key()) {
-        let message =
-            format!("status.authParams.signedCRT: {error}: the present credentials stay in use");
+    if let Err(error) = checked {
+        let message = format!("status.authParams.{error}: the present credentials stay in use");
         warn(plan, source.clone(), ("InvalidCredentials", message));
         return false;
     }

@@ -4,6 +4,7 @@ use super::access::{Access, Next, review};
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::selection::{FINALIZER, provider};
+use crate::authentication::eks_credentials;
 use control_api::core::foreign_cluster::ForeignClusterConditionStatus;
 use control_api::tenant_namespace::peer_of;
 use control_api::{ForeignCluster, annotations, labels};
@@ -11,6 +12,7 @@ use control_runtime::{
     Cache, Cluster, ClusterChange, Destinations, Env, Event, Key, Outcome, Plan, Ref, RemoteConfig,
     Selector, WatchChange, WatchId,
 };
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::time::{Duration, Instant};
@@ -127,7 +129,7 @@ pub(super) fn plan(
     env: &Env<'_>,
 ) -> Plan<WorkItem> {
     let mut plan = Plan::default();
-    match credentials((id, consumer), destinations, cache, &mut plan) {
+    match credentials((id, consumer), destinations, cache, env.now, &mut plan) {
         Some(new) => connect(peer, new, id, &mut plan),
         None => {
             let is_needed = peer
@@ -205,6 +207,7 @@ fn credentials(
     (id, consumer): (&str, &str),
     destinations: Destinations,
     cache: &Cache,
+    now: Timestamp,
     plan: &mut Plan<WorkItem>,
 ) -> Option<Peer> {
     let secrets = cache.objects::<Secret>(&Cluster::Local);
@@ -236,32 +239,50 @@ fn credentials(
     }
     let annotations = secret.metadata.annotations.as_ref()?;
     let remote_namespace = annotations.get(annotations::REMOTE_TENANT_NAMESPACE)?;
-    let data = secret.data.as_ref().and_then(|data| data.get("kubeconfig"));
-    let text = data.and_then(|data| std::str::from_utf8(&data.0).ok());
-    let Some(text) = text else {
-        let note = "data.kubeconfig is missing or no text".to_owned();
-        warn(key, "InvalidKubeconfig", note);
-        return None;
-    };
-    match RemoteConfig::parse(text, destinations) {
-        Ok(config) => Some(Peer {
-            consumer: consumer.to_owned(),
-            namespace: key.namespace.clone(),
-            remote_namespace: remote_namespace.clone(),
-            config,
-            access: Access::default(),
-            is_untrusted: false,
-            listed_by: None,
-        }),
-        Err(error) => {
-            warn(
-                key,
-                "InvalidKubeconfig",
-                format!("data.kubeconfig: {error}"),
-            );
+    match config(secret, destinations, now) {
+        Ok((config, valid_for)) => {
+            let item = || WorkItem::Peer(id.to_owned());
+            plan.requeue.extend(valid_for.map(|rest| (rest, item())));
+            Some(Peer {
+                consumer: consumer.to_owned(),
+                namespace: key.namespace.clone(),
+                remote_namespace: remote_namespace.clone(),
+                config,
+                access: Access::default(),
+                is_untrusted: false,
+                listed_by: None,
+            })
+        }
+        Err(note) => {
+            warn(key, "InvalidKubeconfig", note);
             None
         }
     }
+}
+
+/// Returns the address and the credentials in a Secret, and the time after which another token replaces them, if any.
+///
+/// # Errors
+///
+/// Returns the field that is missing or wrong.
+fn config(
+    secret: &Secret,
+    destinations: Destinations,
+    now: Timestamp,
+) -> Result<(RemoteConfig, Option<Duration>), String> {
+    let data = secret.data.as_ref().and_then(|data| data.get("kubeconfig"));
+    let text = data.and_then(|data| std::str::from_utf8(&data.0).ok());
+    let text = text.ok_or("data.kubeconfig is missing or no text")?;
+    let config = RemoteConfig::parse(text, destinations)
+        .map_err(|error| format!("data.kubeconfig: {error}"))?;
+    let Some(credentials) = eks_credentials(secret)? else {
+        return Ok((config, None));
+    };
+    let (token, valid_for) = credentials
+        .token(now)
+        .map_err(|error| format!("data: {error}"))?;
+
+    Ok((config.with_token(token), Some(valid_for)))
 }
 
 /// Returns the names of the Secrets with credentials of a provider.
@@ -291,4 +312,51 @@ pub(super) fn is_dead(id: &str, cache: &Cache) -> bool {
         foreign.is_declared_dead()
             && !foreign.is_api_server(ForeignClusterConditionStatus::Established)
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::ByteString;
+
+    const KUBECONFIG: &str = r#"{"apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://192.0.2.1"}}],
+        "users": [{"name": "u", "user": {}}]}"#;
+
+    fn config_at(time: &str, without: &str) -> Result<(RemoteConfig, Option<Duration>), String> {
+        let fields = [
+            ("kubeconfig", KUBECONFIG),
+            ("awsAccessKeyID", "AKIDEXAMPLE"),
+            ("awsSecretAccessKey", "secret"),
+            ("awsRegion", "eu-west-1"),
+            ("awsEksClusterID", "milan"),
+        ];
+        let fields = fields.into_iter().filter(|(name, _)| *name != without);
+        let data = fields.map(|(name, value)| (name.to_owned(), ByteString(value.into())));
+        let secret = Secret {
+            data: Some(data.collect()),
+            ..Secret::default()
+        };
+        let now = format!("2026-11-26T{time}Z").parse().unwrap();
+
+        config(&secret, Destinations::Remote, now)
+    }
+
+    #[test]
+    fn the_token_of_an_eks_cluster_is_replaced_every_ten_minutes() {
+        let (first, rest) = config_at("12:00:00", "").unwrap();
+        assert_eq!(rest, Some(Duration::from_secs(600)));
+        let (same, rest) = config_at("12:09:58", "").unwrap();
+        assert_eq!(rest, Some(Duration::from_secs(2)));
+        assert_eq!(first, same);
+        let (next, _) = config_at("12:10:00", "").unwrap();
+        assert_ne!(first, next);
+
+        let (certificate, rest) = config_at("12:00:00", "awsAccessKeyID").unwrap();
+        assert_eq!(rest, None);
+        assert_ne!(first, certificate);
+        let error = config_at("12:00:00", "awsRegion").unwrap_err();
+        assert_eq!(error, "data.awsRegion is missing or no text");
+    }
 }

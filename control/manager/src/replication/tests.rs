@@ -7,6 +7,7 @@ use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+mod eks;
 mod faults;
 mod hostile;
 mod orders;

@@ -240,8 +240,7 @@ pub(super) fn kubeconfig_of(server: &str) -> String {
         certificate_authority: Some(certificate.as_bytes()),
         proxy_url: None,
         namespace: Some(REMOTE),
-        certificate: certificate.as_bytes(),
-        key: key.to_pem().as_bytes(),
+        client: Some((certificate.as_bytes(), key.to_pem().as_bytes())),
     };
 
     kubeconfig(&access).unwrap()
