@@ -4,7 +4,7 @@ use super::{Peering, api, gone, is_clean, slice};
 use crate::authentication::site::Site;
 use crate::authentication::tenant;
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
-use anyhow::{Result, bail, ensure};
+use anyhow::{Result, ensure};
 use control_api::{Identity, ResourceSlice, VirtualNode};
 use kube::Api;
 use kube::api::DeleteParams;
@@ -27,9 +27,8 @@ const WRITES_MIN: usize = 30;
 /// Time between two looks at the audit log.
 const LOOK_INTERVAL: Duration = Duration::from_millis(2);
 
-/// Time for which the API server of the provider is away: the first one once, the other one during each other step. It
-/// exceeds the time-out of a probe and of a read.
-const AWAY: [Duration; 2] = [Duration::from_secs(180), Duration::from_secs(12)];
+/// Time for which the API server of the provider is away. It exceeds all time-outs and backoffs.
+const AWAY: Duration = Duration::from_secs(180);
 
 /// User of the managers in their own clusters.
 const MANAGER: &str = "system:serviceaccount:liqo:liqo-controller-manager";
@@ -114,7 +113,7 @@ fn is_write_of(event: &AuditEvent, user: &str) -> bool {
 }
 
 /// A step of a peering, in the order of `liqoctl`.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 enum Step {
     Nonce,
     Tenant,
@@ -125,87 +124,82 @@ enum Step {
     End,
 }
 
+/// Of two peerings, each loses its provider during every other step, to save time.
 async fn a_provider_that_is_away_during_each_step_delays_it_only(
     _: &'static Fixture,
 ) -> Result<()> {
-    let peering = Peering::start().await?;
+    let (first, second) = tokio::try_join!(Peering::start(), Peering::start())?;
+    tokio::try_join!(
+        live_without(
+            &first,
+            &[Step::Nonce, Step::Identity, Step::Unslice, Step::End]
+        ),
+        live_without(&second, &[Step::Tenant, Step::Slice, Step::Unidentify]),
+    )?;
+
+    Ok(())
+}
+
+/// Peers and parts while the provider is away during these steps.
+async fn live_without(peering: &Peering, steps: &[Step]) -> Result<()> {
     let (rome, milan) = (&peering.rome, &peering.milan);
-    let mut signed = None;
-    for step in [
-        Step::Nonce,
-        Step::Tenant,
-        Step::Identity,
-        Step::Slice,
-        Step::Unslice,
-        Step::Unidentify,
-        Step::End,
-    ] {
-        eprintln!("the provider is away during {step:?}");
-        match step {
-            Step::Nonce => {
-                let (nonce, ()) = tokio::try_join!(milan.nonce(), away(milan)?.end_after(AWAY[1]))?;
-                signed = Some(rome.signature(&nonce).await?);
-            }
-            Step::Tenant => {
-                let Some(signature) = &signed else {
-                    bail!("no signature");
-                };
-                let tenant = tenant(&rome.cluster_key().await?, signature)?;
-                milan.apply(&tenant).await?;
-                away(milan)?.end_after(AWAY[1]).await?;
-                milan.status().await?;
-            }
-            Step::Identity => {
-                let parameters = milan.status().await?["authParams"].clone();
-                let credentials = rome.credentials(&parameters);
-                tokio::try_join!(credentials, away(milan)?.end_after(AWAY[1]))?;
-            }
-            Step::Slice => {
-                rome.apply(&slice("milan")).await?;
-                away(milan)?.end_after(AWAY[0]).await?;
-                peering
-                    .until_resources("Accepted", "ResourceSliceResourcesAccepted")
-                    .await?;
-            }
-            Step::Unslice => {
-                let slices: Api<ResourceSlice> = api(rome);
-                let absence = away(milan)?;
-                slices.delete("milan", &DeleteParams::default()).await?;
-                absence.end_after(AWAY[1]).await?;
-                gone(&slices).await?;
-                gone(&api::<VirtualNode>(rome)).await?;
-                gone(&api::<ResourceSlice>(milan)).await?;
-            }
-            Step::Unidentify => {
-                let identities: Api<Identity> = api(rome);
-                let absence = away(milan)?;
-                identities
-                    .delete("controlplane-milan", &DeleteParams::default())
-                    .await?;
-                absence.end_after(AWAY[1]).await?;
-                gone(&identities).await?;
-            }
-            Step::End => {
-                tokio::try_join!(milan.delete_tenant(), away(milan)?.end_after(AWAY[1]))?;
-            }
-        }
-    }
+    let away = |step| Absence::begin(milan, steps.contains(&step));
+
+    let (nonce, ()) = tokio::try_join!(milan.nonce(), away(Step::Nonce)?.end())?;
+    let signature = rome.signature(&nonce).await?;
+
+    let tenant = tenant(&rome.cluster_key().await?, &signature)?;
+    milan.apply(&tenant).await?;
+    away(Step::Tenant)?.end().await?;
+    let parameters = milan.status().await?["authParams"].clone();
+
+    let credentials = rome.credentials(&parameters);
+    tokio::try_join!(credentials, away(Step::Identity)?.end())?;
+
+    rome.apply(&slice("milan")).await?;
+    away(Step::Slice)?.end().await?;
+    peering
+        .until_resources("Accepted", "ResourceSliceResourcesAccepted")
+        .await?;
+
+    let slices: Api<ResourceSlice> = api(rome);
+    let absence = away(Step::Unslice)?;
+    slices.delete("milan", &DeleteParams::default()).await?;
+    absence.end().await?;
+    gone(&slices).await?;
+    gone(&api::<VirtualNode>(rome)).await?;
+    gone(&api::<ResourceSlice>(milan)).await?;
+
+    let identities: Api<Identity> = api(rome);
+    let absence = away(Step::Unidentify)?;
+    identities
+        .delete("controlplane-milan", &DeleteParams::default())
+        .await?;
+    absence.end().await?;
+    gone(&identities).await?;
+
+    tokio::try_join!(milan.delete_tenant(), away(Step::End)?.end())?;
     is_clean(rome).await?;
     is_clean(milan).await
 }
 
-/// An API server that neither responds nor closes its connections.
-struct Absence<'a>(&'a Site);
+/// An API server that neither responds nor closes its connections; `None` if it is not away.
+struct Absence<'a>(Option<&'a Site>);
 
-fn away(site: &Site) -> Result<Absence<'_>> {
-    site.control_plane().pause_component(Component::ApiServer)?;
-    Ok(Absence(site))
-}
+impl<'a> Absence<'a> {
+    fn begin(site: &'a Site, is_away: bool) -> Result<Self> {
+        if is_away {
+            site.control_plane().pause_component(Component::ApiServer)?;
+        }
+        Ok(Self(is_away.then_some(site)))
+    }
 
-impl Absence<'_> {
-    async fn end_after(self, time: Duration) -> Result<()> {
-        sleep(time).await;
-        let control_plane = self.0.control_plane();
+    async fn end(self) -> Result<()> {
+        let Some(site) = self.0 else {
+            return Ok(());
+        };
+        sleep(AWAY).await;
+        let control_plane = site.control_plane();
         control_plane.resume_component(Component::ApiServer)?;
         control_plane.until_ready().await
     }

@@ -104,8 +104,7 @@ impl Consumer {
             certificate_authority: Some(&ca),
             proxy_url: None,
             namespace: None,
-            certificate: &certificate,
-            key: self.key.to_pem().as_bytes(),
+            client: Some((&certificate, self.key.to_pem().as_bytes())),
         })?;
 
         site::client(&text).await

@@ -63,8 +63,7 @@ impl Consumer {
             certificate_authority: Some(&authority),
             proxy_url: None,
             namespace: None,
-            certificate: &certificate,
-            key: key.as_bytes(),
+            client: Some((&certificate, key.as_bytes())),
         };
 
         site::client(&kubeconfig(&access)?).await
