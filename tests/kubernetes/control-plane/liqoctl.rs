@@ -42,6 +42,9 @@ const REQUESTS_MAX: usize = 60;
 /// Time without further requests after which a peering is complete.
 const QUIET: Duration = Duration::from_secs(2);
 
+/// A proxy in front of the API server. No test connects to it.
+const PROXY: &str = "http://192.0.2.1:8118";
+
 /// User of `liqoctl` in the audit log.
 const ADMINISTRATOR: &str = "admin";
 
@@ -80,12 +83,32 @@ async fn clusters_authenticate_repeatedly_and_part(_: &'static Fixture) -> Resul
         "it was written again"
     );
 
+    // Authentication without a proxy removes that of an earlier one.
+    let flag = format!("--proxy-url={PROXY}");
+    liqoctl(&rome, &milan, &["authenticate", &flag]).await?;
+    let with_proxy = Some(PROXY.to_owned());
+    ensure!(proxies(&rome, &milan).await? == [with_proxy.clone(), with_proxy]);
+    liqoctl(&rome, &milan, &["authenticate"]).await?;
+    ensure!(proxies(&rome, &milan).await? == [None, None]);
+
     liqoctl(&rome, &milan, &["unauthenticate"]).await?;
     ensure!(milan.names::<Tenant>("").await?.is_empty());
     ensure!(rome.names::<Identity>("").await?.is_empty());
     let again = liqoctl(&rome, &milan, &["unauthenticate"]).await?;
     ensure!(again.contains("Tenant already deleted"), "{again}");
     Ok(())
+}
+
+/// Returns the proxy in the Tenant of the provider, and in the Identity of the consumer.
+async fn proxies(consumer: &Site, provider: &Site) -> Result<[Option<String>; 2]> {
+    let tenants = Api::namespaced(provider.client.clone(), &provider.tenant_namespace());
+    let tenant: Tenant = tenants.get(&consumer.name).await?;
+    let identities = Api::namespaced(consumer.client.clone(), &consumer.tenant_namespace());
+    let name = format!("controlplane-{}", provider.name);
+    let identity: Identity = identities.get(&name).await?;
+    let of_consumer = identity.spec.auth_params.and_then(|it| it.proxy_url);
+
+    Ok([tenant.spec.proxy_url, of_consumer])
 }
 
 async fn a_peering_is_made_in_time_and_leaves_nothing(_: &'static Fixture) -> Result<()> {
