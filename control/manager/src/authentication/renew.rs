@@ -7,6 +7,7 @@ use super::item::WorkItem;
 use super::objects::{Local, origin};
 use super::{controller_reference, issued};
 use crate::network::covers;
+use control_api::authentication::auth_params::AuthParams;
 use control_api::authentication::identity::IdentityType;
 use control_api::authentication::resource_slice::REPLICATION_FINALIZER;
 use control_api::{Identity, Renew, RenewStatus, labels};
@@ -70,10 +71,18 @@ pub(super) fn plan_own(
         .as_ref()
         .and_then(|status| status.auth_params.as_ref());
     let present = identity.spec.auth_params.as_ref();
+    // The proxy is a decision of this cluster, which the provider returns. It may return an earlier one as long as it is not
+    // reached, which is the reason for another proxy.
+    let renewed = renewed.map(|renewed| AuthParams {
+        proxy_url: present
+            .map_or(&renewed.proxy_url, |it| &it.proxy_url)
+            .clone(),
+        ..renewed.clone()
+    });
     if let Some(renewed) = renewed.filter(|renewed| present != Some(renewed)) {
         let source = Ref::of::<Renew>(&Cluster::Local, key);
         let identity = Ref::of::<Identity>(&Cluster::Local, key);
-        if issued::take(renewed, present, cluster_key, (&source, &identity), plan) {
+        if issued::take(&renewed, present, cluster_key, (&source, &identity), plan) {
             plan.apply(identity, json!({"spec": {"authParams": renewed}}));
         }
     }

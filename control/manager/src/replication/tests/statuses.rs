@@ -133,8 +133,21 @@ impl Victim {
         assert_eq!(replica["spec"]["resources"]["cpu"], cpu);
     }
 
-    /// Checks that credentials with this field are refused with Events, and that no other connection is affected.
+    fn ignores_proxy(&mut self, url: &Value) {
+        let (used, kubeconfig) = (self.used(), self.kubeconfig());
+        let mut parameters = self.issued.clone();
+        parameters["proxyURL"] = url.clone();
+        self.renew(&parameters);
+        assert_eq!((self.used(), self.kubeconfig()), (used, kubeconfig));
+    }
+
+    /// Checks that credentials with this field are refused with Events, and that no other connection is affected. A proxy of
+    /// the provider's is ignored: the consumer has chosen one, or none.
     fn refuses_parameter(&mut self, field: &str, value: &Value) {
+        if field == "proxyURL" {
+            self.ignores_proxy(value);
+            return;
+        }
         self.begin();
         let mut parameters = self.issued.clone();
         parameters[field] = value.clone();
