@@ -13,7 +13,7 @@ use std::borrow::Cow;
 use std::time::{Duration, SystemTime};
 
 /// Time between two tokens. The API server accepts one for 15 minutes.
-pub const TOKEN_INTERVAL: Duration = Duration::from_secs(600);
+const TOKEN_INTERVAL: Duration = Duration::from_secs(600);
 
 /// Most characters of a field.
 const FIELD_LEN_MAX: usize = 256;
@@ -22,7 +22,7 @@ const FIELD_LEN_MAX: usize = 256;
 const EXPIRY: Duration = Duration::from_secs(60);
 
 /// The credentials of an IAM user of an EKS cluster. The provider that has issued them may be hostile.
-#[derive(Clone, Copy, PartialEq)]
+#[derive(Clone, Copy)]
 pub struct EksCredentials<'a> {
     /// IAM access key ID.
     pub access_key_id: &'a str,
@@ -49,7 +49,7 @@ pub enum EksError {
     /// A field is empty, too long, or has characters that Amazon does not use there.
     #[error("{0} is invalid: use 1 to {FIELD_LEN_MAX} letters, digits and {1}")]
     Field(&'static str, &'static str),
-    /// The library failed.
+    /// The library cannot sign a request at this time, or for this region.
     #[error("failed to sign a token: {0}")]
     Signature(String),
 }

@@ -19,7 +19,7 @@
 
 pub use certificate::{Certificate, CertificateError, RENEWAL_MIN};
 pub use digest::digest;
-pub use eks::{EksCredentials, EksError, TOKEN_INTERVAL, eks_authority};
+pub use eks::{EksCredentials, EksError, eks_authority};
 pub use identity::{CONTROL_PLANE_GROUP, Subject};
 pub use key::{ClusterKey, KeyError, KeyType};
 pub use kubeconfig::{Access, kubeconfig};
