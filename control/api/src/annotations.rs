@@ -17,6 +17,12 @@ pub const NONCE_KEY: &str = "liqo.io/nonce-key";
 pub const CORDON: &str = "liqo.io/cordon";
 /// On a consumer's ResourceSlice: its Tenant is cordoned, unless the value is `false`.
 pub const CORDON_TENANT: &str = "liqo.io/cordon-tenant";
+
+/// Returns whether a value of [`CORDON`] or [`CORDON_TENANT`] cordons, by upstream's rules.
+pub fn cordons(value: &str) -> bool {
+    !["false", "False", "0"].contains(&value)
+}
+
 /// On a ResourceSlice: the consumer creates a VirtualNode for it, unless the value is `false`.
 pub const CREATE_VIRTUAL_NODE: &str = "liqo.io/create-virtual-node";
 /// On a tenant namespace. Value: the provider's decision about the Tenant, `Cordoned` or `Drained`. An addition of this

@@ -15,6 +15,14 @@ const LABEL: &str = "CERTIFICATE";
 /// Last line of a certificate in PEM.
 const END: &[u8] = b"-----END CERTIFICATE-----";
 
+/// Returns the first block of a chain of certificates.
+fn first(text: &[u8]) -> &[u8] {
+    let mut positions = text.windows(END.len());
+    let end = positions.position(|window| window == END);
+    end.and_then(|start| text.get(..start + END.len()))
+        .unwrap_or(text)
+}
+
 /// The shortest time between two renewals, or between issue and renewal.
 pub const RENEWAL_MIN: Duration = Duration::from_secs(10);
 
@@ -50,7 +58,7 @@ impl Certificate {
         key: &PublicKey,
     ) -> Result<Self, CertificateError> {
         let syntax = |error: x509_cert::der::Error| CertificateError::Syntax(error.to_string());
-        let der = pem::decode(LABEL, text).map_err(CertificateError::Syntax)?;
+        let der = pem::decode(LABEL, first(text)).map_err(CertificateError::Syntax)?;
         let certificate = CertificateInner::<x509_cert::certificate::Rfc5280>::from_der(&der);
         let certificate = certificate.map_err(syntax)?;
         let fields = certificate.tbs_certificate();
@@ -85,10 +93,7 @@ impl Certificate {
     /// Returns what is wrong with it.
     pub fn check_key(text: &[u8], key: &PublicKey) -> Result<(), CertificateError> {
         let syntax = |error: x509_cert::der::Error| CertificateError::Syntax(error.to_string());
-        let mut positions = text.windows(END.len());
-        let end = positions.position(|window| window == END);
-        let first = end.and_then(|start| text.get(..start + END.len()));
-        let der = pem::decode(LABEL, first.unwrap_or(text)).map_err(CertificateError::Syntax)?;
+        let der = pem::decode(LABEL, first(text)).map_err(CertificateError::Syntax)?;
         let certificate = CertificateInner::<x509_cert::certificate::Rfc5280>::from_der(&der);
         let certificate = certificate.map_err(syntax)?;
         let found = certificate.tbs_certificate().subject_public_key_info();

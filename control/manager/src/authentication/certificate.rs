@@ -7,9 +7,10 @@
 //! The name of a CertificateSigningRequest is derived from its purpose, so all leaders decide about the same object.
 //! It is deleted once the Secret has the certificate.
 
+use super::binding;
 use super::item::WorkItem;
 use super::nonce::{remaining, value};
-use super::objects::{BY_SECRET, Local, warn};
+use super::objects::{BY_SECRET, Local, Refusal, warn};
 use super::registrations::SIGNER;
 use super::seen::Seen;
 use control_api::{annotations, labels};
@@ -68,8 +69,8 @@ pub(super) struct Requested<'a> {
 /// State of a certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Issued {
-    /// The certificate, in PEM. During a renewal it is the previous one.
-    Certificate(Vec<u8>),
+    /// The certificate, in PEM, and why it will not be renewed in time. During a renewal it is the previous one.
+    Certificate(Vec<u8>, Option<Refusal>),
     /// The signer has not signed yet.
     Pending,
     /// There is no certificate: reason and message.
@@ -103,27 +104,29 @@ impl Requested<'_> {
             return self.sign(local, None, seen, plan, env);
         };
         let since = seen.certificate(&self.secret, certificate, env);
-        self.report_lifetime(certificate, since, plan);
+        self.report_clock(certificate, since, plan);
         let renewal = certificate.renewal(since);
-        if let Some(rest) = remaining(env.now, renewal) {
+        let (text, problem) = if let Some(rest) = remaining(env.now, renewal) {
             self.delete_signed(local, certificate, plan);
             plan.requeue.push((rest, self.item.clone()));
-            return Issued::Certificate(text.0.clone());
+            (text.0.clone(), None)
+        } else {
+            match self.sign(local, Some(certificate), seen, plan, env) {
+                Issued::Certificate(renewed, problem) => (renewed, problem),
+                Issued::Pending => (text.0.clone(), None),
+                Issued::Refused(reason, message) => (text.0.clone(), Some((reason, message))),
+            }
+        };
+        let problem = problem.or_else(|| too_short(certificate));
+        if let (Some(problem), Some(object)) = (&problem, self.item.requester()) {
+            warn(plan, object, problem.clone());
         }
-        match self.sign(local, Some(certificate), seen, plan, env) {
-            Issued::Certificate(renewed) => Issued::Certificate(renewed),
-            Issued::Pending | Issued::Refused(..) => Issued::Certificate(text.0.clone()),
-        }
+
+        Issued::Certificate(text, problem)
     }
 
-    /// Reports a lifetime so short that the renewal of each new certificate is due at once, and clocks that differ.
-    /// `since` is when this process has first seen the certificate.
-    fn report_lifetime(
-        &self,
-        certificate: Certificate,
-        since: Timestamp,
-        plan: &mut Plan<WorkItem>,
-    ) {
+    /// Reports clocks that differ. `since` is when this process has first seen the certificate.
+    fn report_clock(&self, certificate: Certificate, since: Timestamp, plan: &mut Plan<WorkItem>) {
         let Some(object) = self.item.requester() else {
             return;
         };
@@ -133,17 +136,8 @@ impl Requested<'_> {
                  of the kube-controller-manager",
                 certificate.not_before, certificate.not_after
             );
-            warn(plan, object.clone(), ("ClockSkew", message));
+            warn(plan, object, ("ClockSkew", message));
         }
-        let issued = certificate.not_before.saturating_add(BACKDATED);
-        if !certificate.is_too_short(issued.unwrap_or(certificate.not_before)) {
-            return;
-        }
-        let message = format!(
-            "signer {SIGNER} issues certificates of so short a lifetime that each is renewed at once: set \
-             --cluster-signing-duration of the kube-controller-manager to 10 minutes or more"
-        );
-        warn(plan, object, ("ShortCertificateLifetime", message));
     }
 
     /// Plans the next step of a CertificateSigningRequest.
@@ -157,6 +151,11 @@ impl Requested<'_> {
     ) -> Issued {
         let object = self.object(current);
         let name = object.key.name.clone();
+        // The consumer has chosen its cluster ID, and a user may have bound it since the last certificate.
+        let namespace = &self.secret.namespace;
+        if let Err((reason, message)) = binding::check_cluster_id(local, namespace, self.peer) {
+            return Issued::Refused(reason, message);
+        }
         let Some(csr) = local.requests.get(&object.key) else {
             plan.writes
                 .push(Write::new(object, Action::Create(self.csr(&name))));
@@ -199,7 +198,7 @@ impl Requested<'_> {
             self.fields(text),
         );
 
-        Issued::Certificate(text.0.clone())
+        Issued::Certificate(text.0.clone(), None)
     }
 
     /// Waits for the signer, and reports one that takes long.
@@ -307,6 +306,20 @@ impl Requested<'_> {
 
         Ok(())
     }
+}
+
+/// Returns the problem of a lifetime so short that the renewal of each new certificate is due at once.
+fn too_short(certificate: Certificate) -> Option<Refusal> {
+    let issued = certificate.not_before.saturating_add(BACKDATED);
+    if !certificate.is_too_short(issued.unwrap_or(certificate.not_before)) {
+        return None;
+    }
+    let message = format!(
+        "signer {SIGNER} issues certificates of so short a lifetime that each is renewed at once: set \
+         --cluster-signing-duration of the kube-controller-manager to 10 minutes or more"
+    );
+
+    Some(("ShortCertificateLifetime", message))
 }
 
 /// Approves a request in the version that was checked.

@@ -16,6 +16,7 @@ use control_runtime::{
     Cache, Change, Cluster, Controller, Env, Key, Plan, Queue, Ref, Registration, WatchChange,
     WatchId,
 };
+use k8s_openapi::api::core::v1::Secret;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
@@ -88,6 +89,9 @@ impl Controller for AuthenticationController {
 
     fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<WorkItem> {
         self.budgets.observe(change);
+        if change.is::<Secret>() && change.entry().is_none() {
+            self.seen.forget(&change.object.key);
+        }
         let local = Local::new(cache, &self.settings.namespace);
         Vec::from_iter(items_of(&local, change))
     }

@@ -97,7 +97,8 @@ pub(super) fn plan_slice(
     let recorded = annotation(local, &key.namespace, annotations::CORDONED_SLICES);
     let mut cordoned = parse(recorded.unwrap_or_default());
     let uid = slice.metadata.uid.clone().unwrap_or_default();
-    match (has(annotations::CORDON), cordoned.get(&key.name)) {
+    let is_cordoned = has(annotations::CORDON).filter(|it| annotations::cordons(it));
+    match (is_cordoned, cordoned.get(&key.name)) {
         (Some(_), Some(known)) if *known == uid => {}
         (Some(_), _) if cordoned.len() < CORDONED_MAX => {
             cordoned.insert(key.name.clone(), uid);

@@ -35,6 +35,9 @@ pub(super) fn replicas(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Write
 /// Returns the deletions of the rights and the credentials of a consumer.
 pub(super) fn of_deleted(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Write> {
     let mut writes = binding::leftovers(local, tenant, peer);
+    // That of the control plane has no Secret before it is signed.
+    let certificate = Key::new(tenant.namespace.clone(), SECRET_PREFIX);
+    writes.extend(requests(local, &certificate));
     for (key, secret) in local.secrets.within(&tenant.namespace) {
         let of_peer = label(&secret.metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
         let is_certificate = key.name.starts_with(SECRET_PREFIX);
@@ -42,7 +45,7 @@ pub(super) fn of_deleted(local: &Local<'_>, tenant: &Key, peer: &str) -> Vec<Wri
         if of_peer && (is_certificate || is_used) {
             writes.extend(delete::<Secret>(key, &secret.metadata));
         }
-        if is_certificate {
+        if is_certificate && *key != certificate {
             writes.extend(requests(local, key));
         }
     }

@@ -51,7 +51,7 @@ pub(super) fn plan_nonce(
         );
         return plan;
     }
-    if local.tenants.within(&key.namespace).next().is_some() {
+    if is_bound(secret) {
         return plan;
     }
     let expiry = created(secret, env.now).saturating_add(ttl);

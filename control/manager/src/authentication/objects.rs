@@ -1,7 +1,7 @@
 //! The objects of authentication in the cache.
 
 use super::item::WorkItem;
-use crate::network;
+use crate::network::id_of;
 use control_api::authentication::tenant_policy;
 use control_api::tenant_namespace::peer_of;
 use control_api::{
@@ -114,14 +114,7 @@ impl<'a> Local<'a> {
 /// Returns the ID of this cluster, with Liqo in `namespace`.
 pub(crate) fn cluster_id<'a>(cache: &'a Cache, namespace: &str) -> Option<&'a str> {
     let maps = cache.objects::<ConfigMap>(&Cluster::Local);
-    let map = maps.within(namespace).find_map(|(_, map)| {
-        let name = label(&map.metadata, labels::APP_NAME);
-        map.data
-            .as_ref()
-            .filter(|_| name == Some(labels::CLUSTER_ID_CONFIG_MAP))
-    });
-
-    map?.get(network::CLUSTER_ID).map(String::as_str)
+    maps.within(namespace).find_map(|(_, map)| id_of(map))
 }
 
 /// Returns the consumer from whose cluster an object was replicated to this one, by its cluster ID.
@@ -172,8 +165,11 @@ pub(super) fn label_peer(
         .push(Write::new(object.clone(), Action::Merge(merge)));
 }
 
+/// Reason of an Event or a condition, and its message.
+pub(crate) type Refusal = (&'static str, String);
+
 /// Adds a warning about an object to a plan.
-pub(crate) fn warn<I>(plan: &mut Plan<I>, object: Ref, (reason, note): (&'static str, String)) {
+pub(crate) fn warn<I>(plan: &mut Plan<I>, object: Ref, (reason, note): Refusal) {
     plan.events.push(Event {
         object,
         is_warning: true,

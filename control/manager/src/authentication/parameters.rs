@@ -7,6 +7,7 @@ use control_api::labels;
 use control_runtime::Key;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Node;
+use std::net::Ipv6Addr;
 
 /// ConfigMap of each namespace with the certificate authority of the API server. Kubernetes maintains it.
 pub(super) const ROOT_CA: &str = "kube-root-ca.crt";
@@ -57,7 +58,12 @@ fn address(settings: &ApiServerSettings, local: &Local<'_>) -> Option<String> {
     }
     let address = local.nodes.iter().find_map(|(_, node)| address_of(node))?;
 
-    Some(format!("https://{address}:{PORT}"))
+    let host = match address.parse::<Ipv6Addr>() {
+        Ok(address) => format!("[{address}]"),
+        Err(_) => address.to_owned(),
+    };
+
+    Some(format!("https://{host}:{PORT}"))
 }
 
 /// Returns the address of a node for other clusters, if it runs an API server.

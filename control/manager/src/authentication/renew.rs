@@ -4,7 +4,7 @@
 //! credentials of the Tenant into its status.
 
 use super::item::WorkItem;
-use super::objects::{Local, origin};
+use super::objects::{Local, origin, warn};
 use super::{controller_reference, issued};
 use crate::network::covers;
 use control_api::authentication::auth_params::AuthParams;
@@ -99,6 +99,13 @@ pub(super) fn plan_replica(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
         && local.peer_of(&key.namespace) == consumer
         && renew.spec.consumer_cluster_id.as_deref() == consumer;
     if !is_valid {
+        let message = format!(
+            "spec.consumerClusterID, the label {} and namespace {} are of different consumers",
+            labels::ORIGIN_ID,
+            key.namespace
+        );
+        let object = Ref::of::<Renew>(&Cluster::Local, key);
+        warn(&mut plan, object, ("NotTenantNamespace", message));
         return plan;
     }
     let mut tenants = local.tenants.within(&key.namespace);

@@ -7,10 +7,10 @@ use super::budget::Budgets;
 use super::certificate::{Issued, Requested, SECRET_PREFIX};
 use super::decision;
 use super::item::WorkItem;
-use super::objects::{BY_PEER, BY_USER, Local, label, origin, warn};
+use super::objects::{BY_PEER, BY_USER, Local, Refusal, label, origin, warn};
 use super::parameters::auth_params;
 use super::seen::Seen;
-use super::tenant::{Issuer, Refusal};
+use super::tenant::Issuer;
 use super::verdict::{self, Grants, State, Verdict};
 use control_api::authentication::auth_params::AuthParams;
 use control_api::authentication::resource_slice::{
@@ -174,7 +174,7 @@ impl Request<'_> {
             item: &item,
         };
         let signed = match requested.plan(local, issuer.seen, plan, env) {
-            Issued::Certificate(text) => text,
+            Issued::Certificate(text, _) => text,
             Issued::Pending => return Ok(None),
             Issued::Refused(reason, message) => return Err((reason, message)),
         };

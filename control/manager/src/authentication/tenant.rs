@@ -3,7 +3,7 @@
 use super::certificate::{CERTIFICATE, Issued, Requested, SECRET_PREFIX};
 use super::item::WorkItem;
 use super::nonce::{NONCE, bound_to, is_bound_to, value};
-use super::objects::{BY_NAME, BY_PEER, BY_USER, Local, label, label_peer, warn};
+use super::objects::{BY_NAME, BY_PEER, BY_USER, Local, Refusal, label, label_peer, warn};
 use super::parameters::{ApiServerSettings, auth_params};
 use super::seen::Seen;
 use super::{binding, decision, leftovers};
@@ -25,11 +25,11 @@ const FINALIZER: Finalizer = Finalizer {
     wait_max: Duration::from_secs(60),
 };
 
+/// Type of the condition of a Tenant whose certificate will not be renewed in time.
+const CERTIFICATE_RENEWAL: &str = "CertificateRenewal";
+
 /// Longest message of a condition, in bytes. A message may contain fields that the consumer writes.
 const MESSAGE_LEN_MAX: usize = 1024;
-
-/// Reason of an Event, and its message.
-pub(super) type Refusal = (&'static str, String);
 
 /// Values with which certificates are issued.
 pub(super) struct Issuer<'a> {
@@ -95,7 +95,7 @@ pub(super) fn plan(
             plan.writes
                 .extend(binding::plan(local, (key, tenant), peer, is_tolerated));
             plan.writes
-                .extend(status(object, (key, tenant), issued, parameters));
+                .extend(status(object, (key, tenant), issued, parameters, env));
         }
         Ok(_) => {}
         Err(refusal) => refuse(&mut plan, object, tenant, refusal, env),
@@ -170,8 +170,11 @@ fn refuse(
         reason,
         message,
     };
-    let now = Timestamp::from_second(env.now.as_second()).unwrap_or(env.now);
-    verdict.set(&mut status.conditions, tenant.metadata.generation, now);
+    verdict.set(
+        &mut status.conditions,
+        tenant.metadata.generation,
+        whole_seconds(env),
+    );
     if status != present {
         let apply = Action::Apply(json!({"status": status}));
         plan.writes
@@ -250,6 +253,9 @@ fn first<'a>(
     first.map(|(key, _)| key)
 }
 
+/// A certificate, in PEM, and why it will not be renewed in time.
+type Issue = (Vec<u8>, Option<Refusal>);
+
 /// Verifies the consumer's key, and issues its certificate. Returns `None` while the signer has not signed.
 ///
 /// # Errors
@@ -261,7 +267,7 @@ fn issue(
     (key, tenant): (&Key, &Tenant),
     plan: &mut Plan<WorkItem>,
     env: &Env<'_>,
-) -> Result<Option<Vec<u8>>, Refusal> {
+) -> Result<Option<Issue>, Refusal> {
     let missing = |field: &str| {
         let message =
             format!("spec.{field} is missing: run `liqoctl authenticate` on the consumer");
@@ -295,7 +301,7 @@ fn issue(
         item: &item,
     };
     match requested.plan(local, issuer.seen, plan, env) {
-        Issued::Certificate(text) => Ok(Some(text)),
+        Issued::Certificate(text, problem) => Ok(Some((text, problem))),
         Issued::Pending => Ok(None),
         Issued::Refused(reason, message) => Err((reason, message)),
     }
@@ -355,20 +361,44 @@ fn verify(
     }
 }
 
+/// Returns the time as the API server keeps it in conditions.
+pub(super) fn whole_seconds(env: &Env<'_>) -> Timestamp {
+    Timestamp::from_second(env.now.as_second()).unwrap_or(env.now)
+}
+
 /// Returns the change of the status. A consumer that reads its credentials has its rights already.
 fn status(
     object: Ref,
     (key, tenant): (&Key, &Tenant),
-    issued: Option<Vec<u8>>,
+    issued: Option<Issue>,
     parameters: AuthParams,
+    env: &Env<'_>,
 ) -> Option<Write> {
+    let (certificate, problem) = issued.unzip();
+    let present = tenant.status.iter().flat_map(|it| &it.conditions);
+    let renewal = present.filter(|it| it.type_ == CERTIFICATE_RENEWAL);
+    let mut conditions = Vec::new();
+    if let Some((reason, message)) = problem.flatten() {
+        conditions.extend(renewal.cloned());
+        let verdict = Verdict {
+            type_: CERTIFICATE_RENEWAL,
+            is_true: false,
+            reason,
+            message,
+        };
+        verdict.set(
+            &mut conditions,
+            tenant.metadata.generation,
+            whole_seconds(env),
+        );
+    }
     let status = TenantStatus {
-        auth_params: issued.map(|certificate| AuthParams {
+        auth_params: certificate.map(|certificate| AuthParams {
             signed_crt: Some(ByteString(certificate)),
             proxy_url: tenant.spec.proxy_url.clone().filter(|url| !url.is_empty()),
             ..parameters
         }),
-        conditions: Vec::new(),
+        conditions,
         tenant_namespace: Some(key.namespace.clone()),
     };
     if tenant.status.as_ref() == Some(&status) {

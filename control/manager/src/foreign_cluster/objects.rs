@@ -1,7 +1,7 @@
 //! The objects of peers in the cache.
 
 use super::settings::Settings;
-use crate::network::CLUSTER_ID;
+use crate::network::id_of;
 use control_api::tenant_namespace::{choose, peer_of};
 use control_api::{
     Configuration, Connection, ForeignCluster, GatewayClient, GatewayServer, Identity,
@@ -226,12 +226,4 @@ fn of_label_and_spec(metadata: &ObjectMeta, spec: Option<&str>) -> Vec<String> {
             .chain(spec),
     );
     peers.into_iter().map(str::to_owned).collect()
-}
-
-/// Returns the cluster ID in its ConfigMap; `None` for other ConfigMaps.
-fn id_of(map: &ConfigMap) -> Option<&str> {
-    let name = label(&map.metadata, labels::APP_NAME);
-    let data = map.data.as_ref();
-    let data = data.filter(|_| name == Some(labels::CLUSTER_ID_CONFIG_MAP))?;
-    data.get(CLUSTER_ID).map(String::as_str)
 }

@@ -14,7 +14,7 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 
 pub(crate) use allocated::address;
-pub(crate) use cluster::{ADDRESS_TYPES, CLUSTER_ID, Cluster, is_real, is_terminating};
+pub(crate) use cluster::{ADDRESS_TYPES, Cluster, id_of, is_real, is_terminating};
 pub(crate) use index::{IndexKey, with_indexes};
 pub(crate) use stored::{Stored, keep};
 pub(crate) use tenant::is_bound;

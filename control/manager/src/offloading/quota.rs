@@ -134,5 +134,5 @@ fn is_cordoned(slice: &ResourceSlice) -> bool {
     [annotations::CORDON, annotations::CORDON_TENANT]
         .into_iter()
         .filter_map(|key| annotation(&slice.metadata, key))
-        .any(|value| !["false", "False", "0"].contains(&value))
+        .any(annotations::cordons)
 }

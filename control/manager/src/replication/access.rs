@@ -3,7 +3,7 @@
 //! A provider may withdraw the rights, for example because it drains the Tenant. Then all requests to it wait, but for one
 //! SelfSubjectAccessReview at a time, which asks whether the rights are back.
 
-use control_runtime::{Action, Cluster, Key, Outcome, Ref, Resource, Write};
+use control_runtime::{Action, Cluster, Key, Outcome, Ref, Request, Resource, Write};
 use serde_json::json;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
@@ -15,93 +15,155 @@ const INTERVAL: (Duration, Duration) = (Duration::from_millis(250), Duration::fr
 /// Parts of the messages of admission policies, webhooks and quotas.
 const ADMISSION: [&str; 3] = [" denied request", " denied the request", "exceeded quota"];
 
+/// Time without refusal after which the reviews of the next one begin with the first interval again. A provider whose
+/// reviews do not agree with its refusals causes no more requests than one that refuses all.
+const RESET: Duration = Duration::from_secs(60);
+
+/// Longest part of a provider's message that is taken over, in characters.
+const MESSAGE_LEN_MAX: usize = 300;
+
+/// A right at a provider.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Right {
+    resource: Resource,
+    verb: &'static str,
+}
+
+impl Right {
+    /// Returns the right to list objects, without which a watch fails.
+    pub(super) fn list(resource: Resource) -> Self {
+        let verb = "list";
+        Self { resource, verb }
+    }
+
+    /// Returns the right that a request needs.
+    fn of(request: &Request) -> Option<Self> {
+        let verb = match request {
+            Request::Write(write) => write.action.verb(),
+            Request::Read(_) | Request::Probe(_) => "get",
+        };
+        let resource = request.object()?.resource.clone();
+
+        Some(Self { resource, verb })
+    }
+}
+
+/// A refused right.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Refused {
+    right: Right,
+    /// Message of the provider.
+    message: String,
+}
+
 /// Access to a provider's API server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Access {
-    /// Number of reviews since the refusal; `None` if nothing was refused.
-    refused: Option<u32>,
+    /// The right that is refused.
+    refused: Option<Refused>,
+    /// The right that the last review is about.
+    reviewed: Option<Right>,
+    /// Number of reviews since the first refusal.
+    reviews: u32,
+    /// When the requests were permitted again; `None` if they are refused, or never were.
+    permitted: Option<Instant>,
     /// When the next review is due; `None` if one is under way.
     due: Option<Instant>,
 }
 
 impl Access {
-    /// Returns whether requests are refused.
-    pub(super) fn is_refused(&self) -> bool {
-        self.refused.is_some()
+    /// Returns the provider's message if requests are refused.
+    pub(super) fn refused(&self) -> Option<&str> {
+        self.refused.as_ref().map(|it| it.message.as_str())
     }
 
-    /// Notes that the provider has refused a request. Returns whether none was refused before.
-    pub(super) fn refuse(&mut self) -> bool {
-        let is_new = self.refused.is_none();
-        self.refused.get_or_insert(0);
-        is_new
+    /// Takes the outcome of a request, which may be a refusal. Returns whether none was refused before.
+    pub(super) fn refuse(&mut self, request: &Request, outcome: &Outcome) -> bool {
+        let right = Right::of(request);
+        let (Some(right), Some(message), None) = (right, refusal(outcome), &self.refused) else {
+            return false;
+        };
+        let message = message.chars().take(MESSAGE_LEN_MAX).collect();
+        self.refused = Some(Refused { right, message });
+
+        true
+    }
+
+    /// Returns the request for a review: whether this cluster has a right in the namespace.
+    pub(super) fn review(&mut self, provider: &Cluster, namespace: &str, right: Right) -> Write {
+        let object = Ref::new(provider, &reviews(), &Key::cluster(""));
+        let create = Action::Create(json!({
+            "spec": {"resourceAttributes": {
+                "group": right.resource.group,
+                "resource": right.resource.plural,
+                "verb": right.verb,
+                "namespace": namespace,
+            }},
+        }));
+        self.reviewed = Some(right);
+
+        Write::new(object, create)
     }
 
     /// Takes the outcome of a review. Returns whether the access has changed.
-    pub(super) fn reviewed(&mut self, outcome: &Outcome) -> bool {
-        let before = self.is_refused();
+    pub(super) fn take(&mut self, outcome: &Outcome) -> bool {
+        let before = self.refused.is_some();
         let allowed = if let Outcome::Answer(answer) = outcome {
             answer.0["status"]["allowed"].as_bool()
         } else {
             refusal(outcome).map(|_| false)
         };
-        match allowed {
-            Some(true) => *self = Self::default(),
-            Some(false) => {
-                self.refused = Some(self.refused.map_or(0, |count| count.saturating_add(1)))
-            }
-            // The provider did not answer.
-            None => self.refused = self.refused.map(|count| count.saturating_add(1)),
-        }
+        self.reviews = self.reviews.saturating_add(1);
         self.due = None;
+        let right = self.reviewed.take();
+        match (allowed, right) {
+            (Some(true), _) => (self.refused, self.permitted) = (None, None),
+            (Some(false), Some(right)) if !before => {
+                let Right { resource, verb } = &right;
+                let message = format!("no right to {verb} {}.{}", resource.plural, resource.group);
+                self.refused = Some(Refused { right, message });
+            }
+            // Without answer, nothing changes.
+            (Some(false) | None, _) => {}
+        }
 
-        before != self.is_refused()
+        before != self.refused.is_some()
     }
 
     /// Returns whether to review now, or how long to wait.
     pub(super) fn next(&mut self, now: Instant) -> Next {
-        let Some(count) = self.refused else {
+        let Some(refused) = &self.refused else {
+            self.permitted.get_or_insert(now);
             return Next::Permitted;
         };
+        let permitted = self.permitted.take();
+        if permitted.is_some_and(|since| now.saturating_duration_since(since) >= RESET) {
+            self.reviews = 0;
+        }
         let interval = INTERVAL
             .0
-            .saturating_mul(1 << count.min(10))
+            .saturating_mul(1 << self.reviews.min(10))
             .min(INTERVAL.1);
         let due = *self.due.get_or_insert(now + interval);
         match due.checked_duration_since(now) {
             Some(rest) if !rest.is_zero() => Next::Wait(rest),
             Some(_) | None => {
                 self.due = Some(now + INTERVAL.1);
-                Next::Review
+                Next::Review(refused.right.clone())
             }
         }
     }
 }
 
 /// Next step of an access that may be refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Next {
     /// Nothing is refused.
     Permitted,
     /// The next review is due after this time.
     Wait(Duration),
-    /// A review is due.
-    Review,
-}
-
-/// Returns the request for a review: whether this cluster may replicate into the namespace.
-pub(super) fn review(provider: &Cluster, namespace: &str) -> Write {
-    let object = Ref::new(provider, &reviews(), &Key::cluster(""));
-    let create = Action::Create(json!({
-        "spec": {"resourceAttributes": {
-            "group": "authentication.liqo.io",
-            "resource": "resourceslices",
-            "verb": "create",
-            "namespace": namespace,
-        }},
-    }));
-
-    Write::new(object, create)
+    /// A review of this right is due.
+    Review(Right),
 }
 
 /// Returns the resource of the reviews.
@@ -158,29 +220,85 @@ mod tests {
         assert!(refusal(&Outcome::TimedOut).is_none());
     }
 
+    fn slices() -> Resource {
+        Resource::of::<control_api::ResourceSlice>()
+    }
+
+    fn request(verb: Action) -> Request {
+        let object = Ref::new(&Cluster::remote("milan"), &slices(), &Key::new("a", "b"));
+        Request::Write(Write::new(object, verb))
+    }
+
+    fn answer(allowed: bool) -> Outcome {
+        Outcome::Answer(control_runtime::Answer(
+            json!({"status": {"allowed": allowed}}),
+        ))
+    }
+
+    /// Refuses the right to delete.
+    fn refuse(access: &mut Access) -> bool {
+        access.refuse(&request(Action::Delete), &outcome(403, "cannot delete"))
+    }
+
+    /// Returns the time until the next review.
+    fn wait(access: &mut Access, now: &mut Instant) -> u128 {
+        let Next::Wait(wait) = access.next(*now) else {
+            panic!("a review without delay");
+        };
+        *now += wait;
+        let Next::Review(right) = access.next(*now) else {
+            panic!("no review");
+        };
+        assert_eq!(right.verb, "delete");
+        access.review(&Cluster::remote("milan"), "a", right);
+        wait.as_millis()
+    }
+
     #[test]
     fn reviews_are_repeated_at_growing_intervals_and_by_the_clock() {
         let mut access = Access::default();
         let mut now = Instant::now();
         assert_eq!(access.next(now), Next::Permitted);
-        assert!(access.refuse() && !access.refuse());
+        assert!(refuse(&mut access) && !refuse(&mut access));
+        assert_eq!(access.refused(), Some("cannot delete"));
         let mut waits = Vec::new();
         for _ in 0..8 {
-            let Next::Wait(wait) = access.next(now) else {
-                panic!("a review without delay");
-            };
-            waits.push(wait.as_millis());
-            now += wait;
-            assert_eq!(access.next(now), Next::Review);
-            assert!(!access.reviewed(&Outcome::TimedOut));
+            waits.push(wait(&mut access, &mut now));
+            assert!(!access.take(&Outcome::TimedOut));
         }
         assert_eq!(
             waits,
             [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000]
         );
-        let allowed = Outcome::Answer(control_runtime::Answer(
-            json!({"status": {"allowed": true}}),
-        ));
-        assert!(access.reviewed(&allowed) && !access.is_refused());
+        assert!(access.take(&answer(true)) && access.refused().is_none());
+    }
+
+    /// A provider may answer that the right is given, and refuse it again.
+    #[test]
+    fn a_provider_that_contradicts_itself_is_asked_at_growing_intervals() {
+        let mut access = Access::default();
+        let mut now = Instant::now();
+        let mut waits = Vec::new();
+        for _ in 0..8 {
+            assert!(refuse(&mut access));
+            waits.push(wait(&mut access, &mut now));
+            assert!(access.take(&answer(true)));
+            assert_eq!(access.next(now), Next::Permitted);
+        }
+        assert_eq!(waits[6..], [15_000, 15_000]);
+
+        now += RESET;
+        assert_eq!(access.next(now), Next::Permitted);
+        assert!(refuse(&mut access));
+        assert_eq!(wait(&mut access, &mut now), 250);
+    }
+
+    #[test]
+    fn a_review_of_lists_names_the_right() {
+        let mut access = Access::default();
+        access.review(&Cluster::remote("milan"), "a", Right::list(slices()));
+        assert!(access.take(&answer(false)));
+        let message = "no right to list resourceslices.authentication.liqo.io";
+        assert_eq!(access.refused(), Some(message));
     }
 }

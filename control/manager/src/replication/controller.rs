@@ -232,10 +232,10 @@ impl Controller for ReplicationController {
         };
         let is_review = request.object().map(|it| &it.resource) == Some(&access::reviews());
         let has_changed = match is_review {
-            true => peer.access.reviewed(outcome),
-            false => access::refusal(outcome).is_some() && peer.access.refuse(),
+            true => peer.access.take(outcome),
+            false => peer.access.refuse(request, outcome),
         };
-        let is_refused = peer.access.is_refused();
+        let is_refused = peer.access.refused().is_some();
         let is_concerned = peer.trust(outcome) || has_changed;
         if has_changed {
             (self.report)(id, is_refused);

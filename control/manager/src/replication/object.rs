@@ -118,23 +118,22 @@ impl Replication<'_> {
             .is_some_and(|replica| !self.cache.contains(&replica));
 
         is_deleted
-            || peer.access.is_refused()
+            || peer.access.refused().is_some()
             || peer.is_untrusted
             || is_dead(self.provider, self.cache)
     }
 
     /// Takes over the status of the replica.
     fn plan_status(&self, object: &Ref, local: &Value, plan: &mut Plan<WorkItem>, env: &Env<'_>) {
-        if self.peer.is_some_and(|peer| peer.access.is_refused()) {
-            let refused = self.refused(object, local, env);
-            if refused.is_some() {
-                plan.events.push(warning(
-                    object,
-                    REPLICATION_FORBIDDEN,
-                    REFUSED_MESSAGE.to_owned(),
-                ));
+        if let Some(message) = self.peer.and_then(|peer| peer.access.refused()) {
+            // As when the Tenant is drained or deleted there.
+            let message = format!("the provider refuses the requests of this cluster: {message}");
+            let refused = self.refused(local, &message, env);
+            if let Some(status) = refused {
+                plan.writes.push(status_of(object, status));
+                plan.events
+                    .push(warning(object, REPLICATION_FORBIDDEN, message));
             }
-            plan.writes.extend(refused);
             return;
         }
         let replica = self.replica();
@@ -182,7 +181,7 @@ impl Replication<'_> {
     }
 
     /// Returns the status of a ResourceSlice whose provider refuses the requests of this cluster.
-    fn refused(&self, object: &Ref, local: &Value, env: &Env<'_>) -> Option<Write> {
+    fn refused(&self, local: &Value, message: &str, env: &Env<'_>) -> Option<Value> {
         if self.kind != Kind::ResourceSlice {
             return None;
         }
@@ -202,12 +201,12 @@ impl Replication<'_> {
             "type": "Resources",
             "status": "Denied",
             "reason": REPLICATION_FORBIDDEN,
-            "message": REFUSED_MESSAGE,
+            "message": message,
             "lastTransitionTime": now.to_string(),
         }));
         status["conditions"] = conditions.into();
 
-        Some(status_of(object, status))
+        Some(status)
     }
 }
 
@@ -235,9 +234,6 @@ fn deletion(replica: Ref, remote: &Value) -> Option<Write> {
 
     metadata["deletionTimestamp"].is_null().then_some(write)
 }
-
-const REFUSED_MESSAGE: &str =
-    "the provider refuses the requests of this cluster: its Tenant is drained or deleted there";
 
 /// Returns the Apply of a status.
 fn status_of(object: &Ref, status: Value) -> Write {

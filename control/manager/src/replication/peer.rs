@@ -1,6 +1,6 @@
 //! Providers: their credentials, and the watches of the replicas.
 
-use super::access::{Access, Next, review};
+use super::access::{Access, Next, Right};
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::selection::{FINALIZER, provider};
@@ -10,7 +10,7 @@ use control_api::tenant_namespace::peer_of;
 use control_api::{ForeignCluster, annotations, labels};
 use control_runtime::{
     Cache, Cluster, ClusterChange, Destinations, Env, Event, Key, Outcome, Plan, Ref, RemoteConfig,
-    Selector, WatchChange, WatchId,
+    Selector, WatchChange, WatchId, Write,
 };
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
@@ -68,6 +68,12 @@ impl Peer {
     /// Returns whether the replicas of a kind are known.
     pub(super) fn is_listed(&self, kind: Kind, id: &str, consumer: &str, cache: &Cache) -> bool {
         self.consumer == consumer && cache.is_synced(&self.watch(kind, id))
+    }
+
+    /// Returns the request for a review of a right.
+    fn review(&mut self, id: &str, right: Right) -> Write {
+        let (provider, namespace) = (Cluster::remote(id), &self.remote_namespace);
+        self.access.review(&provider, namespace, right)
     }
 
     /// Returns the watch of this cluster's replicas of a kind.
@@ -148,14 +154,14 @@ pub(super) fn plan(
     match peer.access.next(env.at) {
         Next::Permitted => {
             peer.set_watched(id, Some(env.at + LIST_MAX), &mut plan);
-            let mut kinds = Kind::ALL.iter();
-            let is_listed = kinds.all(|kind| peer.is_listed(*kind, id, consumer, cache));
-            if let (false, Some(due)) = (is_listed, peer.listed_by) {
+            let mut kinds = Kind::ALL.into_iter();
+            let missing = kinds.find(|kind| !peer.is_listed(*kind, id, consumer, cache));
+            if let (Some(kind), Some(due)) = (missing, peer.listed_by) {
                 let mut wait = due.saturating_duration_since(env.at);
                 if wait.is_zero() {
                     // The provider may refuse the lists, which is no outcome of a request.
-                    let review = review(&Cluster::remote(id), &peer.remote_namespace);
-                    plan.writes.push(review);
+                    plan.writes
+                        .push(peer.review(id, Right::list(kind.resource())));
                     wait = INTERVAL;
                     peer.listed_by = Some(env.at + wait);
                 }
@@ -166,10 +172,7 @@ pub(super) fn plan(
             peer.set_watched(id, None, &mut plan);
             plan.requeue.push((rest, item()));
         }
-        Next::Review => {
-            plan.writes
-                .push(review(&Cluster::remote(id), &peer.remote_namespace));
-        }
+        Next::Review(right) => plan.writes.push(peer.review(id, right)),
     }
 
     plan

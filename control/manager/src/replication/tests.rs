@@ -252,6 +252,40 @@ fn a_provider_that_refuses_is_asked_by_reviews_only_until_it_permits() {
     );
 }
 
+/// A right that is missing at a provider is no reason for a loop, also if its reviews say that nothing is missing.
+#[test]
+fn a_missing_right_is_named_and_asked_for_at_growing_intervals() {
+    for is_lying in [false, true] {
+        let mut peering = Peering::new(9);
+        let right = Some(("create", "resourceslices"));
+        peering
+            .simulation
+            .cluster(&milan())
+            .refuse_right(right, is_lying);
+        peering.put_slice("milan", "2");
+        peering.run(Duration::from_secs(60));
+        let slice = peering.slice("milan").unwrap();
+        if !is_lying {
+            let conditions = &slice["status"]["conditions"];
+            assert_eq!(conditions[0]["reason"], "ReplicationForbidden");
+            let message = conditions[0]["message"].as_str().unwrap();
+            assert!(message.contains("milan: Forbidden"), "{message}");
+        }
+        let before = peering.requests();
+        peering.run(Duration::from_secs(600));
+        let requests = peering.requests() - before;
+        // Each review that permits is followed by the refused request.
+        assert!(requests <= 45 * 2, "{requests} requests in ten minutes");
+
+        peering
+            .simulation
+            .cluster(&milan())
+            .refuse_right(None, false);
+        peering.run(Duration::from_secs(20));
+        assert!(peering.replica("milan").is_some());
+    }
+}
+
 #[test]
 fn a_provider_that_refuses_the_lists_is_noticed() {
     let mut peering = Peering::new(7);

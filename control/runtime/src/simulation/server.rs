@@ -32,11 +32,18 @@ pub struct Server {
     defaults: Vec<(Resource, SetDefaults)>,
     /// Whether it refuses all requests but reviews of the rights.
     pub(super) is_refusing: bool,
+    /// A right that it refuses.
+    refused: Option<Right>,
+    /// Whether reviews say that all rights are given.
+    is_lying: bool,
     /// Whether its certificate is of the authority that its clients know.
     pub(super) is_trusted: bool,
     /// Fields that the schema of a resource lacks, as an older CRD does: writes drop them.
     pruned: Vec<(Resource, &'static str)>,
 }
+
+/// A verb, and the plural of a resource.
+type Right = (&'static str, &'static str);
 
 #[derive(Clone, Debug)]
 struct Stored {
@@ -72,6 +79,8 @@ impl Server {
             now: Timestamp::default(),
             defaults: Vec::new(),
             is_refusing: false,
+            refused: None,
+            is_lying: false,
             is_trusted: true,
             pruned: Vec::new(),
         }
@@ -127,6 +136,12 @@ impl Server {
         self.is_refusing = is_refusing;
     }
 
+    /// Withdraws one right, or gives it again. If `is_lying`, reviews say that it is given.
+    pub fn refuse_right(&mut self, right: Option<Right>, is_lying: bool) {
+        self.refused = right;
+        self.is_lying = is_lying;
+    }
+
     /// Replaces its certificate by one of another authority, or by the original one. Clients then send it nothing.
     pub fn trust(&mut self, is_trusted: bool) {
         self.is_trusted = is_trusted;
@@ -175,10 +190,15 @@ impl Server {
         };
         let id = (object.resource.clone(), object.key.clone());
         if object.resource.kind == "SelfSubjectAccessReview" {
-            return Outcome::Answer(Answer(json!({"status": {"allowed": !self.is_refusing}})));
+            return self.review(request);
         }
+        let verb = match request {
+            Request::Write(write) => write.action.verb(),
+            Request::Read(_) | Request::Probe(_) => "get",
+        };
+        let is_refused = self.refused == Some((verb, &*object.resource.plural));
         let result = match request {
-            _ if self.is_refusing => Err((403, "Forbidden")),
+            _ if self.is_refusing || is_refused => Err((403, "Forbidden")),
             Request::Read(_) => self
                 .objects
                 .get(&id)
@@ -211,6 +231,20 @@ impl Server {
             (outcome, Request::Write(write)) => missing(write, outcome),
             (outcome, Request::Read(_) | Request::Probe(_)) => outcome,
         }
+    }
+
+    /// Responds to a review of a right.
+    fn review(&self, request: &Request) -> Outcome {
+        let attributes = match request {
+            Request::Write(write) => content(write)["spec"]["resourceAttributes"].take(),
+            Request::Read(_) | Request::Probe(_) => Value::Null,
+        };
+        let is_refused = self.refused.is_some_and(|(verb, plural)| {
+            attributes["verb"] == verb && attributes["resource"] == plural
+        });
+        let is_allowed = self.is_lying || !self.is_refusing && !is_refused;
+
+        Outcome::Answer(Answer(json!({"status": {"allowed": is_allowed}})))
     }
 
     /// Responds to a probe, or to a client that does not trust it.

@@ -91,6 +91,19 @@ fn a_manager_that_is_killed_while_a_tenant_ends_leaves_no_secret() {
     }
 }
 
+/// The certificate that the consumer has requested may never be signed.
+#[test]
+fn a_tenant_that_ends_before_its_certificate_is_signed_leaves_no_request() {
+    let (mut milan, nonce) = super::milan();
+    milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
+    milan.run(2 * MOMENT);
+    assert_eq!(milan.count::<CertificateSigningRequest>(), 1);
+    milan.delete_tenant("rome");
+    milan.run(MOMENT);
+    assert_eq!(milan.count::<Tenant>(), 0);
+    assert_eq!(milan.count::<CertificateSigningRequest>(), 0);
+}
+
 #[test]
 fn a_drained_tenant_loses_its_rights_and_objects_and_a_deleted_one_its_certificates() {
     let (mut milan, spec) = provider();

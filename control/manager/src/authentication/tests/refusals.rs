@@ -1,7 +1,7 @@
 //! Conditions of Tenants that are refused, and labels that users leave out.
 
 use super::side::{MOMENT, Side, tenant_namespace};
-use super::slices::provider;
+use super::slices::{provider, put, slice};
 use super::{HOUR, ed25519, milan, proof};
 use control_api::{Identity, ResourceSlice, Tenant};
 use control_runtime::Key;
@@ -104,6 +104,62 @@ fn one_tenant_has_a_name_and_one_a_consumer() {
         younger["status"],
         json!({"tenantNamespace": tenant_namespace("turin")})
     );
+}
+
+#[test]
+fn a_renewal_that_is_not_signed_is_a_condition_and_the_certificate_stays() {
+    let (mut milan, nonce) = milan();
+    milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
+    milan.run(2 * MOMENT);
+    milan.sign(HOUR);
+    milan.run(MOMENT);
+    let issued = milan.status("rome");
+    assert!(issued["authParams"]["signedCRT"].is_string(), "{issued}");
+    assert!(issued["conditions"].is_null(), "{issued}");
+
+    milan.run(HOUR * 3 / 4);
+    assert_eq!(milan.count::<CertificateSigningRequest>(), 1);
+    let status = milan.status("rome");
+    assert_eq!(status["authParams"], issued["authParams"]);
+    let condition = &status["conditions"][0];
+    assert_eq!(condition["type"], "CertificateRenewal");
+    assert_eq!(condition["status"], "False");
+    assert_eq!(condition["reason"], "SignerTimeout");
+    assert!(milan.reasons().contains(&"SignerTimeout"));
+
+    milan.sign(HOUR);
+    milan.run(MOMENT);
+    let status = milan.status("rome");
+    assert_ne!(status["authParams"], issued["authParams"]);
+    assert!(status["conditions"].is_null(), "{status}");
+}
+
+/// The certificate of a ResourceSlice names the group of the consumer, too.
+#[test]
+fn certificates_are_not_renewed_for_a_cluster_id_that_has_other_rights() {
+    let (mut milan, _) = provider();
+    put(&mut milan, &slice("milan", &ed25519(1), &json!({})));
+    let before = milan.creations::<CertificateSigningRequest>();
+    milan.put_binding("others", "rome");
+    milan.run(HOUR * 3 / 4);
+    assert_eq!(milan.creations::<CertificateSigningRequest>(), before);
+    assert!(milan.reasons().contains(&"ClusterIDInUse"));
+    let key = Key::new(tenant_namespace("rome"), "milan");
+    let slice = milan.object::<ResourceSlice>(&key).unwrap();
+    assert!(slice["status"]["authParams"]["signedCRT"].is_string());
+}
+
+#[test]
+fn a_nonce_that_only_a_refused_tenant_names_expires() {
+    let (mut milan, nonce) = milan();
+    let mut spec = proof(&ed25519(1), &nonce);
+    spec["signature"] = json!("AAAA");
+    milan.put_tenant("rome", &spec);
+    milan.run(HOUR);
+    assert!(milan.secret("rome", "liqo-nonce", "nonce").is_some());
+    milan.run(7 * HOUR);
+    assert!(milan.secret("rome", "liqo-nonce", "nonce").is_none());
+    assert!(milan.reasons().contains(&"NonceExpired"));
 }
 
 #[test]

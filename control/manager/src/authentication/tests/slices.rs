@@ -432,6 +432,13 @@ fn certificates_of_so_short_a_lifetime_that_each_is_renewed_at_once_are_reported
         milan.creations::<CertificateSigningRequest>() - requests <= 6,
         "no loop"
     );
+
+    let short = |milan: &mut Side| milan.status("rome")["conditions"][0]["reason"].clone();
+    assert!(short(&mut milan).is_null());
+    milan.run(HOUR * 3 / 4);
+    milan.sign(Duration::from_secs(60));
+    milan.run(MOMENT);
+    assert_eq!(short(&mut milan), "ShortCertificateLifetime");
 }
 
 #[test]

@@ -8,13 +8,13 @@ use control_api::networking::endpoint::InternalEndpoint;
 use control_api::networking::gateway_server::ServiceType;
 use control_api::{Network, labels};
 use ipnet::Ipv4Net;
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 /// Key of the cluster ID in its ConfigMap.
-pub(crate) const CLUSTER_ID: &str = "CLUSTER_ID";
+const CLUSTER_ID: &str = "CLUSTER_ID";
 
 /// Facts about the cluster, derived from its objects.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -212,10 +212,17 @@ pub(crate) fn is_terminating(meta: &ObjectMeta) -> bool {
     meta.deletion_timestamp.is_some()
 }
 
+/// Returns the cluster ID in its ConfigMap; `None` for other ConfigMaps, such as those that other controllers follow.
+pub(crate) fn id_of(map: &ConfigMap) -> Option<&str> {
+    let name = map.metadata.labels.as_ref()?.get(labels::APP_NAME)?;
+    let data = map.data.as_ref();
+    let data = data.filter(|_| name == labels::CLUSTER_ID_CONFIG_MAP)?;
+    data.get(CLUSTER_ID).map(String::as_str)
+}
+
 fn cluster_id(local: &Local<'_>) -> Option<String> {
     let mut maps = local.config_maps.within(local.namespace);
-    let (_, map) = maps.next()?;
-    map.data.as_ref()?.get(CLUSTER_ID).cloned()
+    maps.find_map(|(_, map)| id_of(map)).map(str::to_owned)
 }
 
 /// Returns the Networks of a type in Liqo's namespace.

@@ -41,6 +41,11 @@ fn rome() -> Cluster {
             "data": {"CLUSTER_ID": "rome"},
         }),
     );
+    // Another controller follows it.
+    rome.put(
+        Kind::ConfigMap,
+        json!({"metadata": {"name": "kube-root-ca.crt", "namespace": "liqo"}, "data": {"ca.crt": "-"}}),
+    );
     for (name, address) in [("rome-1", "172.18.1.2"), ("rome-2", "172.18.1.3")] {
         rome.put(Kind::Node, node(name, address));
     }
