@@ -3,6 +3,7 @@
 use super::auth_params::AuthParams;
 use crate::schema;
 use k8s_openapi::api::core::v1::LocalObjectReference;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Condition;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -63,6 +64,11 @@ pub struct IdentityStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schemars(schema_with = "schema::local_reference")]
     pub kubeconfig_secret_ref: Option<LocalObjectReference>,
+    /// Why there is no kubeconfig, or why it is not renewed: type `Ready`, status `False`. Absent as long as nothing is wrong.
+    /// An addition to upstream's fields.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(schema_with = "schema::conditions")]
+    pub conditions: Vec<Condition>,
 }
 
 /// Use of the credentials of an [`Identity`].

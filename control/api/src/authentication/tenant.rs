@@ -78,7 +78,8 @@ pub struct TenantStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub auth_params: Option<AuthParams>,
 
-    /// Why the Tenant is refused: type `Ready`, status `False`. Absent as long as nothing is wrong, as upstream's. An
+    /// Why the Tenant is refused (type `Ready`, status `False`), or its certificate is not renewed in time (type
+    /// `CertificateRenewal`, status `False`). Absent as long as nothing is wrong, as upstream's. An
     /// addition to upstream's fields.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(schema_with = "schema::conditions")]

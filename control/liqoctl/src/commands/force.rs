@@ -74,7 +74,7 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
         prompt::confirm(&text).await?;
     }
     if foreign.is_some() {
-        declare_dead(&cluster, &api, peer).await?;
+        declare_dead(&cluster, peer).await?;
     }
     let Some(namespace) = namespace else {
         return Ok(());
@@ -92,7 +92,12 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
 }
 
 /// Lets the controllers end without the peer.
-async fn declare_dead(cluster: &Cluster, api: &Api<ForeignCluster>, peer: &str) -> Result<()> {
+///
+/// # Errors
+///
+/// Returns an error if the API server refuses the annotation.
+pub(super) async fn declare_dead(cluster: &Cluster, peer: &str) -> Result<()> {
+    let api = Api::<ForeignCluster>::all(cluster.client.clone());
     let marking = begin("", "Marking ForeignCluster as permanently unreachable");
     let params = PatchParams {
         field_manager: Some(FIELD_MANAGER.to_owned()),

@@ -2,13 +2,16 @@
 //!
 //! ```text
 //! ResourceSlices, VirtualNodes           their workloads end, while both clusters still cooperate
+//! NamespaceMaps
 //! Identity, Tenant | network             at the same time; in-band, the network is last
 //! tenant namespaces                      if nothing else is in them
 //! ```
 
+mod provider;
 mod state;
 
 use super::authenticate::{remove, requested};
+use super::force;
 use super::network::removal as network;
 use crate::cluster::{Cluster, RemoteFlags};
 use crate::global::Global;
@@ -22,7 +25,8 @@ use crate::tenant;
 use crate::wait::Deadline;
 use anyhow::{Error, Result, anyhow, bail};
 use clap::{ArgAction, Args};
-use control_api::{Renew, ResourceSlice, VirtualNode};
+use control_api::{NamespaceMap, Renew, ResourceSlice, VirtualNode};
+use provider::Gone;
 use state::State;
 use std::time::Duration;
 
@@ -90,11 +94,12 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
             local.peer
         );
     }
-    state.check_reachable(local, here.as_deref()).await?;
-    confirm(global, &local.peer, &state.offloaded).await?;
+    let namespaces = (here.as_deref(), there.as_deref());
+    let gone = state.check_reachable(&pair, namespaces).await?;
+    confirm(global, &local.peer, &state.requested.offloaded()).await?;
+    end_without(local, gone).await?;
 
     Runner::run(deadline, async |runner| {
-        let namespaces = (here.as_deref(), there.as_deref());
         delete(runner, &pair, namespaces, &state, options.removal.wait).await?;
         if !state.is_reversed && options.delete_namespaces != Some(false) {
             let waits = options.delete_namespaces.is_some() && options.removal.wait;
@@ -161,6 +166,22 @@ async fn confirm(global: &Global, peer: &str, offloaded: &[String]) -> Result<()
     }
 }
 
+/// Warns that the provider is gone. The controller manager recognizes refused credentials, and needs the annotation of a
+/// dead cluster if there are no replicas.
+async fn end_without(consumer: &Side, gone: Option<Gone>) -> Result<()> {
+    let Some(gone) = gone else {
+        return Ok(());
+    };
+    let peer = &consumer.peer;
+    progress::warn(format_args!(
+        "{peer} {gone}: the peering ends without its cooperation"
+    ));
+    match gone {
+        Gone::CredentialsRefused => Ok(()),
+        Gone::NoTenant => force::declare_dead(&consumer.cluster, peer).await,
+    }
+}
+
 /// Deletes the objects of the peering.
 async fn delete(
     runner: &Runner,
@@ -176,8 +197,12 @@ async fn delete(
         let nodes = Removal::<VirtualNode>::new(local, namespace, "virtualnodes");
         let slices = Removal::<ResourceSlice>::new(local, namespace, "resourceslices")
             .of(requested(&local.peer));
+        let maps = Removal::<NamespaceMap>::new(local, namespace, "namespacemaps")
+            .of(requested(&local.peer));
+        // A peering without offloaded namespaces has none, which spares a request.
+        let maps = maps.boxed().filter(|_| !state.requested.maps.is_empty());
         runner
-            .undo(vec![nodes.boxed(), slices.boxed()], wait)
+            .undo(vec![maps, nodes.boxed(), slices.boxed()], wait)
             .await?;
     }
     let network = async {

@@ -144,7 +144,7 @@ impl Controller for AuthenticationController {
             WorkItem::Nonce(key) => nonce::plan_nonce(&local, key, settings.nonce_ttl, env),
             WorkItem::SignedNonce(key) => nonce::plan_signed_nonce(&local, key, issuer.seen, env),
             WorkItem::Tenant(key) => tenant::plan(&local, issuer, key, env),
-            WorkItem::Identity(key) => identity::plan(&local, key),
+            WorkItem::Identity(key) => identity::plan(&local, key, env),
             WorkItem::ResourceSlice(key) => {
                 let grants = &settings.grants;
                 let mut others = Plan::default();

@@ -3,13 +3,13 @@
 use super::controller_reference;
 use super::eks;
 use super::item::WorkItem;
-use super::objects::{Local, label_peer, warn};
+use super::objects::{Local, Refusal, label_peer, warn, whole_seconds};
 use super::renew;
-use crate::network::covers;
+use crate::network::{Verdict, covers};
 use control_api::authentication::identity::IdentityType;
 use control_api::{Identity, IdentityStatus, Renew, annotations, labels};
 use control_credentials::{Access, Certificate, ClusterKey, eks_authority, kubeconfig};
-use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
+use control_runtime::{Action, Cluster, Env, Key, Plan, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{LocalObjectReference, Secret};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 pub(super) const PEERING_USER_ROLE: &str = "liqo-peering-user-tenant-ns";
 
 /// Plans the kubeconfig Secret of an Identity, and its status.
-pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
+pub(super) fn plan(local: &Local<'_>, key: &Key, env: &Env<'_>) -> Plan<WorkItem> {
     let mut plan = Plan::default();
     let Some(identity) = local.identities.get(key) else {
         plan.writes.extend(leftovers(local, key));
@@ -46,14 +46,26 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
              `liqoctl delete peering-user`, or annotate the RoleBinding with {}=true",
             annotations::ALLOW_REVERSE_PEERING
         );
-        warn(&mut plan, object, ("ClusterKeyReadable", message));
+        refuse(
+            &mut plan,
+            object,
+            identity,
+            ("ClusterKeyReadable", message),
+            env,
+        );
         return plan;
     }
     renew::plan_own(local, key, (identity, &cluster_key), &mut plan);
     let text = match text(local, (key, identity), &cluster_key) {
         Ok(text) => text,
         Err(message) => {
-            warn(&mut plan, object, ("InvalidIdentity", message));
+            refuse(
+                &mut plan,
+                object,
+                identity,
+                ("InvalidIdentity", message),
+                env,
+            );
             return plan;
         }
     };
@@ -64,16 +76,45 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     }
     let status = IdentityStatus {
         kubeconfig_secret_ref: Some(LocalObjectReference { name: secret.name }),
+        conditions: Vec::new(),
     };
-    if identity.status.as_ref() != Some(&status) {
-        let apply = Action::Apply(json!({"status": status}));
-        let mut write = Write::new(object, apply).subresource("status");
-        // A reader of the status finds the Secret.
-        write.is_last = true;
-        plan.writes.push(write);
-    }
+    plan.writes.extend(change(object, identity, &status));
 
     plan
+}
+
+/// Plans the condition of an Identity that is refused, and an Event. The kubeconfig of an earlier one stays.
+fn refuse(
+    plan: &mut Plan<WorkItem>,
+    object: Ref,
+    identity: &Identity,
+    (reason, message): Refusal,
+    env: &Env<'_>,
+) {
+    warn(plan, object.clone(), (reason, message.clone()));
+    let mut status = identity.status.clone().unwrap_or_default();
+    let verdict = Verdict {
+        type_: "Ready",
+        is_true: false,
+        reason,
+        message,
+    };
+    let generation = identity.metadata.generation;
+    verdict.set(&mut status.conditions, generation, whole_seconds(env));
+    plan.writes.extend(change(object, identity, &status));
+}
+
+/// Returns the Apply of a status, unless it is the present one.
+fn change(object: Ref, identity: &Identity, status: &IdentityStatus) -> Option<Write> {
+    if identity.status.as_ref() == Some(status) {
+        return None;
+    }
+    let apply = Action::Apply(json!({"status": status}));
+    let mut write = Write::new(object, apply).subresource("status");
+    // A reader of the status finds the Secret.
+    write.is_last = true;
+
+    Some(write)
 }
 
 /// Returns the RoleBinding of a peering user who may list the Secrets of a namespace, unless its creator permits that.

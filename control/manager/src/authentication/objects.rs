@@ -8,12 +8,13 @@ use control_api::{
     Identity, NamespaceMap, Renew, ResourceSlice, Tenant, TenantPolicy, annotations, labels,
 };
 use control_credentials::{ClusterKey, Subject};
-use control_runtime::{Action, Cache, Cluster, Event, Key, Objects, Plan, Ref, Write};
+use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Objects, Plan, Ref, Write};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
 use k8s_openapi::api::rbac::v1::{self as rbac, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 
 /// Index of Tenants by the cluster ID of the consumer.
@@ -163,6 +164,11 @@ pub(super) fn label_peer(
     let merge = json!({"metadata": {"labels": {labels::REMOTE_CLUSTER_ID: peer}}});
     plan.writes
         .push(Write::new(object.clone(), Action::Merge(merge)));
+}
+
+/// Returns the time as the API server keeps it in conditions.
+pub(super) fn whole_seconds(env: &Env<'_>) -> Timestamp {
+    Timestamp::from_second(env.now.as_second()).unwrap_or(env.now)
 }
 
 /// Reason of an Event or a condition, and its message.

@@ -3,7 +3,9 @@
 use super::certificate::{CERTIFICATE, Issued, Requested, SECRET_PREFIX};
 use super::item::WorkItem;
 use super::nonce::{NONCE, bound_to, is_bound_to, value};
-use super::objects::{BY_NAME, BY_PEER, BY_USER, Local, Refusal, label, label_peer, warn};
+use super::objects::{
+    BY_NAME, BY_PEER, BY_USER, Local, Refusal, label, label_peer, warn, whole_seconds,
+};
 use super::parameters::{ApiServerSettings, auth_params};
 use super::seen::Seen;
 use super::{binding, decision, leftovers};
@@ -15,7 +17,6 @@ use control_credentials::{PublicKey, Subject, request};
 use control_runtime::{Action, Cluster, Entry, Env, Finalizer, Key, Plan, Protection, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
-use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use std::time::Duration;
 
@@ -359,11 +360,6 @@ fn verify(
             Ok(())
         }
     }
-}
-
-/// Returns the time as the API server keeps it in conditions.
-pub(super) fn whole_seconds(env: &Env<'_>) -> Timestamp {
-    Timestamp::from_second(env.now.as_second()).unwrap_or(env.now)
 }
 
 /// Returns the change of the status. A consumer that reads its credentials has its rights already.

@@ -5,12 +5,15 @@ use super::args::{Remove, TIMEOUT};
 use super::steps::{Client, Gateway, PeerConfiguration, Server};
 use crate::cluster::Cluster;
 use crate::global::Global;
+use crate::objects;
 use crate::pair::{Pair, Side};
 use crate::progress::{self, begin};
 use crate::steps::{Runner, Step as _, removed};
 use crate::tenant;
 use crate::wait::Deadline;
 use anyhow::{Context as _, Result, anyhow};
+use control_api::PublicKey;
+use kube::{Api, ResourceExt as _};
 use std::time::Duration;
 
 /// Time limit of the first requests. A side that exceeds it is treated as unreachable.
@@ -118,7 +121,25 @@ async fn remove(runner: &Runner, side: &Side, extent: Extent, wait: bool) -> Res
         Extent::Gateways => vec![server.undo(), client.undo()],
         Extent::Network => vec![configuration.undo(), server.undo(), client.undo()],
     };
-    runner.undo(steps, wait).await
+    let keys = async {
+        match extent {
+            Extent::Gateways => Ok(()),
+            Extent::Network => delete_public_keys(side, &namespace).await,
+        }
+    };
+    tokio::try_join!(runner.undo(steps, wait), keys)?;
+    Ok(())
+}
+
+/// Deletes the public keys of the peer. The garbage collector would delete them later than their gateways, and does not
+/// delete those that a user has applied.
+async fn delete_public_keys(side: &Side, namespace: &str) -> Result<()> {
+    let cluster = &side.cluster;
+    let api = Api::<PublicKey>::namespaced(cluster.client.clone(), namespace);
+    for key in objects::list::<PublicKey>(cluster, namespace, &side.peer).await? {
+        cluster.delete(&api, "publickey", &key.name_any()).await?;
+    }
+    Ok(())
 }
 
 fn already_removed(side: &Side, extent: Extent) {

@@ -1,12 +1,13 @@
 //! The state of a peering before its end.
 
+use super::provider::{self, Gone};
 use crate::commands::authenticate::{is_through_tunnel, requested};
 use crate::objects;
-use crate::pair::Side;
+use crate::pair::{Pair, Side};
 use crate::wait::{Deadline, Found};
 use anyhow::Result;
 use control_api::core::foreign_cluster::{ForeignCluster, ForeignClusterConditionStatus};
-use control_api::{Connection, Identity, NamespaceMap, ResourceSlice, Tenant};
+use control_api::{Connection, Identity, NamespaceMap, Renew, ResourceSlice, Tenant};
 use kube::Api;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,10 +22,17 @@ pub(super) struct State {
     pub(super) is_reversed: bool,
     /// Whether the controller manager reaches the provider through the tunnel only.
     pub(super) is_in_band: bool,
-    /// The namespaces that are offloaded to the provider, in alphabetical order.
-    pub(super) offloaded: Vec<String>,
-    /// Whether the controller manager must delete replicas at the provider.
-    has_replicas: bool,
+    /// The objects that the controller manager replicates to the provider.
+    pub(super) requested: Requested,
+}
+
+/// The objects of the consumer that have replicas at the provider.
+#[derive(Debug, Default)]
+pub(super) struct Requested {
+    slices: Vec<ResourceSlice>,
+    /// An Identity has one as long as it exists, also without ResourceSlices.
+    renews: Vec<Renew>,
+    pub(super) maps: Vec<NamespaceMap>,
 }
 
 impl State {
@@ -39,10 +47,11 @@ impl State {
         };
         let (cluster, peer) = (&consumer.cluster, &consumer.peer);
         let selector = requested(peer);
-        let (tenants, identities, slices, maps) = tokio::try_join!(
+        let (tenants, identities, slices, renews, maps) = tokio::try_join!(
             objects::list::<Tenant>(cluster, namespace, peer),
             objects::list::<Identity>(cluster, namespace, peer),
             objects::select::<ResourceSlice>(cluster, namespace, &selector),
+            objects::select::<Renew>(cluster, namespace, &selector),
             objects::select::<NamespaceMap>(cluster, namespace, &selector),
         )?;
         let is_in_band = match identities.iter().find_map(proxy_url) {
@@ -52,45 +61,91 @@ impl State {
         Ok(Self {
             is_reversed: !tenants.is_empty(),
             is_in_band,
-            offloaded: offloaded(&maps),
-            has_replicas: !slices.is_empty() || !maps.is_empty(),
+            requested: Requested {
+                slices,
+                renews,
+                maps,
+            },
         })
     }
 
     /// Checks that the controller manager reaches the provider, where it must delete replicas. It waits for a provider
-    /// that has just returned.
+    /// that has just returned. A provider that is gone is returned and not waited for.
     ///
     /// # Errors
     ///
     /// Returns an error that names `force unpeer`.
     pub(super) async fn check_reachable(
         &self,
-        consumer: &Side,
-        namespace: Option<&str>,
-    ) -> Result<()> {
-        let Some(namespace) = namespace.filter(|_| self.has_replicas) else {
-            return Ok(());
+        pair: &Pair,
+        (here, there): (Option<&str>, Option<&str>),
+    ) -> Result<Option<Gone>> {
+        let Some(namespace) = here.filter(|_| self.requested.has_replicas()) else {
+            return Ok(None);
         };
-        let (cluster, peer) = (&consumer.cluster, &consumer.peer);
-        let api = Api::<ForeignCluster>::all(cluster.client.clone());
+        let consumer = &pair.local;
+        let peer = &consumer.peer;
         let goal = format!("nothing was changed: reaching the API server of {peer}");
+        let mut known = None;
         Deadline::after(REACHED)
             .until(&goal, async || {
-                let foreign = cluster.get(&api, "ForeignCluster", peer).await?;
-                let is_needed = !foreign.as_ref().is_some_and(ForeignCluster::is_declared_dead);
-                let reason = if is_needed && foreign.as_ref().is_some_and(is_unreachable) {
-                    "does not reach it"
-                } else if is_needed && self.is_in_band && !is_connected(consumer, namespace).await? {
-                    "reaches it through the tunnel, which is not connected"
-                } else {
-                    return Ok(Found::Ready(()));
+                let Some(obstacle) = self.obstacle(consumer, namespace).await? else {
+                    return Ok(Found::Ready(None));
                 };
+                // Connecting once is enough: a provider that returns meanwhile is reported by the controller manager.
+                let gone = match known {
+                    Some(gone) => gone,
+                    None => provider::gone(pair, namespace, there, self.is_reversed).await?,
+                };
+                known = Some(gone);
+                if gone.is_some() {
+                    return Ok(Found::Ready(gone));
+                }
                 Ok(Found::Missing(format!(
-                    "the controller-manager in {} {reason}; if cluster {peer} will never respond again, run `liqoctl force unpeer {peer}`",
-                    cluster.place()
+                    "the controller-manager in {} {obstacle}; if cluster {peer} will never respond again, run `liqoctl force unpeer {peer}`",
+                    consumer.cluster.place()
                 )))
             })
             .await
+    }
+
+    /// Returns why the controller manager does not reach the provider, or none if it does or need not.
+    async fn obstacle(&self, consumer: &Side, namespace: &str) -> Result<Option<&'static str>> {
+        let (cluster, peer) = (&consumer.cluster, &consumer.peer);
+        let api = Api::<ForeignCluster>::all(cluster.client.clone());
+        let foreign = cluster.get(&api, "ForeignCluster", peer).await?;
+        if foreign
+            .as_ref()
+            .is_some_and(ForeignCluster::is_declared_dead)
+        {
+            return Ok(None);
+        }
+        if foreign.as_ref().is_some_and(is_unreachable) {
+            return Ok(Some("does not reach it"));
+        }
+        if self.is_in_band && !is_connected(consumer, namespace).await? {
+            return Ok(Some(
+                "reaches it through the tunnel, which is not connected",
+            ));
+        }
+        Ok(None)
+    }
+}
+
+impl Requested {
+    /// Returns whether the controller manager must delete replicas at the provider.
+    fn has_replicas(&self) -> bool {
+        [self.slices.len(), self.renews.len(), self.maps.len()] != [0; 3]
+    }
+
+    /// Returns the namespaces that are mapped to namespaces of the provider, in alphabetical order.
+    pub(super) fn offloaded(&self) -> Vec<String> {
+        let names = self
+            .maps
+            .iter()
+            .flat_map(|map| map.spec.desired_mapping.keys());
+        let names: BTreeSet<String> = names.cloned().collect();
+        names.into_iter().collect()
     }
 }
 
@@ -98,13 +153,6 @@ impl State {
 fn proxy_url(identity: &Identity) -> Option<&str> {
     let url = identity.spec.auth_params.as_ref()?.proxy_url.as_deref()?;
     (!url.is_empty()).then_some(url)
-}
-
-/// Returns the namespaces that are mapped to namespaces of the provider.
-fn offloaded(maps: &[NamespaceMap]) -> Vec<String> {
-    let names = maps.iter().flat_map(|map| map.spec.desired_mapping.keys());
-    let names: BTreeSet<String> = names.cloned().collect();
-    names.into_iter().collect()
 }
 
 /// Returns whether the tunnel to the provider is connected.
@@ -155,11 +203,30 @@ mod tests {
             }))
             .unwrap()
         };
-        let maps = [
-            map(json!({"b": "b-1", "a": "a-1"})),
-            map(json!({"a": "a-2"})),
-        ];
+        let requested = Requested {
+            maps: vec![
+                map(json!({"b": "b-1", "a": "a-1"})),
+                map(json!({"a": "a-2"})),
+            ],
+            ..Requested::default()
+        };
 
-        assert_eq!(offloaded(&maps), ["a", "b"]);
+        assert_eq!(requested.offloaded(), ["a", "b"]);
+    }
+
+    #[test]
+    fn a_renew_without_resource_slices_has_a_replica() {
+        let renew = json!({
+            "apiVersion": "authentication.liqo.io/v1beta1", "kind": "Renew",
+            "metadata": {"name": "controlplane-milan"},
+            "spec": {"consumerClusterID": "rome", "identityType": "ControlPlane"},
+        });
+        let requested = Requested {
+            renews: vec![from_value(renew).unwrap()],
+            ..Requested::default()
+        };
+
+        assert!(requested.has_replicas());
+        assert!(!Requested::default().has_replicas());
     }
 }

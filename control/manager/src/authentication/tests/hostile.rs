@@ -3,7 +3,7 @@
 use super::side::{MOMENT, Side, tenant_namespace};
 use super::slices::{condition, provider, put, slice, slice_key};
 use super::{HOUR, ed25519, proof};
-use control_api::{ResourceSlice, Tenant};
+use control_api::{Identity, ResourceSlice, Tenant};
 use control_credentials::Subject;
 use control_runtime::Key;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -131,11 +131,14 @@ fn the_key_of_the_cluster_is_not_written_where_a_peering_user_reads_it() {
         |rome: &mut Side| rome.secret("milan", "kubeconfig-controlplane-milan", "kubeconfig");
     assert_eq!(kubeconfig(&mut rome), None);
     assert!(rome.reasons().contains(&"ClusterKeyReadable"));
+    let conditions = |rome: &mut Side| rome.only::<Identity>()["status"]["conditions"].clone();
+    assert_eq!(conditions(&mut rome)[0]["reason"], "ClusterKeyReadable");
 
     binding["metadata"]["annotations"] = json!({"liqo.io/allow-reverse-peering": "true"});
     rome.put::<RoleBinding>(binding);
     rome.run(MOMENT);
     assert!(kubeconfig(&mut rome).is_some());
+    assert!(conditions(&mut rome).is_null());
 }
 
 #[test]
