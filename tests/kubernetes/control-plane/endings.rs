@@ -6,6 +6,7 @@ use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::liqoctl::{command, execute, liqoctl, refusal, run};
 use crate::traces::Traces;
 use anyhow::{Context as _, Result, ensure};
+use control_api::core::foreign_cluster::ForeignClusterConditionStatus;
 use control_api::{ForeignCluster, Identity, Quota, ResourceSlice, Tenant, VirtualNode};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use kube::Api;
@@ -22,6 +23,7 @@ pub(crate) fn add(suite: &mut Suite) {
         interrupted_commands_are_completed_by_running_them_again,
         a_dead_provider_that_returns_loses_the_objects_that_were_deleted_meanwhile,
         a_cluster_that_was_installed_again_is_left_and_peered_again,
+        a_provider_that_is_gone_is_left_without_force,
     );
 }
 
@@ -236,6 +238,56 @@ async fn a_cluster_that_was_installed_again_is_left_and_peered_again(
     liqoctl(&rome, &milan, &["unpeer"]).await?;
     traces[0].until_restored(&rome).await?;
     traces[1].until_restored(&milan).await
+}
+
+/// The provider was restored with another certificate authority, or has ended the peering on its side.
+async fn a_provider_that_is_gone_is_left_without_force(_: &'static Fixture) -> Result<()> {
+    let (rome, milan) = pair().await?;
+    let traces = [Traces::before(&rome).await?, Traces::before(&milan).await?];
+    liqoctl(&rome, &milan, &PEER).await?;
+    // The provider issues another authority than that of its API server. Kubernetes' controller manager would restore it.
+    let control_plane = milan.control_plane();
+    control_plane.pause_component(Component::ControllerManager)?;
+    let other = rcgen::generate_simple_self_signed(["other".to_owned()])?;
+    let maps: Api<ConfigMap> = Api::namespaced(milan.client.clone(), "liqo");
+    let patch = Patch::Merge(json!({"data": {"ca.crt": other.cert.pem()}}));
+    maps.patch("kube-root-ca.crt", &PatchParams::default(), &patch)
+        .await?;
+    let foreign: Api<ForeignCluster> = Api::all(rome.client.clone());
+    until(
+        Deadline::after(SOON),
+        "the report that milan is not reached",
+        async || {
+            let milan = foreign.get("milan").await?;
+            ensure!(milan.is_api_server(ForeignClusterConditionStatus::Error));
+            Ok(())
+        },
+    )
+    .await?;
+    control_plane.resume_component(Component::ControllerManager)?;
+    left(&rome, &milan, &traces, "another authority").await?;
+
+    liqoctl(&rome, &milan, &PEER).await?;
+    let tenants: Api<Tenant> = Api::namespaced(milan.client.clone(), &milan.tenant_namespace());
+    tenants.delete("rome", &DeleteParams::default()).await?;
+    until(Deadline::after(SOON), "the end of the Tenant", async || {
+        ensure!(tenants.get_opt("rome").await?.is_none());
+        Ok(())
+    })
+    .await?;
+    left(&rome, &milan, &traces, "no Tenant").await
+}
+
+/// Ends a peering with a provider that is gone, in time and without traces.
+async fn left(consumer: &Site, provider: &Site, traces: &[Traces; 2], what: &str) -> Result<()> {
+    let start = Instant::now();
+    liqoctl(consumer, provider, &["unpeer"]).await?;
+    let took = start.elapsed();
+    eprintln!("unpeer from a provider with {what}: {took:?}");
+    ensure!(took < AT_ONCE, "{took:?}");
+    traces[0].until_restored(consumer).await?;
+    ensure!(start.elapsed() < AT_ONCE, "{:?}", start.elapsed());
+    traces[1].until_restored(provider).await
 }
 
 /// Changes the cluster ID, as a new installation does that finds objects of an earlier one.
