@@ -24,6 +24,9 @@ pub(crate) fn add(suite: &mut Suite) {
     );
 }
 
+/// Name of the binding of a consumer's group.
+const CLUSTER_WIDE: &str = "liqo-binding-liqo-virtual-kubelet-remote-clusterwide-rome";
+
 const TENANTS: &str = "authentication.liqo.io/v1beta1";
 
 /// The policy about the objects of consumers.
@@ -34,6 +37,18 @@ async fn a_consumer_gets_its_rights_by_upstreams_requests_and_no_others(
 ) -> Result<()> {
     let rome = Site::start("rome", "milan", &[]).await?;
     let milan = Site::start("milan", "rome", &[]).await?;
+
+    // One of the manager's name with another role is not trusted.
+    let bindings: Api<ClusterRoleBinding> = Api::all(milan.client.clone());
+    let binding = serde_json::from_value(json!({
+        "metadata": {
+            "name": CLUSTER_WIDE,
+            "labels": {"app.kubernetes.io/managed-by": "liqo", "liqo.io/remote-cluster-id": "rome"},
+        },
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "rome"}],
+    }))?;
+    bindings.create(&PostParams::default(), &binding).await?;
 
     let nonce = milan.nonce().await?;
     ensure!(nonce.len() == 88, "{nonce:?}");
@@ -53,6 +68,9 @@ async fn a_consumer_gets_its_rights_by_upstreams_requests_and_no_others(
         "{}",
         parameters["apiServer"]
     );
+
+    let role = bindings.get(CLUSTER_WIDE).await?.role_ref.name;
+    ensure!(role == "liqo-virtual-kubelet-remote-clusterwide", "{role}");
 
     let consumer = rome.credentials(parameters).await?;
     let user = user(&consumer).await?;
@@ -77,7 +95,6 @@ async fn a_consumer_gets_its_rights_by_upstreams_requests_and_no_others(
         namespace: Some(tenant_namespace("rome")),
     };
     User(consumer).is_refused(&list, Refusal::Rbac).await?;
-    let bindings: Api<ClusterRoleBinding> = Api::all(milan.client.clone());
     let labels = ListParams::default().labels("liqo.io/remote-cluster-id=rome");
     ensure!(bindings.list(&labels).await?.items.is_empty());
 

@@ -3,6 +3,7 @@
 
 mod consumer;
 mod counterparts;
+mod decisions;
 mod golden;
 mod liqoctl;
 mod provider;
@@ -14,6 +15,7 @@ use crate::authentication::site::Site;
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use anyhow::{Context as _, Result, bail, ensure};
 use counterparts::{an_upstream_consumer_uses_a_provider, an_upstream_provider_serves_a_consumer};
+use decisions::a_consumer_that_peers_again_changes_no_decision_of_the_provider;
 use golden::Compared;
 use liqoctl::{Liqoctl, Side};
 use rest::Rest;
@@ -31,6 +33,7 @@ pub(crate) fn add(suite: &mut Suite) {
         an_upstream_consumer_uses_a_provider,
         an_upstream_provider_serves_a_consumer,
         states_without_golden_objects_are_as_written,
+        a_consumer_that_peers_again_changes_no_decision_of_the_provider,
     );
 }
 
@@ -138,8 +141,7 @@ async fn lives(consumer: &Site, provider: &Site, has_network: bool) -> Result<()
     ensure!(upstream.peer().await? == ["Accepted", "Accepted"]);
     upstream.unpeer().await?;
     is_clean(consumer, provider).await?;
-    // The provider's is of no peering. Until the manager deletes it after `authentication.nonceTTL`, upstream's `liqoctl`
-    // refuses to replace it; ours does.
+    // The provider's is of no peering: upstream's `liqoctl` refuses to replace it, and ours does.
     let remote = provider.tenant_namespace();
     ensure!(
         upstream

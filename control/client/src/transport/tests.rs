@@ -158,6 +158,24 @@ async fn an_upgrade_crosses_a_proxy_with_http1() {
     assert_eq!(proxy.requests().len(), 1);
 }
 
+/// A peer may name this machine in forms that the check of its kubeconfig takes for names.
+#[tokio::test]
+async fn an_address_of_this_machine_is_not_dialed_for_a_peer() {
+    for (destinations, is_dialed) in [(Destinations::Remote, false), (Destinations::Any, true)] {
+        let proxy = Proxy::start().await;
+        let url = format!("http://127.1:{}", proxy.port());
+        let direct = Config::new(url.parse().expect("a URI"));
+        let mut proxied = Config::new(http::Uri::from_static("https://192.0.2.1:6443"));
+        proxied.proxy_url = Some(url.parse().expect("a URI"));
+        for config in [direct, proxied] {
+            let before = proxy.connections();
+            let transport = Transport::new(&config, destinations).expect("a valid configuration");
+            let error = get(&transport, "/livez").await.err().expect("a failure");
+            assert_eq!(proxy.connections() > before, is_dialed, "{error:?}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn the_proxy_of_a_kubeconfig_is_used() {
     let server = Server::start(Protocols::Http2, 100).await;

@@ -7,7 +7,7 @@ use crate::pair::Side;
 use crate::progress::begin;
 use crate::removal::Removal;
 use crate::steps::Runner;
-use crate::wait::Deadline;
+use crate::wait::{Deadline, PERIOD};
 use crate::{failure, parse, prompt, tenant};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
@@ -19,6 +19,7 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
+use std::pin::pin;
 use std::time::Duration;
 
 /// Default limit of the command. The controllers wait at most 10 s for a cluster that is declared dead.
@@ -85,10 +86,27 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
         peer: peer.clone(),
     };
     Runner::run(deadline, async |runner| {
-        delete_objects(runner, &side, &namespace).await?;
+        let mut deleted = pin!(delete_objects(runner, &side, &namespace));
+        let declared = declare_dead_once_known(&side.cluster, peer);
+        tokio::select! {
+            deleted = &mut deleted => deleted?,
+            declared = declared, if foreign.is_none() => {
+                declared?;
+                deleted.await?;
+            }
+        }
         delete_namespace(&side, &namespace).await
     })
     .await
+}
+
+/// Waits for the ForeignCluster, which the controller manager creates a moment after the first object of a new peer.
+async fn declare_dead_once_known(cluster: &Cluster, peer: &str) -> Result<()> {
+    let api = Api::<ForeignCluster>::all(cluster.client.clone());
+    while cluster.get(&api, "ForeignCluster", peer).await?.is_none() {
+        tokio::time::sleep(PERIOD).await;
+    }
+    declare_dead(cluster, peer).await
 }
 
 /// Lets the controllers end without the peer.

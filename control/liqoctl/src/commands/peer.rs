@@ -13,14 +13,18 @@ use crate::kinds::resource_slice::{self, Amounts, DEFAULT_CLASS, Request};
 use crate::kinds::virtual_node;
 use crate::pair::Pair;
 use crate::steps::Runner;
-use crate::wait::Deadline;
+use crate::wait::{Deadline, PERIOD};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use control_api::ResourceSlice;
-use std::time::Duration;
+use kube::Api;
+use std::time::{Duration, Instant};
 
 /// Default limit of the command.
 const TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Time from the authentication until the controller manager knows that the provider accepts its requests again.
+const REFUSAL_MAX: Duration = Duration::from_secs(20);
 
 /// Flags of `liqoctl peer`.
 #[derive(Args, Debug)]
@@ -110,18 +114,27 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
             peering
                 .connect(network.as_ref(), options.gw_server_service_location)
                 .await?;
-            tokio::try_join!(
-                authenticate(runner, &pair, &namespaces, &options.route),
-                peering.request(options.request(&pair)),
-            )?;
-        } else {
-            tokio::try_join!(
-                peering.connect(network.as_ref(), options.gw_server_service_location),
-                authenticate(runner, &pair, &namespaces, &options.route),
-                peering.request(options.request(&pair)),
-            )?;
         }
-        Ok(())
+        let connected = async {
+            match options.route.in_band {
+                true => Ok(()),
+                false => {
+                    let location = options.gw_server_service_location;
+                    peering.connect(network.as_ref(), location).await
+                }
+            }
+        };
+        let request = options.request(&pair);
+        // A ResourceSlice of an earlier peering may be denied until the authentication is complete.
+        let requested = async { anyhow::Ok(peering.request(request.as_ref()).await) };
+        let authenticated = authenticate(runner, &pair, &namespaces, &options.route);
+        let ((), (), requested) = tokio::try_join!(connected, authenticated, requested)?;
+        if let (Err(_), Some(request)) = (&requested, &request)
+            && peering.has_ended_refusal(request).await?
+        {
+            return peering.request(Some(request)).await;
+        }
+        requested
     })
     .await
 }
@@ -175,7 +188,7 @@ impl Peering<'_> {
     }
 
     /// Requests resources, and waits for the decision of the provider and the VirtualNode.
-    async fn request(&self, request: Option<Request>) -> Result<()> {
+    async fn request(&self, request: Option<&Request>) -> Result<()> {
         let Some(request) = request else {
             return Ok(());
         };
@@ -196,6 +209,28 @@ impl Peering<'_> {
             self.runner.apply(&node, &()).await?;
         }
         Ok(())
+    }
+
+    /// Returns whether a ResourceSlice was denied only because the provider refused the requests of this cluster, and no
+    /// longer does. The controller manager asks again within 15 s.
+    async fn has_ended_refusal(&self, request: &Request) -> Result<bool> {
+        let cluster = &self.pair.local.cluster;
+        let api = Api::<ResourceSlice>::namespaced(cluster.client.clone(), &self.namespaces.local);
+        let is_forbidden = async || {
+            let slice = cluster.get(&api, "ResourceSlice", &request.name).await?;
+            anyhow::Ok(slice.as_ref().is_some_and(resource_slice::is_forbidden))
+        };
+        if !is_forbidden().await? {
+            return Ok(false);
+        }
+        let end = Instant::now() + REFUSAL_MAX;
+        while Instant::now() < end {
+            tokio::time::sleep(PERIOD).await;
+            if !is_forbidden().await? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 }
 

@@ -13,7 +13,8 @@ use crate::{parse, tenant};
 use anyhow::Result;
 use clap::Args;
 use control_api::authentication::resource_slice::{
-    ResourceSlice, ResourceSliceCondition, ResourceSliceConditionStatus, ResourceSliceConditionType,
+    REPLICATION_FORBIDDEN, ResourceSlice, ResourceSliceCondition, ResourceSliceConditionStatus,
+    ResourceSliceConditionType,
 };
 use control_api::{annotations, labels};
 use serde_json::{Map, Value, json};
@@ -162,6 +163,12 @@ fn decision(
         ),
         (Some(_), resources) => Progress::Done(resources),
     }
+}
+
+/// Returns whether the provider refuses the requests of this cluster, so that it does not know the ResourceSlice.
+pub(crate) fn is_forbidden(slice: &ResourceSlice) -> bool {
+    let resources = condition(slice, ResourceSliceConditionType::Resources);
+    resources.is_some_and(|it| it.reason.as_deref() == Some(REPLICATION_FORBIDDEN))
 }
 
 fn condition(

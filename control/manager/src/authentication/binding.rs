@@ -81,8 +81,18 @@ pub(super) fn check_cluster_id(
     peer: &str,
 ) -> Result<(), (&'static str, String)> {
     // A RoleBinding that a user has created for a Tenant without key exchange gives no other rights.
+    let ours = [
+        Key::new(namespace, format!("{BINDING_PREFIX}{CONTROL_PLANE_ROLE}")),
+        cluster_role_binding_key(peer),
+    ];
     let is_expected = |metadata: &ObjectMeta, role: &RoleRef| {
-        let is_ours = label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
+        let name = metadata.name.as_deref().unwrap_or_default();
+        let namespace_of = metadata.namespace.as_deref().unwrap_or_default();
+        // One of these names that binds another role is replaced.
+        let is_ours = ours
+            .iter()
+            .any(|key| *key.name == *name && *key.namespace == *namespace_of)
+            && label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
             && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
         let is_of_tenant = metadata.namespace.as_deref() == Some(namespace);
         is_ours || is_of_tenant && role.name == CONTROL_PLANE_ROLE && role.kind == "ClusterRole"

@@ -73,12 +73,14 @@ pub(super) fn plan(
     }
     label_peer(&mut plan, &object, &tenant.metadata, peer);
     decision::plan_tenant(local, (key, tenant), &object, &mut plan);
-    if decision::effective(local, key, tenant) == TenantCondition::Drained {
+    // The consumer may authenticate again, and has no rights without the bindings.
+    let is_drained = decision::effective(local, key, tenant) == TenantCondition::Drained;
+    if is_drained {
         plan.writes.extend(binding::leftovers(local, key, peer));
-        if !is_tolerated {
-            plan.writes.extend(leftovers::of_drained(local, key, peer));
+        if is_tolerated {
+            return plan;
         }
-        return plan;
+        plan.writes.extend(leftovers::of_drained(local, key, peer));
     }
     let api_server = issuer.api_server;
     let issued = if is_tolerated {
@@ -93,8 +95,10 @@ pub(super) fn plan(
                 refuse(&mut plan, object, tenant, without_address(), env);
                 return plan;
             }
-            plan.writes
-                .extend(binding::plan(local, (key, tenant), peer, is_tolerated));
+            if !is_drained {
+                plan.writes
+                    .extend(binding::plan(local, (key, tenant), peer, is_tolerated));
+            }
             plan.writes
                 .extend(status(object, (key, tenant), issued, parameters, env));
         }

@@ -378,6 +378,33 @@ fn a_binding_with_another_subject_is_replaced() {
     assert_eq!(milan.only::<RoleBinding>()["subjects"][0]["name"], "rome");
 }
 
+/// An administrator may have labelled a binding of its own as the manager does.
+#[test]
+fn a_binding_of_another_name_is_of_another_owner_and_one_of_another_role_is_replaced() {
+    let binding = |name: &str| {
+        json!({
+            "metadata": {
+                "name": name,
+                "labels": {"app.kubernetes.io/managed-by": "liqo", "liqo.io/remote-cluster-id": "rome"},
+            },
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "admin"},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "rome"}],
+        })
+    };
+    let ours = "liqo-binding-liqo-virtual-kubelet-remote-clusterwide-rome";
+    for (name, is_refused) in [("others", true), (ours, false)] {
+        let (mut milan, nonce) = milan();
+        milan.put::<ClusterRoleBinding>(binding(name));
+        milan.put_tenant("rome", &proof(&ed25519(1), &nonce));
+        milan.run(2 * MOMENT);
+        milan.sign(HOUR);
+        milan.run(MOMENT);
+        assert_eq!(milan.reasons().contains(&"ClusterIDInUse"), is_refused);
+        let role = &milan.only::<ClusterRoleBinding>()["roleRef"]["name"];
+        assert_eq!(role == "admin", is_refused, "{role}");
+    }
+}
+
 #[test]
 fn a_tenant_without_key_exchange_gets_no_certificate() {
     let (mut milan, _) = milan();

@@ -2,6 +2,7 @@
 
 use http::Uri;
 use std::net::SocketAddr;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
@@ -10,6 +11,7 @@ use tokio::net::{TcpListener, TcpStream};
 pub(super) struct Proxy {
     address: SocketAddr,
     requests: Arc<Mutex<Vec<String>>>,
+    connections: Arc<AtomicUsize>,
     task: tokio::task::JoinHandle<()>,
 }
 
@@ -19,9 +21,12 @@ impl Proxy {
         let address = listener.local_addr().expect("a bound socket");
         let requests = Arc::<Mutex<Vec<String>>>::default();
         let log = requests.clone();
+        let connections = Arc::<AtomicUsize>::default();
+        let accepted = connections.clone();
         let task = tokio::spawn(async move {
             loop {
                 let (stream, _) = listener.accept().await.expect("a connection");
+                accepted.fetch_add(1, Ordering::Relaxed);
                 tokio::spawn(forward(stream, log.clone()));
             }
         });
@@ -29,6 +34,7 @@ impl Proxy {
         Self {
             address,
             requests,
+            connections,
             task,
         }
     }
@@ -36,6 +42,15 @@ impl Proxy {
     pub(super) fn url(&self, userinfo: &str) -> Uri {
         let url = format!("http://{userinfo}@{}", self.address);
         url.parse().expect("a URI")
+    }
+
+    pub(super) fn port(&self) -> u16 {
+        self.address.port()
+    }
+
+    /// Returns the number of connections so far.
+    pub(super) fn connections(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
     }
 
     /// Returns the heads of all requests so far.

@@ -1,0 +1,91 @@
+//! Decisions of a provider, which a consumer does not undo: neither by peering again, nor by objects that are created again.
+
+use super::liqoctl;
+use crate::authentication::site::{Site, tenant_namespace};
+use crate::fixture::{Deadline, Fixture, SOON, until};
+use crate::liqoctl::{execute, run};
+use anyhow::{Result, ensure};
+use control_api::{ResourceSlice, Tenant};
+use kube::Api;
+use kube::api::DeleteParams;
+use serde_json::json;
+
+pub(super) async fn a_consumer_that_peers_again_changes_no_decision_of_the_provider(
+    _: &'static Fixture,
+) -> Result<()> {
+    let (rome, milan) = tokio::try_join!(
+        Site::start("rome", "milan", &[]),
+        Site::start("milan", "rome", &[]),
+    )?;
+    let upstream = liqoctl(&rome, &milan);
+    ensure!(upstream.peer().await? == ["Accepted", "Accepted"]);
+
+    run(&milan, &["cordon", "tenant", "rome", "--skip-confirm"]).await?;
+    // What was granted before is not withdrawn.
+    ensure!(upstream.peer().await? == ["Accepted", "Accepted"]);
+    unchanged(&rome, &milan, "Cordoned").await?;
+    // A new ResourceSlice is denied.
+    let slices: Api<ResourceSlice> = Api::namespaced(rome.client.clone(), &rome.tenant_namespace());
+    slices.delete("milan", &DeleteParams::default()).await?;
+    gone(&slices, "milan").await?;
+    ensure!(upstream.peer().await? == ["Accepted", "Denied"]);
+    created_again(&rome, &milan, "Cordoned").await?;
+
+    run(&milan, &["drain", "tenant", "rome", "--skip-confirm"]).await?;
+    forbidden(&slices).await?;
+    ensure!(upstream.peer().await? == ["Accepted", "Denied"]);
+    unchanged(&rome, &milan, "Drained").await?;
+    created_again(&rome, &milan, "Drained").await
+}
+
+/// Peers with our `liqoctl`, which may report that the resources are denied.
+async fn unchanged(rome: &Site, milan: &Site, condition: &str) -> Result<()> {
+    let flag = format!("--remote-kubeconfig={}", milan.kubeconfig().display());
+    let words = ["peer", "--networking-disabled", &flag];
+    let (is_success, out, error) = execute(rome, &words).await?;
+    ensure!(is_success || error.contains("Denied"), "{out}\n{error}");
+    decided(milan, condition).await
+}
+
+/// Deletes the Tenant, and peers again.
+async fn created_again(rome: &Site, milan: &Site, condition: &str) -> Result<()> {
+    let tenants: Api<Tenant> = Api::namespaced(milan.client.clone(), &tenant_namespace("rome"));
+    tenants.delete("rome", &DeleteParams::default()).await?;
+    gone(&tenants, "rome").await?;
+
+    unchanged(rome, milan, condition).await
+}
+
+/// Checks that the decision stands.
+async fn decided(milan: &Site, condition: &str) -> Result<()> {
+    let tenants: Api<Tenant> = Api::namespaced(milan.client.clone(), &tenant_namespace("rome"));
+    until(Deadline::after(SOON), condition, async || {
+        let tenant = json!(tenants.get("rome").await?);
+        let found = &tenant["spec"]["tenantCondition"];
+        ensure!(found == condition, "{found}");
+        Ok(())
+    })
+    .await
+}
+
+/// Waits until the consumer knows that it is refused.
+async fn forbidden(slices: &Api<ResourceSlice>) -> Result<()> {
+    until(Deadline::after(SOON), "ReplicationForbidden", async || {
+        let slice = json!(slices.get("milan").await?);
+        let text = slice["status"].to_string();
+        ensure!(text.contains("ReplicationForbidden"), "{text}");
+        Ok(())
+    })
+    .await
+}
+
+async fn gone<K>(objects: &Api<K>, name: &str) -> Result<()>
+where
+    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
+{
+    until(Deadline::after(SOON), "the deletion", async || {
+        ensure!(objects.get_opt(name).await?.is_none());
+        Ok(())
+    })
+    .await
+}
