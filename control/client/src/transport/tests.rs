@@ -170,7 +170,7 @@ async fn an_address_of_this_machine_is_not_dialed_for_a_peer() {
         for config in [direct, proxied] {
             let before = proxy.connections();
             let transport = Transport::new(&config, destinations).expect("a valid configuration");
-            let error = get(&transport, "/livez").await.err().expect("a failure");
+            let error = get(&transport, "/livez").await.expect_err("a failure");
             assert_eq!(proxy.connections() > before, is_dialed, "{error:?}");
         }
     }

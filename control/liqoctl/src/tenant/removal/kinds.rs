@@ -17,7 +17,7 @@ const EPHEMERAL: [(&str, &str); 3] = [
 /// The kinds that an API server serves.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Kinds {
-    /// Those of namespaced objects that can be listed and deleted, in their preferred versions. The core group is first.
+    /// Kinds of namespaced objects that can be listed and deleted, in their preferred versions. The core group is first.
     pub(super) served: Vec<ApiResource>,
     /// Group versions that cannot be discovered, each with the reason.
     pub(super) unavailable: Vec<String>,
