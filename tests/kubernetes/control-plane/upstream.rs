@@ -5,6 +5,7 @@ mod consumer;
 mod counterparts;
 mod decisions;
 mod golden;
+mod hostile_provider;
 mod liqoctl;
 mod provider;
 mod rest;
@@ -17,6 +18,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 use counterparts::{an_upstream_consumer_uses_a_provider, an_upstream_provider_serves_a_consumer};
 use decisions::a_consumer_that_peers_again_changes_no_decision_of_the_provider;
 use golden::Compared;
+use hostile_provider::a_hostile_provider_gains_nothing_by_its_statuses;
 use liqoctl::{Liqoctl, Side};
 use rest::Rest;
 use serde_json::{Value, json};
@@ -34,6 +36,7 @@ pub(crate) fn add(suite: &mut Suite) {
         an_upstream_provider_serves_a_consumer,
         states_without_golden_objects_are_as_written,
         a_consumer_that_peers_again_changes_no_decision_of_the_provider,
+        a_hostile_provider_gains_nothing_by_its_statuses,
     );
 }
 

@@ -125,16 +125,20 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
             }
         };
         let request = options.request(&pair);
-        // A ResourceSlice of an earlier peering may be denied until the authentication is complete.
-        let requested = async { anyhow::Ok(peering.request(request.as_ref()).await) };
+        let requested = async {
+            match peering.request(request.as_ref()).await {
+                // One of an earlier peering may be denied until the authentication is complete.
+                Err(_) if peering.is_forbidden(request.as_ref()).await? => Ok(false),
+                requested => requested.map(|()| true),
+            }
+        };
         let authenticated = authenticate(runner, &pair, &namespaces, &options.route);
-        let ((), (), requested) = tokio::try_join!(connected, authenticated, requested)?;
-        if let (Err(_), Some(request)) = (&requested, &request)
-            && peering.has_ended_refusal(request).await?
-        {
-            return peering.request(Some(request)).await;
+        let ((), (), is_done) = tokio::try_join!(connected, authenticated, requested)?;
+        if is_done {
+            return Ok(());
         }
-        requested
+        peering.until_permitted(request.as_ref()).await?;
+        peering.request(request.as_ref()).await
     })
     .await
 }
@@ -211,26 +215,24 @@ impl Peering<'_> {
         Ok(())
     }
 
-    /// Returns whether a ResourceSlice was denied only because the provider refused the requests of this cluster, and no
-    /// longer does. The controller manager asks again within 15 s.
-    async fn has_ended_refusal(&self, request: &Request) -> Result<bool> {
+    /// Returns whether a ResourceSlice is denied because the provider refuses the requests of this cluster.
+    async fn is_forbidden(&self, request: Option<&Request>) -> Result<bool> {
+        let Some(request) = request else {
+            return Ok(false);
+        };
         let cluster = &self.pair.local.cluster;
         let api = Api::<ResourceSlice>::namespaced(cluster.client.clone(), &self.namespaces.local);
-        let is_forbidden = async || {
-            let slice = cluster.get(&api, "ResourceSlice", &request.name).await?;
-            anyhow::Ok(slice.as_ref().is_some_and(resource_slice::is_forbidden))
-        };
-        if !is_forbidden().await? {
-            return Ok(false);
-        }
+        let slice = cluster.get(&api, "ResourceSlice", &request.name).await?;
+        Ok(slice.as_ref().is_some_and(resource_slice::is_forbidden))
+    }
+
+    /// Waits until the controller manager knows that the provider accepts its requests again. It asks every 15 s.
+    async fn until_permitted(&self, request: Option<&Request>) -> Result<()> {
         let end = Instant::now() + REFUSAL_MAX;
-        while Instant::now() < end {
+        while self.is_forbidden(request).await? && Instant::now() < end {
             tokio::time::sleep(PERIOD).await;
-            if !is_forbidden().await? {
-                return Ok(true);
-            }
         }
-        Ok(false)
+        Ok(())
     }
 }
 

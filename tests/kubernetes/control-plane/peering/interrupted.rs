@@ -5,11 +5,12 @@ use crate::authentication::site::Site;
 use crate::authentication::tenant;
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use anyhow::{Result, ensure};
-use control_api::{Identity, ResourceSlice, VirtualNode};
+use control_api::{Identity, ResourceSlice, Tenant, VirtualNode};
 use kube::Api;
 use kube::api::DeleteParams;
 use kubernetes_lab::control_plane::{AuditEvent, Component, Options};
 use kubernetes_lab::suite::artifacts;
+use serde_json::json;
 use std::time::Duration;
 use tokio::time::sleep;
 
@@ -144,7 +145,15 @@ async fn live_without(steps: &[Step]) -> Result<()> {
     let (rome, milan) = (&peering.rome, &peering.milan);
     let away = |step| Absence::begin(milan, steps.contains(&step));
 
-    let (nonce, ()) = tokio::try_join!(milan.nonce(), away(Step::Nonce)?.end())?;
+    // The API server may close the connections of requests that it has received before it was away, so the test sends none
+    // meanwhile.
+    let labels = json!({"liqo.io/nonce": "true"});
+    milan
+        .create_secret("liqo-nonce", &labels, &json!({}))
+        .await?;
+    away(Step::Nonce)?.end().await?;
+    let namespace = milan.tenant_namespace();
+    let nonce = milan.secret(&namespace, "liqo-nonce", "nonce").await?;
     let signature = rome.signature(&nonce).await?;
 
     let tenant = tenant(&rome.cluster_key().await?, &signature)?;
@@ -177,7 +186,9 @@ async fn live_without(steps: &[Step]) -> Result<()> {
     absence.end().await?;
     gone(&identities).await?;
 
-    tokio::try_join!(milan.delete_tenant(), away(Step::End)?.end())?;
+    let tenants: Api<Tenant> = api(milan);
+    tenants.delete("rome", &DeleteParams::default()).await?;
+    away(Step::End)?.end().await?;
     is_clean(rome).await?;
     is_clean(milan).await
 }
@@ -200,6 +211,12 @@ impl<'a> Absence<'a> {
         sleep(AWAY).await;
         let control_plane = site.control_plane();
         control_plane.resume_component(Component::ApiServer)?;
-        control_plane.until_ready().await
+        control_plane.until_ready().await?;
+        // The API server closes the connections that were idle.
+        until(Deadline::after(SOON), "a response", async || {
+            site.client.apiserver_version().await.map_err(Into::into)
+        })
+        .await
+        .map(drop)
     }
 }

@@ -140,7 +140,7 @@ pub(super) async fn an_upstream_provider_serves_a_consumer(_: &'static Fixture) 
     Ok(())
 }
 
-async fn accept(provider: &Provider<'_>) -> Result<()> {
+pub(super) async fn accept(provider: &Provider<'_>) -> Result<()> {
     provider.fill_nonce().await?;
     provider.accept_tenant().await?;
     provider.renew().await?;
