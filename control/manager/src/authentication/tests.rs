@@ -306,13 +306,17 @@ fn a_nonce_is_bound_to_the_first_key() {
 fn invalid_tenants_are_refused() {
     let nonce = |milan: &mut Side| milan.secret("rome", "liqo-nonce", "nonce").unwrap();
     type Change = fn(&mut Side, &mut Value);
-    let changes: [(&str, Change); 6] = [
+    let changes: [(&str, Change); 7] = [
         ("a signature by another key", |milan, spec| {
             let nonce = milan.secret("rome", "liqo-nonce", "nonce").unwrap();
             spec["signature"] = json!(ByteString(ed25519(2).sign(&nonce).unwrap()));
         }),
         ("a request by another key", |_, spec| {
             spec["csr"] = proof(&ed25519(2), b"")["csr"].clone();
+        }),
+        ("a request by a key of another type", |_, spec| {
+            let key = ClusterKey::generate(KeyType::Rsa, [3; 32]).unwrap();
+            spec["csr"] = proof(&key, b"")["csr"].clone();
         }),
         ("a request for another subject", |_, spec| {
             let csr = request::create(&ed25519(1), &Subject::control_plane("turin")).unwrap();
