@@ -100,7 +100,7 @@ fn conditions_are_maps_by_type() {
             &mut seen,
         );
     }
-    assert_eq!(seen, 12);
+    assert_eq!(seen, 13);
 }
 
 /// A definition beyond this size does not fit into the annotation of `kubectl apply`.
