@@ -30,9 +30,9 @@ pub(super) struct Right {
 }
 
 impl Right {
-    /// Returns the right to list objects, without which a watch fails.
-    pub(super) fn list(resource: Resource) -> Self {
-        let verb = "list";
+    /// Returns the right to create objects.
+    pub(super) fn create(resource: Resource) -> Self {
+        let verb = "create";
         Self { resource, verb }
     }
 
@@ -294,11 +294,11 @@ mod tests {
     }
 
     #[test]
-    fn a_review_of_lists_names_the_right() {
+    fn a_review_without_a_refused_request_names_the_right() {
         let mut access = Access::default();
-        access.review(&Cluster::remote("milan"), "a", Right::list(slices()));
+        access.review(&Cluster::remote("milan"), "a", Right::create(slices()));
         assert!(access.take(&answer(false)));
-        let message = "no right to list resourceslices.authentication.liqo.io";
+        let message = "no right to create resourceslices.authentication.liqo.io";
         assert_eq!(access.refused(), Some(message));
     }
 }

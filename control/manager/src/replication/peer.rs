@@ -155,13 +155,14 @@ pub(super) fn plan(
         Next::Permitted => {
             peer.set_watched(id, Some(env.at + LIST_MAX), &mut plan);
             let mut kinds = Kind::ALL.into_iter();
-            let missing = kinds.find(|kind| !peer.is_listed(*kind, id, consumer, cache));
-            if let (Some(kind), Some(due)) = (missing, peer.listed_by) {
+            let is_listed = kinds.all(|kind| peer.is_listed(kind, id, consumer, cache));
+            if let (false, Some(due)) = (is_listed, peer.listed_by) {
                 let mut wait = due.saturating_duration_since(env.at);
                 if wait.is_zero() {
-                    // The provider may refuse the lists, which is no outcome of a request.
-                    plan.writes
-                        .push(peer.review(id, Right::list(kind.resource())));
+                    // The provider may refuse the lists, which is no outcome of a request. One that lacks a kind still serves
+                    // ResourceSlices.
+                    let right = Right::create(Kind::ResourceSlice.resource());
+                    plan.writes.push(peer.review(id, right));
                     wait = INTERVAL;
                     peer.listed_by = Some(env.at + wait);
                 }
