@@ -79,11 +79,11 @@ pub(super) async fn gone(
     Ok(evidence(is_refused, lacks_tenant))
 }
 
-/// A refusal is the better evidence, because the controller manager needs no annotation.
+/// A missing Tenant is the better evidence: the controller manager may not reach the server that has refused.
 fn evidence(is_refused: bool, lacks_tenant: bool) -> Option<Gone> {
     match (is_refused, lacks_tenant) {
-        (true, _) => Some(Gone::CredentialsRefused),
-        (false, true) => Some(Gone::NoTenant),
+        (_, true) => Some(Gone::NoTenant),
+        (true, false) => Some(Gone::CredentialsRefused),
         (false, false) => None,
     }
 }
@@ -296,8 +296,8 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_better_evidence_than_a_missing_tenant() {
-        assert_eq!(evidence(true, true), Some(Gone::CredentialsRefused));
+    fn a_missing_tenant_is_better_evidence_than_a_refusal() {
+        assert_eq!(evidence(true, true), Some(Gone::NoTenant));
         assert_eq!(evidence(true, false), Some(Gone::CredentialsRefused));
         assert_eq!(evidence(false, true), Some(Gone::NoTenant));
         assert_eq!(evidence(false, false), None);
