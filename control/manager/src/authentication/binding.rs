@@ -32,7 +32,7 @@ pub(super) fn plan(
 ) -> Vec<Write> {
     let mut writes = Vec::new();
     if !is_tolerated {
-        let key = role_binding_key(tenant_key);
+        let key = role_binding_key(&tenant_key.namespace);
         let desired = Desired {
             subject: ("User", peer),
             role: CONTROL_PLANE_ROLE,
@@ -57,7 +57,7 @@ pub(super) fn plan(
 
 /// Returns the deletions of the bindings of a consumer.
 pub(super) fn leftovers(local: &Local<'_>, tenant_key: &Key, peer: &str) -> Vec<Write> {
-    let key = role_binding_key(tenant_key);
+    let key = role_binding_key(&tenant_key.namespace);
     let present = local.role_bindings.get(&key);
     let object = Ref::of::<RoleBinding>(&Cluster::Local, &key);
     let of_namespace = present.map(|present| delete(object, &present.metadata));
@@ -81,10 +81,7 @@ pub(super) fn check_cluster_id(
     peer: &str,
 ) -> Result<(), (&'static str, String)> {
     // A RoleBinding that a user has created for a Tenant without key exchange gives no other rights.
-    let ours = [
-        Key::new(namespace, format!("{BINDING_PREFIX}{CONTROL_PLANE_ROLE}")),
-        cluster_role_binding_key(peer),
-    ];
+    let ours = [role_binding_key(namespace), cluster_role_binding_key(peer)];
     let is_expected = |metadata: &ObjectMeta, role: &RoleRef| {
         let name = metadata.name.as_deref().unwrap_or_default();
         let namespace_of = metadata.namespace.as_deref().unwrap_or_default();
@@ -207,11 +204,8 @@ impl Desired<'_> {
     }
 }
 
-fn role_binding_key(tenant: &Key) -> Key {
-    Key::new(
-        tenant.namespace.clone(),
-        format!("{BINDING_PREFIX}{CONTROL_PLANE_ROLE}"),
-    )
+fn role_binding_key(namespace: &str) -> Key {
+    Key::new(namespace, format!("{BINDING_PREFIX}{CONTROL_PLANE_ROLE}"))
 }
 
 fn cluster_role_binding_key(peer: &str) -> Key {

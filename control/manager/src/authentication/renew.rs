@@ -94,10 +94,10 @@ pub(super) fn plan_replica(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
     let Some(renew) = local.renews.get(key) else {
         return plan;
     };
-    let Some(consumer) = origin(&renew.metadata) else {
+    let consumer = origin(&renew.metadata);
+    if consumer.is_none() {
         return plan; // One of this cluster.
-    };
-    let consumer = Some(consumer);
+    }
     let is_valid = local.peer_of(&key.namespace) == consumer
         && renew.spec.consumer_cluster_id.as_deref() == consumer;
     if !is_valid {

@@ -7,7 +7,7 @@ use super::budget::Budgets;
 use super::certificate::{Issued, Requested, SECRET_PREFIX};
 use super::decision;
 use super::item::WorkItem;
-use super::objects::{BY_PEER, BY_USER, Local, Refusal, label, origin, warn};
+use super::objects::{BY_PEER, BY_USER, Local, Refusal, label, origin, warn, whole_seconds};
 use super::parameters::auth_params;
 use super::seen::Seen;
 use super::tenant::Issuer;
@@ -23,7 +23,6 @@ use control_credentials::{PublicKey, Subject, request};
 use control_runtime::{Action, Cluster, Env, Key, Plan, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -302,7 +301,7 @@ impl Request<'_> {
         env: &Env<'_>,
     ) -> Condition {
         let present = self.condition(type_).filter(|it| it.status == status);
-        let now = Timestamp::from_second(env.now.as_second()).unwrap_or(env.now);
+        let now = whole_seconds(env);
         let since = present.and_then(|it| it.last_transition_time.clone());
 
         Condition {

@@ -48,7 +48,6 @@ impl Right {
     }
 }
 
-/// A refused right.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Refused {
     right: Right,
@@ -83,7 +82,11 @@ impl Access {
         let (Some(right), Some(message), None) = (right, refusal(outcome), &self.refused) else {
             return false;
         };
-        let message = message.chars().take(MESSAGE_LEN_MAX).collect();
+        // It is shown on terminals.
+        let shown = message
+            .chars()
+            .map(|it| if it.is_control() { ' ' } else { it });
+        let message = shown.take(MESSAGE_LEN_MAX).collect();
         self.refused = Some(Refused { right, message });
 
         true
@@ -113,18 +116,18 @@ impl Access {
         } else {
             refusal(outcome).map(|_| false)
         };
-        self.reviews = self.reviews.saturating_add(1);
+        self.reviews = self.reviews.saturating_add(u32::from(before));
         self.due = None;
         let right = self.reviewed.take();
         match (allowed, right) {
-            (Some(true), _) => (self.refused, self.permitted) = (None, None),
+            (Some(true), _) if before => (self.refused, self.permitted) = (None, None),
             (Some(false), Some(right)) if !before => {
                 let Right { resource, verb } = &right;
                 let message = format!("no right to {verb} {}.{}", resource.plural, resource.group);
                 self.refused = Some(Refused { right, message });
             }
-            // Without answer, nothing changes.
-            (Some(false) | None, _) => {}
+            // No right was refused, or there is no answer.
+            (Some(_) | None, _) => {}
         }
 
         before != self.refused.is_some()

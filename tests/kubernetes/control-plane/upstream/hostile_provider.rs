@@ -24,7 +24,7 @@ const NAME: &str = "milan";
 const LOCAL: &str = "liqo-tenant-milan";
 const REMOTE: &str = "liqo-tenant-rome";
 
-/// Label by which the consumer shows that it has taken over a status.
+/// Label of the VirtualNode that shows which status the consumer has copied.
 const MARK: &str = "mark";
 
 /// Most labels and resources of a VirtualNode.
@@ -131,7 +131,7 @@ fn partly_valid() -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Returns statuses that are not taken over at all.
+/// Returns statuses that the consumer does not copy.
 fn invalid(granted: &Value) -> Vec<(&'static str, Value)> {
     let with = |field: &str, value: Value| {
         let mut status = granted.clone();
@@ -206,7 +206,7 @@ impl Victim {
         self.is_unharmed().await
     }
 
-    /// Writes a status that is not taken over, and then a valid one, which is.
+    /// Writes a status that the consumer does not copy, and then a valid one.
     async fn survives(&mut self, status: &Value) -> Result<()> {
         self.write(status).await?;
         let status = self.marked();
