@@ -27,10 +27,7 @@ pub(crate) fn add(suite: &mut Suite) {
 const PEER: [&str; 2] = ["peer", "--networking-disabled"];
 
 async fn wrong_flags_kubeconfigs_and_rights_are_explained(_: &'static Fixture) -> Result<()> {
-    let (rome, milan) = tokio::try_join!(
-        Site::start("rome", "milan", &[]),
-        Site::start("milan", "rome", &[]),
-    )?;
+    let (rome, milan) = Site::pair().await?;
     // Flags: before any request.
     let long = "a".repeat(52);
     for (words, part) in [
@@ -140,10 +137,7 @@ fn kubeconfig(site: &Site, user: &Value) -> Result<String> {
 async fn wrong_objects_are_reported_and_other_tenants_are_untouched(
     _: &'static Fixture,
 ) -> Result<()> {
-    let (rome, milan) = tokio::try_join!(
-        Site::start("rome", "milan", &[]),
-        Site::start("milan", "rome", &[]),
-    )?;
+    let (rome, milan) = Site::pair().await?;
     let bystander = Bystander::create(&milan).await?;
     liqoctl(&rome, &milan, &PEER).await?;
 

@@ -32,18 +32,11 @@ const PEER: [&str; 2] = ["peer", "--networking-disabled"];
 /// Limit of an end for a cluster that is declared dead, and of the report that one is unreachable.
 const AT_ONCE: Duration = Duration::from_secs(10);
 
-async fn pair() -> Result<(Site, Site)> {
-    tokio::try_join!(
-        Site::start("rome", "milan", &[]),
-        Site::start("milan", "rome", &[]),
-    )
-}
-
 /// Each command is killed after each of the lines that it prints.
 async fn interrupted_commands_are_completed_by_running_them_again(
     _: &'static Fixture,
 ) -> Result<()> {
-    let (rome, milan) = pair().await?;
+    let (rome, milan) = Site::pair().await?;
     let traces = [Traces::before(&rome).await?, Traces::before(&milan).await?];
     for words in [&PEER[..], &["unpeer"]] {
         let mut lines = 1;
@@ -101,7 +94,7 @@ async fn is_killed_after(
 async fn a_dead_provider_that_returns_loses_the_objects_that_were_deleted_meanwhile(
     _: &'static Fixture,
 ) -> Result<()> {
-    let (rome, milan) = pair().await?;
+    let (rome, milan) = Site::pair().await?;
     let traces = [Traces::before(&rome).await?, Traces::before(&milan).await?];
     liqoctl(&rome, &milan, &PEER).await?;
     let words = [
@@ -190,7 +183,7 @@ async fn a_dead_provider_that_returns_loses_the_objects_that_were_deleted_meanwh
 async fn a_cluster_that_was_installed_again_is_left_and_peered_again(
     _: &'static Fixture,
 ) -> Result<()> {
-    let (rome, milan) = pair().await?;
+    let (rome, milan) = Site::pair().await?;
     let traces = [Traces::before(&rome).await?, Traces::before(&milan).await?];
     liqoctl(&rome, &milan, &PEER).await?;
 
@@ -246,7 +239,7 @@ async fn a_cluster_that_was_installed_again_is_left_and_peered_again(
 
 /// The provider was restored with another certificate authority, or has ended the peering on its side.
 async fn a_provider_that_is_gone_is_left_without_force(_: &'static Fixture) -> Result<()> {
-    let (rome, milan) = pair().await?;
+    let (rome, milan) = Site::pair().await?;
     let traces = [Traces::before(&rome).await?, Traces::before(&milan).await?];
     liqoctl(&rome, &milan, &PEER).await?;
     // The provider issues another authority than that of its API server. Kubernetes' controller manager would restore it.

@@ -93,10 +93,7 @@ impl Terminal {
 async fn unpeer_asks_on_a_terminal_only_and_only_if_namespaces_are_offloaded(
     _: &'static Fixture,
 ) -> Result<()> {
-    let (rome, milan) = tokio::try_join!(
-        Site::start("rome", "milan", &[]),
-        Site::start("milan", "rome", &[]),
-    )?;
+    let (rome, milan) = Site::pair().await?;
     let flag = format!("--remote-kubeconfig={}", milan.kubeconfig().display());
     let peer = ["peer", "--networking-disabled"];
     liqoctl(&rome, &milan, &peer).await?;

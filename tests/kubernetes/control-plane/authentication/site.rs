@@ -46,6 +46,14 @@ impl Site {
         Self::start_signing(name, peer, arguments, lifetime).await
     }
 
+    /// Starts the clusters `rome` and `milan`, which may peer.
+    pub(crate) async fn pair() -> Result<(Self, Self)> {
+        tokio::try_join!(
+            Self::start("rome", "milan", &[]),
+            Self::start("milan", "rome", &[]),
+        )
+    }
+
     /// Starts a cluster whose certificates have this lifetime.
     pub(crate) async fn start_signing(
         name: &'static str,

@@ -105,16 +105,9 @@ async fn slice(turin: &Consumer, replicator: &Rest, remote: &str) -> Result<()> 
 /// The provider `milan` has no manager of ours: the test writes what its controllers write. `rome` is then as the golden
 /// objects say.
 pub(super) async fn an_upstream_provider_serves_a_consumer(_: &'static Fixture) -> Result<()> {
-    let rome = Site::start("rome", "milan", &[]).await?;
-    let mut options = Options::new(artifacts()?);
-    options.audit = false;
-    let milan = Site::start_unmanaged("milan", "rome", options).await?;
+    let (rome, milan) = peered().await?;
     let provider = Provider::new(&milan);
     let upstream = liqoctl(&rome, &milan);
-
-    let (accepted, printed) = tokio::join!(accept(&provider), upstream.peer());
-    accepted?;
-    ensure!(printed? == ["Accepted", "Accepted"]);
     let clusters = ["rome"];
     let compared = Compared {
         consumer: &rome,
@@ -140,7 +133,21 @@ pub(super) async fn an_upstream_provider_serves_a_consumer(_: &'static Fixture) 
     Ok(())
 }
 
-pub(super) async fn accept(provider: &Provider<'_>) -> Result<()> {
+/// Starts `rome`, which is peered with `milan`, a provider without a manager of ours.
+pub(super) async fn peered() -> Result<(Site, Site)> {
+    let rome = Site::start("rome", "milan", &[]).await?;
+    let mut options = Options::new(artifacts()?);
+    options.audit = false;
+    let milan = Site::start_unmanaged("milan", "rome", options).await?;
+    let (provider, upstream) = (Provider::new(&milan), liqoctl(&rome, &milan));
+    let (accepted, printed) = tokio::join!(accept(&provider), upstream.peer());
+    accepted?;
+    ensure!(printed? == ["Accepted", "Accepted"]);
+
+    Ok((rome, milan))
+}
+
+async fn accept(provider: &Provider<'_>) -> Result<()> {
     provider.fill_nonce().await?;
     provider.accept_tenant().await?;
     provider.renew().await?;

@@ -1,6 +1,7 @@
 //! Decisions of a provider, which a consumer does not undo: neither by peering again, nor by objects that are created again.
 
-use super::liqoctl;
+use super::rest::Rest;
+use super::{liqoctl, until_gone};
 use crate::authentication::site::{Site, tenant_namespace};
 use crate::fixture::{Deadline, Fixture, SOON, until};
 use crate::liqoctl::{execute, run};
@@ -13,10 +14,7 @@ use serde_json::json;
 pub(super) async fn a_consumer_that_peers_again_changes_no_decision_of_the_provider(
     _: &'static Fixture,
 ) -> Result<()> {
-    let (rome, milan) = tokio::try_join!(
-        Site::start("rome", "milan", &[]),
-        Site::start("milan", "rome", &[]),
-    )?;
+    let (rome, milan) = Site::pair().await?;
     let upstream = liqoctl(&rome, &milan);
     ensure!(upstream.peer().await? == ["Accepted", "Accepted"]);
 
@@ -27,7 +25,13 @@ pub(super) async fn a_consumer_that_peers_again_changes_no_decision_of_the_provi
     // A new ResourceSlice is denied.
     let slices: Api<ResourceSlice> = Api::namespaced(rome.client.clone(), &rome.tenant_namespace());
     slices.delete("milan", &DeleteParams::default()).await?;
-    gone(&slices, "milan").await?;
+    until_gone(
+        &upstream.consumer.rest,
+        "ResourceSlice",
+        &rome.tenant_namespace(),
+        "",
+    )
+    .await?;
     ensure!(upstream.peer().await? == ["Accepted", "Denied"]);
     created_again(&rome, &milan, "Cordoned").await?;
 
@@ -51,7 +55,8 @@ async fn unchanged(rome: &Site, milan: &Site, condition: &str) -> Result<()> {
 async fn created_again(rome: &Site, milan: &Site, condition: &str) -> Result<()> {
     let tenants: Api<Tenant> = Api::namespaced(milan.client.clone(), &tenant_namespace("rome"));
     tenants.delete("rome", &DeleteParams::default()).await?;
-    gone(&tenants, "rome").await?;
+    let rest = Rest::new(milan.client.clone(), "kubectl");
+    until_gone(&rest, "Tenant", &milan.tenant_namespace(), "").await?;
 
     unchanged(rome, milan, condition).await
 }
@@ -74,17 +79,6 @@ async fn forbidden(slices: &Api<ResourceSlice>) -> Result<()> {
         let slice = json!(slices.get("milan").await?);
         let text = slice["status"].to_string();
         ensure!(text.contains("ReplicationForbidden"), "{text}");
-        Ok(())
-    })
-    .await
-}
-
-async fn gone<K>(objects: &Api<K>, name: &str) -> Result<()>
-where
-    K: Clone + std::fmt::Debug + serde::de::DeserializeOwned,
-{
-    until(Deadline::after(SOON), "the deletion", async || {
-        ensure!(objects.get_opt(name).await?.is_none());
         Ok(())
     })
     .await

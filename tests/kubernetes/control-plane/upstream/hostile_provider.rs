@@ -1,7 +1,7 @@
 //! A provider that controls its API server, its custom resource definitions and all statuses there, and uses them against the
 //! consumer.
 
-use super::counterparts::accept;
+use super::counterparts::peered;
 use super::liqoctl;
 use super::provider::Provider;
 use super::rest::Rest;
@@ -12,8 +12,6 @@ use k8s_openapi::ByteString;
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
-use kubernetes_lab::control_plane::Options;
-use kubernetes_lab::suite::artifacts;
 use rcgen::{CertificateParams, KeyPair};
 use serde_json::{Map, Value, json};
 
@@ -33,15 +31,9 @@ const ENTRIES_MAX: usize = 64;
 pub(super) async fn a_hostile_provider_gains_nothing_by_its_statuses(
     _: &'static Fixture,
 ) -> Result<()> {
-    let rome = Site::start("rome", "milan", &[]).await?;
-    let mut options = Options::new(artifacts()?);
-    options.audit = false;
-    let milan = Site::start_unmanaged("milan", "rome", options).await?;
+    let (rome, milan) = peered().await?;
     let provider = Provider::new(&milan);
     let upstream = liqoctl(&rome, &milan);
-    let (accepted, printed) = tokio::join!(accept(&provider), upstream.peer());
-    accepted?;
-    ensure!(printed? == ["Accepted", "Accepted"]);
     let consumer = upstream.consumer.rest;
     let slice = consumer.get("ResourceSlice", LOCAL, NAME).await?;
     let mut victim = Victim {

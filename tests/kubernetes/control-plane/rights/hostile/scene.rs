@@ -27,10 +27,7 @@ impl Scene {
     /// Peers the clusters as the peering user. Then the consumer's controller manager ends, which would delete replicas
     /// that it has not created.
     pub(super) async fn create() -> Result<Self> {
-        let (rome, milan) = tokio::try_join!(
-            Site::start("rome", "milan", &[]),
-            Site::start("milan", "rome", &[]),
-        )?;
+        let (rome, milan) = Site::pair().await?;
         let (path, text) = peering_user(&milan, "rome").await?;
         let remote = format!("--remote-kubeconfig={path}");
         run(
