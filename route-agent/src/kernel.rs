@@ -12,6 +12,7 @@ use crate::state::State;
 use crate::underlay::{Destinations, Underlay};
 use std::net::Ipv4Addr;
 
+mod conntrack;
 pub(crate) mod events;
 mod link;
 mod netlink;
@@ -54,6 +55,7 @@ pub(crate) struct Kernel {
     route: rtnetlink::Handle,
     nexthop: nexthop::Handle,
     nft: nft::Nft,
+    conntrack: conntrack::Handle,
 }
 
 impl Kernel {
@@ -68,6 +70,7 @@ impl Kernel {
             route: netlink::open()?,
             nexthop: nexthop::Handle::open()?,
             nft: nft::Nft::default(),
+            conntrack: conntrack::Handle::open()?,
         })
     }
 
@@ -170,12 +173,20 @@ impl Kernel {
             }
             Op::DeleteGroup(id) | Op::DeleteHop(id) => self.nexthop.delete(*id).await?,
             Op::SetFilter(ruleset) => {
-                self.nft.set(ruleset, observed.filter.as_ref()).await?;
+                let observed = observed.filter.as_ref();
+                self.nft.set(ruleset, observed).await?;
+                let former = observed.map(Ruleset::mapped).unwrap_or_default();
+                self.conntrack.forget(&former ^ &ruleset.mapped()).await;
             }
             Op::ChangeFilter(changes) => {
                 self.nft.change(changes, observed.filter.as_ref()).await?;
+                self.conntrack.forget(changes.mapped()).await;
             }
-            Op::DeleteFilter => self.nft.delete().await?,
+            Op::DeleteFilter => {
+                self.nft.delete().await?;
+                let former = observed.filter.as_ref().map(Ruleset::mapped);
+                self.conntrack.forget(former.unwrap_or_default()).await;
+            }
         }
 
         Ok(())

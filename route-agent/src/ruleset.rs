@@ -5,7 +5,7 @@
 
 use ipnet::Ipv4Net;
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 
 /// Family of the agent's table.
@@ -34,6 +34,9 @@ pub(crate) struct Ruleset(Vec<Value>);
 /// whether it is added.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ElementChanges(BTreeMap<(&'static str, String), (Value, bool)>);
+
+/// A mapped address, and the address to which it is translated.
+pub(crate) type Translation = (Ipv4Addr, Ipv4Addr);
 
 /// An element of a set or map.
 pub(crate) trait Element {
@@ -92,6 +95,15 @@ impl ElementChanges {
         json!({"nftables": commands.collect::<Vec<_>>()})
     }
 
+    /// Returns the added and the removed translations of [`MAPPED`].
+    pub(crate) fn mapped(&self) -> BTreeSet<Translation> {
+        let elements = self.0.iter().filter(|((set, _), _)| *set == MAPPED);
+
+        elements
+            .filter_map(|(_, (element, _))| translation(element))
+            .collect()
+    }
+
     fn change(&mut self, set: &'static str, element: Option<impl Element>, is_added: bool) {
         let Some(element) = element.map(Element::json) else {
             return;
@@ -131,6 +143,14 @@ impl Ruleset {
                 body.remove("elem");
             }
         }
+    }
+
+    /// Returns the translations of [`MAPPED`].
+    pub(crate) fn mapped(&self) -> BTreeSet<Translation> {
+        let elements = self.set(MAPPED).and_then(|it| it["elem"].as_array());
+        let elements = elements.into_iter().flatten();
+
+        elements.filter_map(translation).collect()
     }
 
     fn set(&self, name: &str) -> Option<&Value> {
@@ -293,6 +313,12 @@ impl Ruleset {
         // The sort is stable, so the rules of a chain keep their order.
         self.0.sort_by_cached_key(rank);
     }
+}
+
+fn translation(element: &Value) -> Option<Translation> {
+    let address = |at: usize| element.get(at)?.as_str()?.parse().ok();
+
+    address(0).zip(address(1))
 }
 
 fn without_elements(body: &Value) -> Value {

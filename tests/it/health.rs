@@ -4,6 +4,7 @@
 //! remove rules of other tables.
 
 use crate::fixture::{MILAN, Pair, ROME, SOON, eventually, two};
+use std::fs;
 use tests::lab::Lab;
 use tests::lab::netns::Netns;
 use tests::lab::wait;
@@ -121,6 +122,47 @@ fn a_restart_of_a_route_agent_is_no_fault() {
         let status = lab.gateway_status(ROME, 1)?;
         Ok(status["path"]["nodes"]["resting"] == 0 && status["path"]["nodes"]["cut"] == 0)
     });
+}
+
+/// The checks of a node have constant ports, so the kernel would translate them to the former address of the remote node as
+/// long as they continue.
+#[test]
+fn checks_reach_nodes_whose_external_addresses_have_changed() {
+    let lab = healthy();
+    let [first, second] =
+        ["node-milan-1", "node-milan-2"].map(|ip| lab.mapped(MILAN, ip).unwrap().to_string());
+
+    let fabric = lab.fabric_path(MILAN);
+    let file = fs::read_to_string(&fabric).unwrap();
+    let field = |address: &str| format!("ip: \"{address}\"\n");
+    let swapped = file
+        .replace(&field(&first), "ip: FIRST\n")
+        .replace(&field(&second), &field(&first))
+        .replace("ip: FIRST\n", &field(&second));
+    assert_ne!(swapped, file, "{file}");
+    let draft = fabric.with_extension("draft");
+    fs::write(&draft, swapped).unwrap();
+    fs::rename(&draft, &fabric).unwrap();
+
+    eventually("the checks to be translated to the new addresses", || {
+        let mut outcomes = Vec::new();
+        for (number, address) in [(1, &second), (2, &first)] {
+            let node = &lab.cluster(MILAN).node(number).netns;
+            let filter = [
+                "--dump",
+                "--proto",
+                "udp",
+                "--orig-port-dst",
+                "6093",
+                "--dst-nat",
+            ];
+            let checks = node.exec("conntrack", &filter, "")?;
+            let replies = format!(" src={address} ");
+            outcomes.extend(checks.lines().map(|check| check.contains(&replies)));
+        }
+        Ok(!outcomes.is_empty() && !outcomes.contains(&false))
+    });
+    expect(&lab, ROME, MILAN, "EndToEnd");
 }
 
 /// Waits until the gateway reports this reason, and returns the message.

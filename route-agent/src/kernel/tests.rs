@@ -402,3 +402,40 @@ fn up(replicas: &[&str]) -> View {
 
     view
 }
+
+#[test]
+fn flows_to_a_mapped_address_that_has_changed_are_translated_anew() {
+    in_netns(async || {
+        let with = |ips: &[(&str, &str)]| {
+            let ips = ips.iter();
+            let mut fabric = fabric();
+            fabric.ips = ips
+                .map(|(from, to)| mapped(to, from, Target::Outside))
+                .collect::<Vec<_>>()
+                .into();
+            fabric
+        };
+        let flows = || run("conntrack --dump 2>/dev/null || true");
+        let mut node = Node::new();
+        let before = with(&[("10.70.1.1", "192.0.2.1"), ("10.70.1.2", "192.0.2.2")]);
+        node.converge(&before, &all_up()).await;
+        for (from, to) in [("10.70.1.1", "192.0.2.1"), ("10.70.1.2", "192.0.2.2")] {
+            run(&format!(
+                "conntrack --create --timeout 100 --proto udp --src 10.71.0.1 --dst {from} \
+                 --sport 6093 --dport 6093 --dst-nat {to} 2>&1"
+            ));
+        }
+        assert_eq!(flows().lines().count(), 2, "{}", flows());
+
+        // Of one change: the address of 10.70.1.1 is another one now.
+        let changed = with(&[("10.70.1.1", "192.0.2.3"), ("10.70.1.2", "192.0.2.2")]);
+        node.change(&before, &changed).await;
+        assert_eq!(flows().lines().count(), 1, "{}", flows());
+        assert!(flows().contains("dst=10.70.1.2"), "{}", flows());
+
+        // The whole table is set again by another agent after a loss of the table.
+        run("nft delete table inet liqo");
+        Node::new().converge(&changed, &all_up()).await;
+        assert_eq!(flows(), "");
+    });
+}
