@@ -65,6 +65,20 @@ impl Cluster {
         })
     }
 
+    /// Returns the cluster of a client.
+    #[cfg(test)]
+    pub(crate) fn of_client(client: Client, side: &'static str) -> Self {
+        Self {
+            client,
+            side,
+            url: format!("https://{side}:6443"),
+            namespace: "default".to_owned(),
+            liqo_namespace: None,
+            extra_labels: Vec::new(),
+            extra_annotations: Vec::new(),
+        }
+    }
+
     /// Returns the cluster that the global flags name. Sends no request.
     ///
     /// # Errors
@@ -198,6 +212,18 @@ impl Cluster {
         written.map_err(self.failed(&format!("apply {kind} {name}")))
     }
 
+    /// Creates an object. Unlike the response to an Apply, a success proves that the object is new.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the API server, which is a conflict if the object exists.
+    pub(crate) async fn create<K>(&self, api: &Api<K>, object: &Value) -> kube::Result<K>
+    where
+        K: Clone + Debug + DeserializeOwned + Serialize + Resource,
+    {
+        api.create(&post_params(), &parse(object.clone())?).await
+    }
+
     /// Creates an object, or replaces the one that exists.
     async fn create_or_replace<K>(
         &self,
@@ -208,19 +234,14 @@ impl Cluster {
     where
         K: Clone + Debug + DeserializeOwned + Serialize + Resource,
     {
-        let params = PostParams {
-            field_manager: Some(FIELD_MANAGER.to_owned()),
-            ..PostParams::default()
-        };
-        let parse = |value: Value| serde_json::from_value(value).map_err(kube::Error::SerdeError);
-        match api.create(&params, &parse(object.clone())?).await {
+        match self.create(api, object).await {
             Err(error) if failure::is_conflict(&error) => {}
             other => return other,
         }
         let existing = api.get(name).await?;
         let mut merged = serde_json::to_value(&existing).map_err(kube::Error::SerdeError)?;
         manifest::merge(&mut merged, object);
-        api.replace(name, &params, &parse(merged)?).await
+        api.replace(name, &post_params(), &parse(merged)?).await
     }
 
     /// Deletes an object. Returns whether it existed.
@@ -254,4 +275,15 @@ impl Cluster {
             Err(error) => Err(self.failed(&format!("read {noun} {name}"))(error)),
         }
     }
+}
+
+fn post_params() -> PostParams {
+    PostParams {
+        field_manager: Some(FIELD_MANAGER.to_owned()),
+        ..PostParams::default()
+    }
+}
+
+fn parse<K: DeserializeOwned>(object: Value) -> kube::Result<K> {
+    serde_json::from_value(object).map_err(kube::Error::SerdeError)
 }

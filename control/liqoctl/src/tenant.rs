@@ -12,13 +12,13 @@ use crate::state::State;
 use crate::steps::{Lines, Step, lines};
 use crate::wait::PERIOD;
 use anyhow::{Context as _, Result, anyhow};
-use control_api::labels;
+use control_api::{labels, tenant_namespace};
 use futures_util::StreamExt as _;
 use k8s_openapi::api::core::v1::Namespace;
 use kube::api::WatchParams;
 use kube::{Api, ResourceExt as _};
 use serde_json::{Value, json};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 
 /// Returns the name of the peer's tenant namespace, or none.
 ///
@@ -107,6 +107,9 @@ pub(crate) struct TenantNamespace<'a> {
     peer: &'a str,
     /// The namespace that is being deleted: its name, and the version from which a watch continues.
     blocking: RefCell<Option<(String, String)>>,
+    /// The namespace in the response to the last write, until it is observed.
+    written: RefCell<Option<Namespace>>,
+    is_new: Cell<bool>,
 }
 
 impl<'a> TenantNamespace<'a> {
@@ -121,7 +124,27 @@ impl<'a> TenantNamespace<'a> {
             cluster,
             peer,
             blocking: RefCell::default(),
+            written: RefCell::default(),
+            is_new: Cell::default(),
         }
+    }
+
+    /// Returns whether this step has created the namespace, so that it contains no object of an earlier peering.
+    pub(crate) fn is_new(&self) -> bool {
+        self.is_new.get()
+    }
+
+    /// Returns the namespace that was just written, else reads it.
+    async fn current(&self) -> Result<Option<Namespace>> {
+        let written = self.written.take();
+        // A webhook may have removed the labels.
+        let is_labelled =
+            |it: &Namespace| tenant_namespace::peer_of(&it.metadata) == Some(self.peer);
+        if let Some(namespace) = written.filter(is_labelled) {
+            return Ok(Some(namespace));
+        }
+        self.is_new.set(false);
+        read(self.cluster, self.peer).await
     }
 }
 
@@ -142,7 +165,7 @@ impl Step for TenantNamespace<'_> {
     }
 
     async fn observe(&self, (): &()) -> Result<State<String>> {
-        let Some(namespace) = read(self.cluster, self.peer).await? else {
+        let Some(namespace) = self.current().await? else {
             return Ok(State::Pending);
         };
         let name = namespace.name_any();
@@ -159,7 +182,19 @@ impl Step for TenantNamespace<'_> {
 
     async fn apply(&self, (): &()) -> Result<()> {
         let api = Api::<Namespace>::all(self.cluster.client.clone());
-        self.cluster.apply(&api, manifest(self.peer)).await?;
+        let manifest = self.cluster.with_metadata(manifest(self.peer));
+        let created = self.cluster.create(&api, &manifest).await;
+        self.is_new.set(created.is_ok());
+        let written = match created {
+            Ok(namespace) => namespace,
+            // It exists without the labels, or another process has just created it. A user who may not create it may
+            // still label it.
+            Err(error) if failure::is_conflict(&error) || failure::is_forbidden(&error) => {
+                self.cluster.apply(&api, manifest).await?
+            }
+            Err(error) => return Err(self.cluster.failed("create the tenant namespace")(error)),
+        };
+        *self.written.borrow_mut() = Some(written);
         Ok(())
     }
 

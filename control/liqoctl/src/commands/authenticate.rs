@@ -65,6 +65,10 @@ pub(crate) struct Namespaces {
     pub(crate) local: String,
     /// In the remote cluster.
     pub(crate) remote: String,
+    /// Whether this command has created `local`, so that it contains no object of an earlier peering.
+    is_local_new: bool,
+    /// Whether this command has created `remote`.
+    is_remote_new: bool,
 }
 
 impl Namespaces {
@@ -79,7 +83,12 @@ impl Namespaces {
             TenantNamespace::of(&pair.remote),
         );
         let (local, remote) = runner.both((&here, &()), (&there, &())).await?;
-        Ok(Self { local, remote })
+        Ok(Self {
+            local,
+            remote,
+            is_local_new: here.is_new(),
+            is_remote_new: there.is_new(),
+        })
     }
 }
 
@@ -112,8 +121,12 @@ pub(crate) async fn authenticate(
     let Pair { local, remote } = pair;
     let id = &local.liqo.cluster_id;
     let provider = &remote.cluster;
-    // The nonce, and one that the provider has signed as a consumer.
-    let secrets: Vec<Secret> = objects::list(provider, &namespaces.remote, id).await?;
+    // The nonce, and one that the provider has signed as a consumer. A new namespace has at most objects of a concurrent
+    // `liqoctl`, whose names are the same, so that an Apply updates them.
+    let secrets: Vec<Secret> = match namespaces.is_remote_new {
+        true => Vec::new(),
+        false => objects::list(provider, &namespaces.remote, id).await?,
+    };
     let labelled = |label: &str| {
         let is_labelled = |it: &&Secret| it.labels().get(label).is_some_and(|it| it == "true");
         Vec::from_iter(secrets.iter().filter(is_labelled).cloned())
@@ -127,7 +140,10 @@ pub(crate) async fn authenticate(
     )?;
     let proof = tenants::Proof::new(&key, id, &nonce)?;
     let proxy_url = proxy_url.as_deref();
-    let tenant = tenants::step(provider, &namespaces.remote, id, &proof, proxy_url);
+    let mut tenant = tenants::step(provider, &namespaces.remote, id, &proof, proxy_url);
+    if namespaces.is_remote_new {
+        tenant = tenant.known(Vec::new());
+    }
     let granted = match runner.apply(&tenant, &()).await {
         Ok(granted) => granted,
         Err(error) => {
@@ -165,6 +181,9 @@ async fn remove_stale(
     };
     let (cluster, peer) = (&local.cluster, &local.peer);
     let forward = async {
+        if namespaces.is_local_new {
+            return Ok(());
+        }
         let signed = signed_nonce::list(cluster, &namespaces.local, peer).await?;
         signed_nonce::delete_stale(cluster, &namespaces.local, signed, Some(nonce)).await
     };
@@ -219,33 +238,4 @@ fn last_warning(events: &[Event]) -> Option<String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::json;
-
-    #[test]
-    fn the_newest_warning_explains_a_refusal() {
-        let event = |reason: &str, time: &str, seen: &str| -> Event {
-            serde_json::from_value(json!({
-                "metadata": {"name": reason}, "reason": reason, "note": "why",
-                "eventTime": time, "series": {"count": 2, "lastObservedTime": seen},
-            }))
-            .unwrap()
-        };
-        let events = [
-            event(
-                "NonceUsed",
-                "2026-11-25T08:00:00.000000Z",
-                "2026-11-25T10:00:00.000000Z",
-            ),
-            event(
-                "InvalidCSR",
-                "2026-11-25T09:00:00.000000Z",
-                "2026-11-25T09:30:00.000000Z",
-            ),
-        ];
-
-        assert_eq!(last_warning(&events), Some("NonceUsed: why".to_owned()));
-        assert_eq!(last_warning(&[]), None);
-    }
-}
+mod tests;
