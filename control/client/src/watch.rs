@@ -7,7 +7,7 @@ use std::fmt;
 
 pub use failure::{shortened, spread};
 pub use selector::Selector;
-pub use stream::{Target, stream};
+pub use stream::{Siblings, Target, stream};
 
 mod failure;
 mod selector;

@@ -29,17 +29,31 @@ pub struct Head {
 }
 
 impl Head {
-    /// Returns whether the request is for a page of the initial list of a watch.
+    /// Returns whether the request is for all objects of a watch: a page of a list, or a streaming list.
     pub fn is_list(&self) -> bool {
-        let query = self.target.split_once('?').map(|(_, query)| query);
-        let limit = query.and_then(|query| parameter(query, "limit"));
+        self.is_page() || self.is_streaming_list()
+    }
+
+    /// Returns whether the request is for a page of a list.
+    pub fn is_page(&self) -> bool {
         // With a limit of 1, a client only reads the version of the resource.
+        let limit = self.parameter("limit");
         self.method == "GET" && limit.is_some_and(|limit| limit != "1")
+    }
+
+    /// Returns whether the request starts a watch with a streaming list.
+    pub fn is_streaming_list(&self) -> bool {
+        self.parameter("sendInitialEvents").as_deref() == Some("true")
     }
 
     /// Returns whether the request starts a watch.
     pub fn is_watch(&self) -> bool {
         self.target.contains("watch=true")
+    }
+
+    fn parameter(&self, name: &str) -> Option<String> {
+        let query = self.target.split_once('?').map(|(_, query)| query);
+        query.and_then(|query| parameter(query, name))
     }
 }
 
@@ -79,6 +93,13 @@ impl Reply {
         let status = serde_json::json!({"apiVersion": "v1", "kind": "Status", "status": "Failure",
             "code": code, "reason": reason, "message": message});
         Self::response(&format!("{code} {reason}"), "", status.to_string())
+    }
+
+    /// Returns the response to a streaming list of a server whose feature gate `WatchList` is off.
+    pub fn no_streaming_list() -> Self {
+        let message = "ListOptions.meta.k8s.io \"\" is invalid: sendInitialEvents: Forbidden: sendInitialEvents is \
+             forbidden for watch unless the WatchList feature gate is enabled";
+        Self::status(422, "Invalid", message)
     }
 
     /// Returns a response whose body begins with `begin` and continues with `chunk` forever.

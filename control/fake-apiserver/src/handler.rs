@@ -7,7 +7,7 @@ use axum::body::{Body, to_bytes};
 use axum::extract::Request;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use futures_util::stream;
+use futures_util::stream::{self, StreamExt as _};
 use serde_json::{Value, json};
 use std::convert::Infallible;
 
@@ -70,11 +70,7 @@ fn get(objects: &Objects, target: &Target) -> Result<Value, Refusal> {
 }
 
 fn list(objects: &Objects, target: &Target, query: &str) -> Value {
-    let items: Vec<_> = objects
-        .iter()
-        .filter(|(path, object)| target.holds(path) && is_selected(query, object))
-        .map(|(_, object)| object)
-        .collect();
+    let items: Vec<_> = selected(objects, target, query).collect();
 
     json!({
         "apiVersion": "v1",
@@ -82,6 +78,18 @@ fn list(objects: &Objects, target: &Target, query: &str) -> Value {
         "metadata": {"resourceVersion": objects.version().to_string()},
         "items": items,
     })
+}
+
+/// Returns the objects of a list.
+fn selected<'a>(
+    objects: &'a Objects,
+    target: &'a Target,
+    query: &'a str,
+) -> impl Iterator<Item = &'a Value> {
+    let objects = objects.iter();
+    let selected =
+        objects.filter(|(path, object)| target.holds(path) && is_selected(query, object));
+    selected.map(|(_, object)| object)
 }
 
 fn create(objects: &mut Objects, target: &Target, object: Value) -> Result<Value, Refusal> {
@@ -138,10 +146,22 @@ fn delete(objects: &mut Objects, target: &Target, options: &Value) -> Result<Val
     objects.remove(&path).ok_or(Refusal::NotFound)
 }
 
-/// Sends every change after the resource version of the query, until the client disconnects.
+/// Sends every change after the resource version of the query, until the client disconnects. A streaming list begins
+/// with all objects, and a bookmark.
 fn watch(objects: Shared, target: Target, query: String) -> Response {
-    let since = parameter(&query, "resourceVersion").and_then(|it| it.parse().ok());
-    let sent = since.unwrap_or_default();
+    let is_set = |name: &str, value: &str| parameter(&query, name).as_deref() == Some(value);
+    let is_streaming_list = is_set("sendInitialEvents", "true");
+    if is_streaming_list && !is_set("resourceVersionMatch", "NotOlderThan") {
+        return refuse(Refusal::Invalid);
+    }
+    let (sent, initial) = if is_streaming_list {
+        let objects = objects.lock();
+        let initial = initial_events(&objects, &target, &query);
+        (objects.version(), Some(initial))
+    } else {
+        let since = parameter(&query, "resourceVersion").and_then(|it| it.parse().ok());
+        (since.unwrap_or_default(), None)
+    };
     let changed = objects.subscribe();
     let events = stream::unfold((sent, changed), move |(sent, mut changed)| {
         let (objects, target, query) = (objects.clone(), target.clone(), query.clone());
@@ -153,7 +173,10 @@ fn watch(objects: Shared, target: Target, query: String) -> Response {
                     let changes = objects.since(sent).filter(|change| {
                         target.holds(&change.path) && is_selected(&query, &change.object)
                     });
-                    (objects.version(), changes.map(line).collect::<String>())
+                    (
+                        objects.version(),
+                        changes.map(of_change).collect::<String>(),
+                    )
                 };
                 if !text.is_empty() {
                     return Some((Ok::<_, Infallible>(text), (version, changed)));
@@ -162,18 +185,34 @@ fn watch(objects: Shared, target: Target, query: String) -> Response {
             }
         }
     });
+    let events = stream::iter(initial.map(Ok)).chain(events);
 
     let content_type = [("content-type", "application/json")];
     (content_type, Body::from_stream(events)).into_response()
 }
 
-fn line(change: &Change) -> String {
+/// Returns the events of a streaming list.
+fn initial_events(objects: &Objects, target: &Target, query: &str) -> String {
+    let added = selected(objects, target, query).map(|object| line("ADDED", object));
+    let bookmark = json!({
+        "apiVersion": "v1",
+        "kind": "Bookmark",
+        "metadata": {
+            "resourceVersion": objects.version().to_string(),
+            "annotations": {"k8s.io/initial-events-end": "true"},
+        },
+    });
+
+    added.collect::<String>() + &line("BOOKMARK", &bookmark)
+}
+
+fn of_change(change: &Change) -> String {
+    line(change.event, &change.object)
+}
+
+fn line(event: &str, object: &Value) -> String {
     // kube-apiserver also writes the type first.
-    format!(
-        "{{\"type\":{},\"object\":{}}}\n",
-        json!(change.event),
-        change.object
-    )
+    format!("{{\"type\":{},\"object\":{object}}}\n", json!(event))
 }
 
 fn refuse(refusal: Refusal) -> Response {

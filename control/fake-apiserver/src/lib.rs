@@ -1,6 +1,6 @@
 //! An API server in memory for tests, with a real socket, which can stop and continue.
 //!
-//! It speaks HTTP/1.1, and HTTP/2 if it is started with TLS. It implements get, list, watch, create, replace, patch and delete, with resource versions, UIDs, label
+//! It speaks HTTP/1.1, and HTTP/2 if it is started with TLS. It implements get, list, watch, streaming lists, create, replace, patch and delete, with resource versions, UIDs, label
 //! selectors and conflicts. It has no schemas, no RBAC, no garbage collector and no defaults. All patches are
 //! merge patches.
 

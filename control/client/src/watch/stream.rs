@@ -1,42 +1,47 @@
 //! Lists the objects of a resource, and watches their changes.
 //!
 //! ```text
-//!   +-------- 410, 403, 404, versions went back -------+
-//!   v                                                  |
-//! Begin ---> List --last page--> Resume ---> Watch ----+
-//!                                  ^           |
-//!                                  +-- ended --+
+//!   +--------------- 410, 403, 404, versions went back ----------------+
+//!   v                                                                  |
+//! Begin ---> Open ---200---> Initial --end of initial events--> Watch -+
+//!   |         |                 |                               |   ^
+//!   |      400, 422        failed: Begin, and pages           ended |
+//!   v         |                                                 v   |
+//! List <------+ ----------------last page--------------------> Resume
 //! ```
+//!
+//! The watch begins with the list (a [streaming list][1]), which saves a request. The list has pages if the server
+//! supports no streaming lists, or if one of this watch has failed.
 //!
 //! kube's watcher hides the version of bookmarks, at which it resumes, and resumes a watch that has
 //! ended without delay. Here an interrupted watch compares that version with the server's before it
 //! resumes, and every repetition has a delay.
+//!
+//! [1]: https://kubernetes.io/docs/reference/using-api/api-concepts/#streaming-lists
 
 use super::failure::{Delay, refusal};
 use super::{Signal, WatchId, Watched};
-use crate::backoff;
 use crate::cause::cause;
-use crate::object::{Key, Ref, key_of};
+use crate::object::key_of;
 use crate::transport::{LimitError, ReplacedError};
 use futures_util::stream::{self, BoxStream, StreamExt as _};
 use http::header::ACCEPT;
 use kube::Client;
-use kube::api::{ObjectList, WatchEvent};
-use serde::de::{DeserializeOwned, IgnoredAny};
+use kube::api::WatchEvent;
+use pages::{PAGE_SIZE, PAGE_SIZE_MIN, Pages};
+use serde::de::IgnoredAny;
 use std::mem;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::time::{Instant, timeout, timeout_at};
+use tokio::time::{Instant, timeout};
 
-/// Objects per page of a list. Bounds the memory of a list's response.
-const PAGE_SIZE: u32 = 500;
+mod initial;
+mod pages;
+mod requests;
 
-/// Smallest number of objects per page: a response holds this number of the largest objects that
-/// kube-apiserver stores (3 MiB).
-const PAGE_SIZE_MIN: u32 = 8;
-
-/// Longest list, over all its pages. kube-apiserver refuses to continue a list after 5 to 10 minutes, when
-/// etcd has compacted the version of its first page. Ends lists of a hostile server without last page.
+/// Longest list: all its pages, or all initial events. kube-apiserver refuses to continue a list after 5 to 10 minutes,
+/// when etcd has compacted the version of its first page. Ends lists of a hostile server that have no end.
 const LIST_MAX: Duration = Duration::from_secs(600);
 
 /// Shortest time after which the server ends a watch. It is up to twice as long at random, so that watches that began
@@ -65,7 +70,15 @@ pub struct Target {
     /// A watch that is optional and refused is repeated rarely.
     pub is_optional: bool,
     /// All watches of a cluster share it, and so know their number.
-    pub siblings: Arc<()>,
+    pub siblings: Arc<Siblings>,
+}
+
+/// State that the watches of a cluster share.
+#[derive(Debug, Default)]
+pub struct Siblings {
+    /// Whether the server supports no streaming lists. Kept as long as the process follows the cluster: after an
+    /// upgrade of the server, lists stay paged, which costs one request each.
+    is_paged: AtomicBool,
 }
 
 /// Starts a watch whose objects are converted by `convert`.
@@ -76,6 +89,7 @@ pub fn stream<W: Watched, O: Send + 'static>(
     let state = State {
         target,
         step: Step::Begin,
+        is_paged: false,
         page_size: PAGE_SIZE,
         version: String::new(),
         was_cut: false,
@@ -97,6 +111,8 @@ pub fn stream<W: Watched, O: Send + 'static>(
 struct State<W, F> {
     target: Target,
     step: Step<W>,
+    /// Whether lists have pages, because a streaming list of this watch has failed.
+    is_paged: bool,
     page_size: u32,
     /// Where the watch resumes: version of the list, of the last event, or of the last bookmark.
     version: String,
@@ -112,18 +128,14 @@ struct State<W, F> {
 enum Step<W> {
     #[default]
     Begin,
-    List(List<W>),
+    List(Pages<W>),
+    /// The request for a streaming list.
+    Open,
+    /// A watch that sends the objects of its list, and since when it runs.
+    Initial(Events<W>, Instant),
     Resume,
     /// A watch, and since when it runs.
     Watch(Events<W>, Instant),
-}
-
-struct List<W> {
-    /// Objects of the present page that were not reported yet.
-    page: std::vec::IntoIter<W>,
-    /// Token of the next page, empty for the first one; `None` after the last one.
-    next: Option<String>,
-    ends_by: Instant,
 }
 
 type Events<W> = BoxStream<'static, kube::Result<WatchEvent<W>>>;
@@ -133,46 +145,28 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
     async fn advance(&mut self) -> Option<Signal<O>> {
         match mem::take(&mut self.step) {
             Step::Begin => {
-                self.step = Step::List(List {
-                    page: Vec::new().into_iter(),
-                    next: Some(String::new()),
-                    ends_by: Instant::now() + LIST_MAX,
-                });
+                let is_paged =
+                    self.is_paged || self.target.siblings.is_paged.load(Ordering::Relaxed);
+                self.step = match is_paged {
+                    true => Step::List(Pages::new()),
+                    false => Step::Open,
+                };
                 Some(Signal::ListBegins)
             }
-            Step::List(list) => self.list(list).await,
+            Step::List(pages) => self.list(pages).await,
+            Step::Open => self.open().await,
+            Step::Initial(events, began_at) => self.initial(events, began_at).await,
             Step::Resume => self.resume().await,
             Step::Watch(events, began_at) => self.watch(events, began_at).await,
         }
     }
 
-    async fn list(&mut self, mut list: List<W>) -> Option<Signal<O>> {
-        if let Some(object) = list.page.next() {
-            self.step = Step::List(list);
-            return Some(self.object(object, true));
-        }
-        let Some(token) = list.next else {
-            self.was_cut = false;
-            self.step = Step::Resume;
-            return Some(Signal::ListEnds);
-        };
-        let limit = self.page_size.to_string();
-        let request = self.get(&[("limit", &limit), ("continue", &token)]);
-        let page = self::list(&self.target.client, request);
-        // Pages may have no objects, so the number of objects does not limit that of pages.
-        let page = match timeout_at(list.ends_by, page).await {
-            Ok(Ok(page)) => page,
-            Ok(Err(error)) => return self.failed(&error, Step::Begin),
-            Err(_) => return self.restart(format!("the list is longer than {LIST_MAX:?}")),
-        };
-        self.version = page.metadata.resource_version.unwrap_or_default();
-        list.next = page.metadata.continue_.filter(|it| !it.is_empty());
-        if list.next.is_none() && self.version.is_empty() {
-            return self.restart("the list has no resourceVersion".into());
-        }
-        list.page = page.items.into_iter();
-        self.step = Step::List(list);
-        None
+    /// Notes that all objects of the list were reported, after which `next` follows.
+    fn listed(&mut self, version: String, next: Step<W>) -> Signal<O> {
+        self.version = version;
+        self.was_cut = false;
+        self.step = next;
+        Signal::ListEnds
     }
 
     async fn resume(&mut self) -> Option<Signal<O>> {
@@ -180,7 +174,7 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
         // until then.
         if self.was_cut {
             let request = self.get(&[("limit", "1")]).header(ACCEPT, METADATA);
-            match list::<IgnoredAny>(&self.target.client, request).await {
+            match requests::list::<IgnoredAny>(&self.target.client, request).await {
                 Ok(list) if self.is_newer_than(list.metadata.resource_version.as_ref()) => {
                     return self.relist(Signal::WentBack);
                 }
@@ -188,20 +182,9 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
                 Err(error) => return self.failed(&error, Step::Resume),
             }
         }
-        let seconds = WATCH_MIN.mul_f64(1.0 + backoff::random()).as_secs();
-        self.requested = Duration::from_secs(seconds);
-        let request = self.get(&[
-            ("watch", "true"),
-            ("allowWatchBookmarks", "true"),
-            ("timeoutSeconds", &seconds.to_string()),
-            ("resourceVersion", &self.version),
-        ]);
-        let events = async {
-            let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
-            self.target.client.request_events(request).await
-        };
-        match events.await {
-            Ok(events) => self.step = Step::Watch(events.boxed(), Instant::now()),
+        let version = self.version.clone();
+        match self.events(&[("resourceVersion", &version)]).await {
+            Ok(events) => self.step = Step::Watch(events, Instant::now()),
             Err(error) => return self.failed(&error, Step::Resume),
         }
         None
@@ -223,14 +206,8 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
                 (version, self.object(object, false))
             }
             Ok(WatchEvent::Deleted(object)) => {
-                let metadata = object.metadata();
-                let version = metadata.resource_version.clone();
-                let deleted = Signal::Deleted {
-                    key: key_of(metadata),
-                    uid: metadata.uid.clone().unwrap_or_default(),
-                    version: version.as_ref().and_then(|it| it.parse().ok()),
-                };
-                (version, deleted)
+                let version = object.metadata().resource_version.clone();
+                (version, deleted(&object))
             }
             Ok(WatchEvent::Bookmark(it)) => (Some(it.metadata.resource_version), Signal::Bookmark),
             Ok(WatchEvent::Error(status)) => {
@@ -301,7 +278,9 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
             return self.relist(Signal::WentBack);
         }
         let is_list = matches!(next, Step::Begin);
-        let is_too_long = is_list && cause::<LimitError>(error).is_some();
+        // Only pages have fewer bytes if they have fewer objects.
+        let limit = cause::<LimitError>(error);
+        let is_too_long = is_list && limit.is_some_and(|it| *it != LimitError::Line);
         if is_too_long {
             self.page_size = (self.page_size / 4).max(PAGE_SIZE_MIN);
         }
@@ -314,29 +293,16 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
         self.delay.failed(0);
         Some(Signal::Failed(message))
     }
-
-    /// Returns a request for the selected objects, with these parameters.
-    fn get(&self, parameters: &[(&str, &str)]) -> http::request::Builder {
-        let id = &self.target.id;
-        let key = Key::new(id.namespace.as_deref().unwrap_or_default(), "");
-        let name = id.selector.name.as_ref();
-        let name = name.map(|name| format!("metadata.name={name}"));
-        let selectors = [
-            ("labelSelector", id.selector.labels.as_str()),
-            ("fieldSelector", name.as_deref().unwrap_or_default()),
-        ];
-        let mut query = [parameters, &selectors].concat();
-        query.retain(|(_, value)| !value.is_empty());
-        http::Request::get(Ref::new(&id.cluster, &id.resource, &key).path(None, &query))
-    }
 }
 
-async fn list<T: Clone + DeserializeOwned>(
-    client: &Client,
-    request: http::request::Builder,
-) -> kube::Result<ObjectList<T>> {
-    let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
-    client.request(request).await
+fn deleted<W: Watched, O>(object: &W) -> Signal<O> {
+    let metadata = object.metadata();
+    let version = metadata.resource_version.as_ref();
+    Signal::Deleted {
+        key: key_of(metadata),
+        uid: metadata.uid.clone().unwrap_or_default(),
+        version: version.and_then(|it| it.parse().ok()),
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::relists::Relists;
 use super::{Runtime, write};
 use control_client::object::Cluster;
-use control_client::watch::{Target, WatchId, spread};
+use control_client::watch::{Siblings, Target, WatchId, spread};
 use futures_util::StreamExt as _;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ struct Needed {
 
 #[derive(Default)]
 struct OfCluster {
-    /// Its running watches share it, and so know their number.
-    siblings: Arc<()>,
+    /// Its running watches share it, and so know their number, and whether the server streams lists.
+    siblings: Arc<Siblings>,
     relists: Relists,
 }
 

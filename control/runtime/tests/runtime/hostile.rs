@@ -65,15 +65,27 @@ impl Fixture {
 }
 
 fn is_page(head: &Head) -> bool {
-    head.is_list() && head.target.contains("/configmaps")
+    head.is_page() && head.target.contains("/configmaps")
 }
 
-/// Replies to pages of lists with `reply`, and forwards other requests.
-fn pages(reply: Reply) -> impl Fn(&Head) -> Reply + Send + Sync + 'static {
-    move |head| match is_page(head) {
-        true => reply.clone(),
-        false => Reply::Forward,
+fn is_streaming_list(head: &Head) -> bool {
+    head.is_streaming_list() && head.target.contains("/configmaps")
+}
+
+/// Replies to pages of lists as `reply` returns, as a server without streaming lists, and forwards other requests.
+fn paged(
+    reply: impl Fn(&Head) -> Reply + Send + Sync + 'static,
+) -> impl Fn(&Head) -> Reply + Send + Sync + 'static {
+    move |head| match (is_streaming_list(head), is_page(head)) {
+        (true, _) => Reply::no_streaming_list(),
+        (false, true) => reply(head),
+        (false, false) => Reply::Forward,
     }
+}
+
+/// Replies to pages of lists with `reply`, as a server without streaming lists, and forwards other requests.
+fn pages(reply: Reply) -> impl Fn(&Head) -> Reply + Send + Sync + 'static {
+    paged(move |_| reply.clone())
 }
 
 fn flood(begin: &str) -> Reply {
@@ -91,13 +103,13 @@ async fn a_page_without_end_is_refused_at_32_mib() {
 
 #[tokio::test]
 async fn objects_too_large_for_a_page_are_listed_in_smaller_pages() {
-    let fixture = Fixture::start(|head| {
-        if is_page(head) && head.target.contains("limit=500") {
+    let fixture = Fixture::start(paged(|head| {
+        if head.target.contains("limit=500") {
             flood("{\"items\": [")
         } else {
             Reply::Forward
         }
-    })
+    }))
     .await;
 
     wait_for("the copy", || copied(&fixture.milan) == Some(1)).await;
@@ -178,6 +190,37 @@ async fn refusals_and_garbage_are_reported() {
 }
 
 #[tokio::test]
+async fn a_server_that_fails_to_stream_lists_is_listed_in_pages() {
+    let object = "{\"kind\": \"Status\", \"items\": 7}";
+    for reply in [
+        Reply::no_streaming_list(),
+        Reply::status(400, "BadRequest", "resourceVersionMatch is forbidden"),
+        Reply::status(500, "InternalError", "the cache is broken"),
+        Reply::response("503 Unavailable", "", "no JSON"),
+        Reply::response("200 OK", "", ""),
+        Reply::response("200 OK", "", "<html>"),
+        Reply::response("200 OK", "", object),
+        Reply::response("200 OK", "", [0xff, 0xfe]),
+        Reply::Bytes(b"SSH-2.0-OpenSSH_9.7\r\n".to_vec()),
+        Reply::Bytes(Vec::new()),
+        flood("{\"type\": \"ADDED\", \"object\": {"),
+    ] {
+        let text: String = format!("{reply:?}").chars().take(200).collect();
+        eprintln!("{text}");
+        let fixture = Fixture::start(move |head| match is_streaming_list(head) {
+            true => reply.clone(),
+            false => Reply::Forward,
+        })
+        .await;
+
+        wait_for("the copy", || copied(&fixture.milan) == Some(1)).await;
+
+        assert_eq!(fixture.front.count(is_streaming_list), 1, "{text}");
+        fixture.recovers().await;
+    }
+}
+
+#[tokio::test]
 async fn a_message_of_a_server_is_kept_up_to_a_limit() {
     let message = "x".repeat(1 << 20);
     let fixture = Fixture::start(pages(Reply::status(500, "InternalError", &message))).await;
@@ -193,7 +236,7 @@ async fn a_message_of_a_server_is_kept_up_to_a_limit() {
 #[tokio::test]
 async fn an_api_server_without_response_delays_no_other() {
     let fixture = Fixture::start(|_| Reply::Silence).await;
-    wait_for("the list", || fixture.front.count(is_page) > 0).await;
+    wait_for("the list", || fixture.front.count(is_streaming_list) > 0).await;
 
     fixture.others_go_on().await;
 
@@ -260,11 +303,7 @@ fn page(head: &Head, total: usize) -> Reply {
 #[tokio::test]
 async fn a_million_objects_fill_the_cache_up_to_the_limit_of_the_cluster() {
     const TOTAL: usize = 1_000_000;
-    let fixture = Fixture::start(|head| match is_page(head) {
-        true => page(head, TOTAL),
-        false => Reply::Forward,
-    })
-    .await;
+    let fixture = Fixture::start(paged(|head| page(head, TOTAL))).await;
     let metric = |name: &str| fixture.process.metric(name, r#"cluster="milan""#);
 
     let rejected = || metric("cache_rejected_objects_total");

@@ -102,6 +102,11 @@ async fn equal_credentials_interrupt_no_watch() {
     wait_for("the second copy", || copied(&remote) == Some(2)).await;
 
     assert_eq!(front.count(Head::is_watch), 1);
+    assert_eq!(
+        front.count(Head::is_page),
+        0,
+        "the watch began with its list"
+    );
     process.stop().await;
 }
 

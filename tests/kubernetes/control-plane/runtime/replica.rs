@@ -117,16 +117,16 @@ impl Replica {
         Ok(events)
     }
 
-    /// Returns how often the replica has listed all objects of a resource. A list of one object only reads
-    /// the version of the resource.
+    /// Returns how often the replica has listed all objects of a resource, in pages or as a streaming list. A list of
+    /// one object only reads the version of the resource.
     pub(super) fn lists(&self, fixture: &Fixture) -> Result<usize> {
         let mut lists = 0;
         for resource in ["configmaps", "secrets", "serviceaccounts"] {
             let events = self.events(fixture, resource)?;
             let is_list = |it: &&AuditEvent| {
-                it.stage == "RequestReceived"
-                    && it.verb == "list"
-                    && !it.request_uri.split(['?', '&']).any(|it| it == "limit=1")
+                let has = |text| it.request_uri.split(['?', '&']).any(|it| it == text);
+                let is_complete = it.verb == "list" && !has("limit=1");
+                it.stage == "RequestReceived" && (is_complete || has("sendInitialEvents=true"))
             };
             lists += events.iter().filter(is_list).count();
         }
