@@ -31,11 +31,11 @@ const CLAIM_TIMEOUT: Duration = Duration::from_secs(4);
 /// Interval at which an object of another user is read whose name is that of an object to create.
 const FOREIGN_READ_INTERVAL: Duration = Duration::from_secs(30);
 
-/// Longest time for which the items of peers wait for the lists of Secrets after the start.
-const LISTS_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Longest time for which the item of a peer waits for the list of its Secrets.
+const LIST_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Interval at which the items of peers check whether these lists are complete.
-const LISTS_CHECK_INTERVAL: Duration = Duration::from_millis(50);
+/// Interval at which the item of a peer checks whether the list is complete.
+const LIST_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Plans addresses, Services, keys and status.
 pub(crate) struct NetworkController {
@@ -44,10 +44,10 @@ pub(crate) struct NetworkController {
     lookups: BTreeMap<WorkItem, Vec<Key>>,
     /// Objects of other users whose name is that of an object that an item creates. No watch reports them.
     foreign: BTreeMap<WorkItem, BTreeSet<(Kind, Key)>>,
-    /// Namespaces whose Secrets were readable at the start and have not been listed yet.
-    unlisted: BTreeSet<String>,
-    /// Time until which items of peers wait for [`unlisted`](Self::unlisted); `None` before the start.
-    waits_until: Option<Timestamp>,
+    /// Whether the watches of Secrets were added at the start.
+    is_started: bool,
+    /// Namespaces whose Secrets are watched and not listed yet, and the time until which the items of their peers wait.
+    unlisted: BTreeMap<String, Timestamp>,
     metrics: crate::metrics::Metrics,
 }
 
@@ -57,8 +57,8 @@ impl NetworkController {
             state,
             lookups: BTreeMap::new(),
             foreign: BTreeMap::new(),
-            unlisted: BTreeSet::new(),
-            waits_until: None,
+            is_started: false,
+            unlisted: BTreeMap::new(),
             metrics,
         }
     }
@@ -73,27 +73,32 @@ impl NetworkController {
 
     /// Adds the watches of Secrets at the start.
     fn plan_watches(&mut self, cache: &Cache, now: Timestamp) -> Plan<WorkItem> {
-        let bound = self.state.local(cache).bound_namespaces();
-        if self.waits_until.is_none() {
-            self.unlisted.clone_from(&bound);
-            self.waits_until = Some(now + LISTS_WAIT_MAX);
-        }
-        let watched = &self.state.derived.watched;
-        let changed: Vec<_> = bound.symmetric_difference(watched).cloned().collect();
+        self.is_started = true;
         let mut plan = Plan::default();
-        for namespace in changed {
-            self.plan_watch(&namespace, cache, &mut plan);
+        for namespace in self.state.local(cache).bound_namespaces() {
+            self.plan_watch(&namespace, cache, now, &mut plan);
         }
 
         plan
     }
 
-    /// Adds or removes the watch of the Secrets of a namespace, so that it follows the rights of the manager.
-    fn plan_watch(&mut self, namespace: &str, cache: &Cache, plan: &mut Plan<WorkItem>) {
-        let is_bound = self.state.local(cache).is_bound(namespace);
+    /// Adds the watch of the Secrets of a namespace when it has a gateway, and removes it with the rights of the manager.
+    ///
+    /// The watch outlives the gateway, whose Secret is deleted after it.
+    fn plan_watch(
+        &mut self,
+        namespace: &str,
+        cache: &Cache,
+        now: Timestamp,
+        plan: &mut Plan<WorkItem>,
+    ) {
+        let local = self.state.local(cache);
+        let (is_bound, has_gateway) = (local.is_bound(namespace), local.has_gateway(namespace));
         let watched = &mut self.state.derived.watched;
         if is_bound {
-            if watched.insert(namespace.to_owned()) {
+            if has_gateway && watched.insert(namespace.to_owned()) {
+                let until = now + LIST_WAIT_MAX;
+                self.unlisted.insert(namespace.to_owned(), until);
                 plan.watches.push(WatchChange::Add(secrets(namespace)));
             }
         } else if watched.remove(namespace) {
@@ -211,11 +216,18 @@ impl NetworkController {
         vec![item.clone()]
     }
 
-    /// Returns whether an item waits because the Secrets that the manager may read are not listed yet.
-    fn waits(&self, item: &WorkItem, now: Timestamp) -> bool {
-        let is_early =
-            (self.waits_until).is_none_or(|until| now < until && !self.unlisted.is_empty());
-        is_early && matches!(item, WorkItem::Peer(_))
+    /// Returns whether an item waits because the Secrets of its peer, which the manager may read, are not listed yet.
+    fn waits(&self, item: &WorkItem, cache: &Cache, now: Timestamp) -> bool {
+        let WorkItem::Peer(peer) = item else {
+            return false;
+        };
+        if self.unlisted.is_empty() {
+            return !self.is_started;
+        }
+        let namespace = self.state.local(cache).tenant_namespace(peer);
+        let until = namespace.and_then(|namespace| self.unlisted.get(namespace));
+
+        until.is_some_and(|until| now < *until)
     }
 
     /// Stores why the API server refuses a Service of the gateway, for the peers that requested it.
@@ -286,12 +298,12 @@ impl Controller for NetworkController {
         }
         if let WorkItem::SecretWatch(namespace) = item {
             let mut plan = Plan::default();
-            self.plan_watch(namespace, cache, &mut plan);
+            self.plan_watch(namespace, cache, env.now, &mut plan);
             return plan;
         }
-        if self.waits(item, env.now) {
+        if self.waits(item, cache, env.now) {
             return Plan {
-                requeue: vec![(LISTS_CHECK_INTERVAL, item.clone())],
+                requeue: vec![(LIST_CHECK_INTERVAL, item.clone())],
                 ..Plan::default()
             };
         }

@@ -4,7 +4,7 @@ use super::*;
 use crate::network::plan::State;
 use crate::network::settings::Settings;
 use control_runtime::{LeaseSettings, Replicas, Runtime, RuntimeStatus, Timing};
-use fake_apiserver::ApiServer;
+use fake_apiserver::{ApiServer, Front, Head, Reply};
 use ipam::DEFAULT_POOLS;
 use kube::Client;
 use prometheus_client::registry::Registry;
@@ -137,6 +137,27 @@ fn a_manager_accesses_secrets_in_tenant_namespaces_only() {
 }
 
 #[test]
+fn secrets_are_watched_in_namespaces_with_a_gateway_only() {
+    run(async {
+        let server = ApiServer::start();
+        let front = Front::start(&server, |_| Reply::Forward);
+        put_namespace(&server, "liqo-tenant-milan", "true");
+        let (_, manager) = start_at(&front.url(), "a");
+        let of_secrets =
+            |head: &Head| head.is_watch() && head.target.contains("/liqo-tenant-milan/secrets");
+        wait_for("the binding", || server.get(BINDING).is_some()).await;
+        put_node(&server, "rome-1", "172.18.1.2");
+        wait_for("the IP", || exists(&server, "rome-1")).await;
+        assert_eq!(front.count(of_secrets), 0);
+
+        put_gateway(&server, "liqo-tenant-milan");
+        wait_for("the keys", || server.get(KEYS).is_some()).await;
+        assert_eq!(front.count(of_secrets), 1);
+        manager.abort();
+    });
+}
+
+#[test]
 fn a_restarted_manager_waits_for_the_secrets_that_it_may_read() {
     run(async {
         let server = ApiServer::start();
@@ -195,8 +216,8 @@ fn slow_writes_of_one_resource_are_sent_once_and_delay_no_other_resource() {
     });
 }
 
-fn client(server: &ApiServer) -> Client {
-    let config = kube::Config::new(server.url().parse().unwrap());
+fn client(url: &str) -> Client {
+    let config = kube::Config::new(url.parse().unwrap());
     control_runtime::transport::client(&config).unwrap()
 }
 
@@ -210,6 +231,11 @@ fn run(test: impl Future<Output = ()>) {
 
 /// Starts a manager of the cluster that `server` serves.
 fn start(server: &ApiServer, identity: &str) -> (RuntimeStatus, JoinHandle<()>) {
+    start_at(&server.url(), identity)
+}
+
+/// Starts a manager of the cluster at a URL.
+fn start_at(url: &str, identity: &str) -> (RuntimeStatus, JoinHandle<()>) {
     let state = State::new(Settings {
         namespace: "liqo".to_owned(),
         tenant_namespaces: Vec::new(),
@@ -227,7 +253,7 @@ fn start(server: &ApiServer, identity: &str) -> (RuntimeStatus, JoinHandle<()>) 
     let metrics = crate::metrics::Metrics::new(&mut registry);
     let controller = NetworkController::new(state.unwrap(), metrics);
     let metrics = runtime::Metrics::new(&mut registry);
-    let mut runtime = Runtime::new(client(server), settings, metrics);
+    let mut runtime = Runtime::new(client(url), settings, metrics);
     let replicas = Replicas::WarmStandby(LeaseSettings {
         namespace: "liqo".to_owned(),
         name: "liqo-controller-manager".to_owned(),

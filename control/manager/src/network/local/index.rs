@@ -242,9 +242,10 @@ impl<'a> Local<'a> {
                 items.insert(WorkItem::Tenant(key.namespace.clone()));
                 items.insert(WorkItem::SecretWatch(key.namespace.clone()));
             }
+            Kind::GatewayServer | Kind::GatewayClient => {
+                items.insert(WorkItem::SecretWatch(key.namespace.clone()));
+            }
             Kind::GatewayKeys
-            | Kind::GatewayServer
-            | Kind::GatewayClient
             | Kind::PublicKey
             | Kind::Connection
             | Kind::Pod

@@ -136,6 +136,14 @@ impl<'a> Local<'a> {
             && (self.cache).is_listed::<Secret>(&ClusterName::Local, namespace)
     }
 
+    /// Returns whether a namespace has a gateway.
+    pub(crate) fn has_gateway(&self, namespace: &str) -> bool {
+        let mut servers = self.servers.within(namespace);
+        let mut clients = self.clients.within(namespace);
+
+        servers.next().is_some() || clients.next().is_some()
+    }
+
     /// Returns the work items of the peers that have a gateway in a namespace.
     pub(crate) fn items_of_gateways(&self, namespace: &str) -> BTreeSet<WorkItem> {
         let servers = self.servers.within(namespace);

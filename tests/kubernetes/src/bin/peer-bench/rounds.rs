@@ -72,8 +72,9 @@ impl Bench {
         let sites = [&self.rome, &self.milan];
         let creations = self.creations().await?;
         let mark = Mark::now(sites)?;
-        let peer = self.peer().await?;
+        let peer = self.rome.liqoctl(Some(&self.milan), &PEER).await?;
         let requests = mark.count(sites).await?;
+        self.complete(peer, &mark).await?;
         let repeated = self.peer().await?;
         let unpeer = self.unpeer(&["--delete-namespaces=false"]).await?;
         let again = self.peer().await?;
@@ -117,18 +118,22 @@ impl Bench {
 
     /// Peers, and verifies the result.
     async fn peer(&self) -> Result<Duration> {
-        let sites = [&self.rome, &self.milan];
-        let mark = Mark::now(sites)?;
+        let mark = Mark::now([&self.rome, &self.milan])?;
         let taken = self.rome.liqoctl(Some(&self.milan), &PEER).await?;
+        self.complete(taken, &mark).await?;
+
+        Ok(taken)
+    }
+
+    /// Prints the requests of a slow `peer`, and verifies its result.
+    async fn complete(&self, taken: Duration, mark: &Mark) -> Result<()> {
         if let Some(limit) = self.trace
             && taken.as_secs_f64() > limit
         {
             eprintln!("    peer: {taken:?}");
-            mark.trace(sites)?;
+            mark.trace([&self.rome, &self.milan])?;
         }
-        verify(&self.rome).await?;
-
-        Ok(taken)
+        verify(&self.rome).await
     }
 
     async fn unpeer(&self, flags: &[&str]) -> Result<Duration> {
