@@ -152,7 +152,7 @@ async fn new_tenant_namespaces_are_not_read() {
 
     clusters.authenticate().await;
 
-    // Those before the namespaces are created.
+    // The lists before the namespaces are created.
     let namespaces = || vec!["/api/v1/namespaces".to_owned()];
     assert_eq!(clusters.lists(), [namespaces(), namespaces()]);
     let tenant = clusters.milan.get(&format!("{TENANTS}/rome")).unwrap();
