@@ -1,6 +1,7 @@
 //! `liqoctl force unpeer`: ends a peering without the other cluster.
 
 use crate::cluster::{Cluster, FIELD_MANAGER};
+use crate::failure::{self, Unreachable};
 use crate::global::Global;
 use crate::objects::Kind;
 use crate::pair::Side;
@@ -8,7 +9,7 @@ use crate::progress::begin;
 use crate::removal::Removal;
 use crate::steps::Runner;
 use crate::wait::{Deadline, PERIOD};
-use crate::{failure, parse, prompt, tenant};
+use crate::{parse, prompt, tenant};
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 use control_api::{
@@ -103,10 +104,16 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
 /// Waits for the ForeignCluster, which the controller manager creates a moment after the first object of a new peer.
 async fn declare_dead_once_known(cluster: &Cluster, peer: &str) -> Result<()> {
     let api = Api::<ForeignCluster>::all(cluster.client.clone());
-    while cluster.get(&api, "ForeignCluster", peer).await?.is_none() {
+    loop {
+        match cluster.get(&api, "ForeignCluster", peer).await {
+            Ok(Some(_)) => return declare_dead(cluster, peer).await,
+            Ok(None) => {}
+            // The API server may be restarting. The deletions in progress have a time limit.
+            Err(error) if error.is::<Unreachable>() => {}
+            Err(error) => return Err(error),
+        }
         tokio::time::sleep(PERIOD).await;
     }
-    declare_dead(cluster, peer).await
 }
 
 /// Lets the controllers end without the peer.

@@ -71,11 +71,12 @@ impl NetworkController {
         )
     }
 
-    /// Adds the watches of Secrets at the start.
+    /// Adds and removes watches of Secrets at the start.
     fn plan_watches(&mut self, cache: &Cache, now: Timestamp) -> Plan<WorkItem> {
         self.is_started = true;
         let mut plan = Plan::default();
-        for namespace in self.state.local(cache).bound_namespaces() {
+        let bound = self.state.local(cache).bound_namespaces();
+        for namespace in &bound | &self.state.derived.watched {
             self.plan_watch(&namespace, cache, now, &mut plan);
         }
 
