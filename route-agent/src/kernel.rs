@@ -10,6 +10,7 @@ use crate::ruleset::Ruleset;
 use crate::settings::Settings;
 use crate::state::State;
 use crate::underlay::{Destinations, Underlay};
+use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 mod conntrack;
@@ -173,19 +174,23 @@ impl Kernel {
             }
             Op::DeleteGroup(id) | Op::DeleteHop(id) => self.nexthop.delete(*id).await?,
             Op::SetFilter(ruleset) => {
-                let observed = observed.filter.as_ref();
-                self.nft.set(ruleset, observed).await?;
-                let former = observed.map(Ruleset::mapped).unwrap_or_default();
-                self.conntrack.forget(&former ^ &ruleset.mapped()).await;
+                let former = observed.filter.as_ref();
+                self.nft.set(ruleset, former).await?;
+                let former = former.map(Ruleset::mapped).unwrap_or_default();
+                let present = ruleset.mapped();
+                self.conntrack.forget(&(&former ^ &present), &present);
             }
             Op::ChangeFilter(changes) => {
                 self.nft.change(changes, observed.filter.as_ref()).await?;
-                self.conntrack.forget(changes.mapped()).await;
+                let (removed, added) = (changes.mapped(false), changes.mapped(true));
+                self.conntrack.forget(&(&removed | &added), &added);
             }
             Op::DeleteFilter => {
                 self.nft.delete().await?;
                 let former = observed.filter.as_ref().map(Ruleset::mapped);
-                self.conntrack.forget(former.unwrap_or_default()).await;
+                let former = former.unwrap_or_default();
+                // The process ends soon.
+                let _ = self.conntrack.forget(&former, &BTreeSet::new()).await;
             }
         }
 

@@ -95,11 +95,12 @@ impl ElementChanges {
         json!({"nftables": commands.collect::<Vec<_>>()})
     }
 
-    /// Returns the added and the removed translations of [`MAPPED`].
-    pub(crate) fn mapped(&self) -> BTreeSet<Translation> {
-        let elements = self.0.iter().filter(|((set, _), _)| *set == MAPPED);
+    /// Returns the added or the removed translations of [`MAPPED`].
+    pub(crate) fn mapped(&self, is_added: bool) -> BTreeSet<Translation> {
+        let changes = self.0.iter().filter(|((set, _), _)| *set == MAPPED);
+        let changes = changes.filter(|(_, (_, added))| *added == is_added);
 
-        elements
+        changes
             .filter_map(|(_, (element, _))| translation(element))
             .collect()
     }

@@ -1,40 +1,25 @@
-//! Deletes entries of connection tracking (ctnetlink).
+//! Deletes entries of connection tracking (ctnetlink) whose translation is a former one.
 //!
 //! The kernel translates the first packet of a flow by the rules of that time, and keeps the translation as long as packets
 //! follow. UDP flows with constant ports, such as the end-to-end checks, would thus use a former translation forever.
 
-use crate::kernel::netlink::Error;
+use crate::kernel::netlink::{Error, ignore_missing};
 use crate::ruleset::Translation;
 use futures_util::StreamExt as _;
-use netlink_packet_core::{
-    DecodeError, DefaultNla, Emitable as _, NLA_F_NESTED, NLM_F_ACK, NLM_F_REQUEST,
-    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable,
-};
+use message::{Entry, Message};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
 use rtnetlink::proto;
 use rtnetlink::sys::{SocketAddr, protocols::NETLINK_NETFILTER};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
+use tokio::task::JoinHandle;
 
-const WHAT: &str = "delete entries of connection tracking";
-const FEATURE: &str = "ctnetlink (CONFIG_NF_CT_NETLINK)";
+mod message;
 
-/// `NFNL_SUBSYS_CTNETLINK << 8 | IPCTNL_MSG_CT_DELETE` of `linux/netfilter/nfnetlink_conntrack.h`.
-const CT_DELETE: u16 = 1 << 8 | 2;
-
-/// `struct nfgenmsg`: family AF_INET, version, and `res_id`. From version 1 on, the family is a condition of the deletion.
-const HEADER: [u8; 4] = [2, 1, 0, 0];
-
-// Attributes of `linux/netfilter/nfnetlink_conntrack.h`.
-const CTA_TUPLE_ORIG: u16 = 1;
-const CTA_FILTER: u16 = 25;
-const CTA_TUPLE_IP: u16 = 1;
-const CTA_IP_V4_DST: u16 = 2;
-const CTA_FILTER_ORIG_FLAGS: u16 = 1;
-
-/// Flag of `CTA_FILTER_ORIG_FLAGS`: the destination address (`CTA_FILTER_F_CTA_IP_DST` of `net/netfilter/nf_internals.h`).
-const ORIG_DST: u32 = 1 << 1;
+const FEATURE: &str = "filters of ctnetlink (Linux 5.8, CONFIG_NF_CT_NETLINK)";
 
 /// A netlink connection for requests to connection tracking.
+#[derive(Clone)]
 pub(crate) struct Handle(proto::ConnectionHandle<Message>);
 
 impl Handle {
@@ -47,103 +32,75 @@ impl Handle {
         Ok(Self(handle))
     }
 
-    /// Deletes the entries of all flows to the mapped addresses of these translations. A failure is logged, because new
-    /// flows do not depend on it.
+    /// Deletes, in the background, the entries of flows to the mapped addresses of `changed` that have another translation
+    /// than the one in `present`.
     ///
-    /// Each deletion walks the kernel's whole table, which takes about 0.3 ms.
-    pub(crate) async fn forget(&self, translations: BTreeSet<Translation>) {
-        let mapped: BTreeSet<_> = translations.into_iter().map(|(from, _)| from).collect();
-        for address in mapped {
-            if let Err(error) = delete(self.0.clone(), address).await {
-                let error: &dyn std::error::Error = &error;
-                tracing::warn!(
-                    error,
-                    "flows to mapped addresses that have changed keep the former translation"
-                );
-                return;
+    /// Entries with the present translation stay, because the deletion of an entry can break a TCP connection. A failure is
+    /// logged only, because new flows do not depend on it.
+    pub(crate) fn forget(
+        &self,
+        changed: &BTreeSet<Translation>,
+        present: &BTreeSet<Translation>,
+    ) -> JoinHandle<()> {
+        let present: BTreeMap<_, _> = present.iter().copied().collect();
+        let mapped: BTreeSet<_> = changed.iter().map(|(from, _)| *from).collect();
+        let mapped = mapped.into_iter().map(|from| (from, present.get(&from)));
+        let mapped: Vec<_> = mapped.map(|(from, to)| (from, to.copied())).collect();
+        let handle = self.clone();
+        // Each address takes a walk through the kernel's whole table, milliseconds if it is large.
+        tokio::spawn(async move {
+            for (from, to) in mapped {
+                if let Err(error) = handle.delete_other(from, to).await {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::warn!(
+                        error,
+                        "flows to mapped addresses that have changed may keep the former translation"
+                    );
+                    return;
+                }
+            }
+        })
+    }
+
+    /// Deletes the entries of flows to `from` that are not translated to `to`.
+    async fn delete_other(&self, from: Ipv4Addr, to: Option<Ipv4Addr>) -> Result<(), Error> {
+        let what = "list entries of connection tracking";
+        let entries = self.request(what, Message::Dump(from), NLM_F_DUMP).await?;
+        let is_former = |entry: &Entry| entry.destination == Some(from) && entry.translated != to;
+        for entry in entries.into_iter().filter(is_former) {
+            let what = "delete an entry of connection tracking";
+            let deleted = self.request(what, Message::Delete(entry), NLM_F_ACK).await;
+            ignore_missing(deleted.map(drop))?;
+        }
+
+        Ok(())
+    }
+
+    async fn request(
+        &self,
+        what: &'static str,
+        message: Message,
+        flags: u16,
+    ) -> Result<Vec<Entry>, Error> {
+        let mut request = NetlinkMessage::from(message);
+        request.header.flags = NLM_F_REQUEST | flags;
+        let responses = self.0.clone().request(request, SocketAddr::new(0, 0));
+        let mut responses = responses.map_err(|error| Error::Protocol {
+            what,
+            reason: error.to_string(),
+        })?;
+        let mut entries = Vec::new();
+        while let Some(response) = responses.next().await {
+            if let NetlinkPayload::Error(error) = &response.payload
+                && error.code.is_some()
+            {
+                return Err(Error::refused(what, FEATURE, error));
+            }
+            if let NetlinkPayload::InnerMessage(Message::Entry(entry)) = response.payload {
+                entries.push(entry);
             }
         }
-    }
-}
 
-async fn delete(
-    handle: proto::ConnectionHandle<Message>,
-    destination: Ipv4Addr,
-) -> Result<(), Error> {
-    let mut request = NetlinkMessage::from(Message(destination));
-    request.header.flags = NLM_F_REQUEST | NLM_F_ACK;
-    let responses = handle.request(request, SocketAddr::new(0, 0));
-    let mut responses = responses.map_err(|error| Error::Protocol {
-        what: WHAT,
-        reason: error.to_string(),
-    })?;
-    while let Some(response) = responses.next().await {
-        if let NetlinkPayload::Error(error) = &response.payload
-            && error.code.is_some()
-        {
-            return Err(Error::refused(WHAT, FEATURE, error));
-        }
-    }
-
-    Ok(())
-}
-
-/// Request to delete all entries with this original destination:
-///
-/// ```text
-/// nlmsghdr | nfgenmsg | CTA_TUPLE_ORIG { CTA_TUPLE_IP { CTA_IP_V4_DST be32 } }
-///                     | CTA_FILTER { CTA_FILTER_ORIG_FLAGS u32 }
-/// ```
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Message(Ipv4Addr);
-
-impl Message {
-    fn attributes(&self) -> [DefaultNla; 2] {
-        let address = DefaultNla::new(CTA_IP_V4_DST, self.0.octets().to_vec());
-        let addresses = nested(CTA_TUPLE_IP, &address);
-        let flags = DefaultNla::new(CTA_FILTER_ORIG_FLAGS, ORIG_DST.to_ne_bytes().to_vec());
-
-        [
-            nested(CTA_TUPLE_ORIG, &addresses),
-            nested(CTA_FILTER, &flags),
-        ]
-    }
-}
-
-fn nested(kind: u16, inner: &DefaultNla) -> DefaultNla {
-    let mut value = vec![0; inner.buffer_len()];
-    inner.emit(&mut value);
-
-    DefaultNla::new(kind | NLA_F_NESTED, value)
-}
-
-impl NetlinkSerializable for Message {
-    fn message_type(&self) -> u16 {
-        CT_DELETE
-    }
-
-    fn buffer_len(&self) -> usize {
-        HEADER.len() + self.attributes().as_slice().buffer_len()
-    }
-
-    fn serialize(&self, buffer: &mut [u8]) {
-        let (header, attributes) = buffer.split_at_mut(HEADER.len());
-        header.copy_from_slice(&HEADER);
-        self.attributes().as_slice().emit(attributes);
-    }
-}
-
-impl NetlinkDeserializable for Message {
-    type Error = DecodeError;
-
-    fn deserialize(_: &NetlinkHeader, _: &[u8]) -> Result<Self, Self::Error> {
-        // The kernel replies with an acknowledgement or an error only.
-        Err("unexpected message of connection tracking".into())
-    }
-}
-
-impl From<Message> for NetlinkPayload<Message> {
-    fn from(message: Message) -> Self {
-        Self::InnerMessage(message)
+        Ok(entries)
     }
 }

@@ -78,8 +78,10 @@ impl Nft {
     ) -> Result<(), Error> {
         run("set our table", &desired.transaction(observed)).await?;
 
+        // The table is set also if it cannot be listed. The next observation compares it then.
         self.accepted = list_table()
-            .await?
+            .await
+            .unwrap_or_default()
             .map(|listing| Ruleset::listed(&listing))
             .filter(|listed| listed != desired)
             .map(|listed| Accepted {
@@ -113,7 +115,8 @@ impl Nft {
         }
 
         let changed = run(what, &changes.transaction()).await;
-        let listed = list_table().await?.map(|listing| Ruleset::listed(&listing));
+        let listed = list_table().await.unwrap_or_default();
+        let listed = listed.map(|listing| Ruleset::listed(&listing));
         if changed.is_ok() && listed.as_ref() == Some(&desired) {
             return Ok(());
         }

@@ -274,10 +274,11 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
             self.delay.refused(self.target.is_optional);
             return Some(Signal::Refused(message));
         }
-        if message.contains("Too large resource version") {
+        let is_list = matches!(next, Step::Begin);
+        // A list names no version, so its error concerns a server that lags behind its etcd.
+        if !is_list && message.contains("Too large resource version") {
             return self.relist(Signal::WentBack);
         }
-        let is_list = matches!(next, Step::Begin);
         // Only pages have fewer bytes if they have fewer objects.
         let limit = cause::<LimitError>(error);
         let is_too_long = is_list && limit.is_some_and(|it| *it != LimitError::Line);
@@ -286,7 +287,7 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
         }
         // An event that cannot be read may be a change.
         let is_lost = is_too_long || matches!(error, kube::Error::SerdeError(_));
-        if is_lost || code == Some(410) || matches!(next, Step::Begin) {
+        if is_lost || is_list || code == Some(410) {
             return self.restart(message);
         }
         self.step = next;

@@ -222,13 +222,21 @@ impl NetworkController {
         let WorkItem::Peer(peer) = item else {
             return false;
         };
-        if self.unlisted.is_empty() {
-            return !self.is_started;
+        if !self.is_started {
+            return true;
         }
-        let namespace = self.state.local(cache).tenant_namespace(peer);
-        let until = namespace.and_then(|namespace| self.unlisted.get(namespace));
+        let local = self.state.local(cache);
+        let Some(namespace) = local.tenant_namespace(peer) else {
+            return false;
+        };
+        let watched = &self.state.derived.watched;
+        // The watch is added by an item that is queued at the same time as this one.
+        let is_next = !watched.contains(namespace)
+            && local.is_bound(namespace)
+            && local.has_gateway(namespace);
+        let until = self.unlisted.get(namespace);
 
-        until.is_some_and(|until| now < *until)
+        is_next || until.is_some_and(|until| now < *until)
     }
 
     /// Stores why the API server refuses a Service of the gateway, for the peers that requested it.
@@ -281,10 +289,8 @@ impl Controller for NetworkController {
     }
 
     fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
-        let of_tenant = id
-            .namespace
-            .as_ref()
-            .filter(|_| id.resource == Resource::of::<Secret>());
+        // The authentication watches other Secrets of the namespace.
+        let of_tenant = id.namespace.as_ref().filter(|it| *id == secrets(it));
         let watched = &self.state.derived.watched;
         let Some(namespace) = of_tenant.filter(|it| watched.contains(*it)) else {
             return Vec::new();

@@ -248,6 +248,22 @@ fn an_answer_during_a_list_is_neither_deleted_nor_replaced_by_the_list() {
     assert_eq!(fixture.list(&["x"]).len(), 1);
 }
 
+/// A streaming list also reports deletions.
+#[test]
+fn a_deletion_during_a_list_does_not_concern_a_later_object_of_the_name() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["other"]);
+    let (id, key) = (fixture.id.clone(), Key::new("a", "x"));
+
+    fixture.cache.begin_list(&id);
+    assert!(fixture.answer("x", 8, "naples").is_some());
+    let deleted = (fixture.cache).delete_watched(&id, &key, "another", Some(7));
+    assert!(deleted.is_none());
+    fixture.cache.end_list(&id);
+
+    assert_eq!(fixture.names("naples"), ["x"]);
+}
+
 #[test]
 fn a_list_with_lower_versions_is_right() {
     let mut fixture = Fixture::new();

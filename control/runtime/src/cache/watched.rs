@@ -217,7 +217,6 @@ impl Cache {
         progress.newest = progress.newest.max(version);
         if let Some(listed) = &mut progress.listed {
             listed.remove(key);
-            progress.answered.remove(key);
         }
         let number = progress.number;
         let kept = self.store(&id.cluster, &id.resource)?.get(key)?;
@@ -225,6 +224,7 @@ impl Cache {
             // The answer to a write has already reported a new object of this name.
             return None;
         }
+        self.watches.get_mut(id)?.answered.remove(key);
 
         self.retract(id, number, key)
     }

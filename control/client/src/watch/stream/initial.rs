@@ -29,8 +29,8 @@ const INITIAL_EVENTS_END: &str = "k8s.io/initial-events-end";
 /// which is on by default from Kubernetes 1.34.
 const UNSUPPORTED: [u16; 2] = [422, 400];
 
-/// Longest time without an initial event. kube-apiserver sends the first one when its cache has the version of etcd;
-/// that takes milliseconds, or seconds while etcd reports its progress every 5 s, and for ever if the cache is broken.
+/// Longest time without an initial event. kube-apiserver sends the first one when its cache has the version of etcd, for
+/// which it waits up to 3 s; then it sends an error. Other servers and proxies may send nothing.
 pub(super) const INITIAL_IDLE_MAX: Duration = Duration::from_secs(60);
 
 impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
