@@ -3,13 +3,12 @@
 //! The kernel translates the first packet of a flow by the rules of that time, and keeps the translation as long as packets
 //! follow. UDP flows with constant ports, such as the end-to-end checks, would thus use a former translation forever.
 
-use crate::kernel::netlink::{Error, ignore_missing};
+use crate::kernel::netlink::{self, Error, ignore_missing};
 use crate::ruleset::Translation;
-use futures_util::StreamExt as _;
 use message::{Entry, Message};
-use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use rtnetlink::proto;
-use rtnetlink::sys::{SocketAddr, protocols::NETLINK_NETFILTER};
+use rtnetlink::sys::protocols::NETLINK_NETFILTER;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::Ipv4Addr;
 use tokio::task::JoinHandle;
@@ -25,11 +24,7 @@ pub(crate) struct Handle(proto::ConnectionHandle<Message>);
 impl Handle {
     /// Opens the connection. Must be called within a tokio runtime.
     pub(crate) fn open() -> Result<Self, Error> {
-        let (connection, handle, _) =
-            proto::new_connection(NETLINK_NETFILTER).map_err(Error::Socket)?;
-        tokio::spawn(connection);
-
-        Ok(Self(handle))
+        netlink::connect(NETLINK_NETFILTER).map(Self)
     }
 
     /// Deletes, in the background, the entries of flows to the mapped addresses of `changed` that have another translation
@@ -82,25 +77,12 @@ impl Handle {
         message: Message,
         flags: u16,
     ) -> Result<Vec<Entry>, Error> {
-        let mut request = NetlinkMessage::from(message);
-        request.header.flags = NLM_F_REQUEST | flags;
-        let responses = self.0.clone().request(request, SocketAddr::new(0, 0));
-        let mut responses = responses.map_err(|error| Error::Protocol {
-            what,
-            reason: error.to_string(),
-        })?;
-        let mut entries = Vec::new();
-        while let Some(response) = responses.next().await {
-            if let NetlinkPayload::Error(error) = &response.payload
-                && error.code.is_some()
-            {
-                return Err(Error::refused(what, FEATURE, error));
-            }
-            if let NetlinkPayload::InnerMessage(Message::Entry(entry)) = response.payload {
-                entries.push(entry);
-            }
-        }
+        let messages = netlink::request(&self.0, (what, FEATURE), message, flags).await?;
+        let entries = messages.into_iter().filter_map(|message| match message {
+            Message::Entry(entry) => Some(entry),
+            Message::Dump(_) | Message::Delete(_) => None,
+        });
 
-        Ok(entries)
+        Ok(entries.collect())
     }
 }

@@ -1,7 +1,14 @@
-//! The connection for rtnetlink requests, and the errors of these requests.
+//! Netlink connections, requests, and the errors of requests.
 
-use netlink_packet_core::ErrorMessage;
+use futures_util::StreamExt as _;
+use netlink_packet_core::{
+    ErrorMessage, NLM_F_REQUEST, NetlinkDeserializable, NetlinkMessage, NetlinkPayload,
+    NetlinkSerializable,
+};
 use nix::errno::Errno;
+use rtnetlink::proto;
+use rtnetlink::sys::SocketAddr;
+use std::fmt::Debug;
 use std::io;
 
 /// The kernel refused a request.
@@ -162,4 +169,71 @@ pub(crate) fn open() -> Result<rtnetlink::Handle, Error> {
     tokio::spawn(connection);
 
     Ok(handle)
+}
+
+/// A message of a netlink protocol that the crate rtnetlink does not support.
+pub(crate) trait Message:
+    NetlinkSerializable
+    + NetlinkDeserializable
+    + Into<NetlinkPayload<Self>>
+    + Debug
+    + Send
+    + Unpin
+    + 'static
+{
+}
+
+impl<M> Message for M where
+    M: NetlinkSerializable
+        + NetlinkDeserializable
+        + Into<NetlinkPayload<M>>
+        + Debug
+        + Send
+        + Unpin
+        + 'static
+{
+}
+
+/// Opens a connection for a protocol. Must be called within a tokio runtime.
+pub(crate) fn connect<M: Message>(protocol: isize) -> Result<proto::ConnectionHandle<M>, Error> {
+    let (connection, handle, _) = proto::new_connection(protocol).map_err(Error::Socket)?;
+    tokio::spawn(connection);
+
+    Ok(handle)
+}
+
+/// Sends a request, and returns the messages of the response.
+///
+/// `what` is the action, as in "failed to {what}", and `feature` the kernel feature that the request needs.
+pub(crate) async fn request<M: Message>(
+    handle: &proto::ConnectionHandle<M>,
+    (what, feature): (&'static str, &'static str),
+    message: M,
+    flags: u16,
+) -> Result<Vec<M>, Error> {
+    let mut request = NetlinkMessage::from(message);
+    request.header.flags = NLM_F_REQUEST | flags;
+    let failed = |reason: &dyn ToString| Error::Protocol {
+        what,
+        reason: reason.to_string(),
+    };
+    let responses = handle.request(request, SocketAddr::new(0, 0));
+    let mut responses = responses.map_err(|error| failed(&error))?;
+
+    let mut messages = Vec::new();
+    while let Some(response) = responses.next().await {
+        if let NetlinkPayload::Error(error) = &response.payload
+            && error.code.is_some()
+        {
+            return Err(Error::refused(what, feature, error));
+        }
+        if let NetlinkPayload::Overrun(_) = response.payload {
+            return Err(failed(&"the kernel dropped messages"));
+        }
+        if let NetlinkPayload::InnerMessage(message) = response.payload {
+            messages.push(message);
+        }
+    }
+
+    Ok(messages)
 }

@@ -2,17 +2,13 @@
 //!
 //! A *hop* is a single nexthop to one gateway replica. A *group* is a nexthop group of hops.
 
-use crate::kernel::netlink::{Error, ignore_missing};
+use crate::kernel::netlink::{self, Error, ignore_missing};
 use crate::settings::{FIRST_GROUP, Settings};
 use crate::state::{Hop, State};
-use futures_util::StreamExt as _;
 use message::{Message, Nexthop, Target};
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage,
-    NetlinkPayload,
-};
+use netlink_packet_core::{NLM_F_ACK, NLM_F_CREATE, NLM_F_DUMP, NLM_F_EXCL, NLM_F_REPLACE};
 use rtnetlink::proto;
-use rtnetlink::sys::{SocketAddr, protocols::NETLINK_ROUTE};
+use rtnetlink::sys::protocols::NETLINK_ROUTE;
 use std::collections::BTreeSet;
 
 pub(crate) mod message;
@@ -25,11 +21,7 @@ pub(crate) struct Handle(proto::ConnectionHandle<Message>);
 impl Handle {
     /// Opens the connection. Must be called within a tokio runtime.
     pub(crate) fn open() -> Result<Self, Error> {
-        let (connection, handle, _) =
-            proto::new_connection(NETLINK_ROUTE).map_err(Error::Socket)?;
-        tokio::spawn(connection);
-
-        Ok(Self(handle))
+        netlink::connect(NETLINK_ROUTE).map(Self)
     }
 
     /// Adds the hops and groups with the agent's ids and routing protocol number to `state`.
@@ -134,34 +126,13 @@ impl Handle {
         message: Message,
         flags: u16,
     ) -> Result<Vec<Nexthop>, Error> {
-        let mut request = NetlinkMessage::from(message);
-        request.header.flags = NLM_F_REQUEST | flags;
-        let failed = |reason: &dyn ToString| Error::Protocol {
-            what,
-            reason: reason.to_string(),
-        };
-        let mut responses = self
-            .0
-            .clone()
-            .request(request, SocketAddr::new(0, 0))
-            .map_err(|error| failed(&error))?;
+        let messages = netlink::request(&self.0, (what, FEATURE), message, flags).await?;
+        let nexthops = messages.into_iter().filter_map(|message| match message {
+            Message::New(nexthop) => Some(nexthop),
+            Message::Delete(_) | Message::Get => None,
+        });
 
-        let mut nexthops = Vec::new();
-        while let Some(response) = responses.next().await {
-            if let NetlinkPayload::Error(error) = &response.payload
-                && error.code.is_some()
-            {
-                return Err(Error::refused(what, FEATURE, error));
-            }
-            if let NetlinkPayload::Overrun(_) = response.payload {
-                return Err(failed(&"the kernel dropped messages"));
-            }
-            if let NetlinkPayload::InnerMessage(Message::New(nexthop)) = response.payload {
-                nexthops.push(nexthop);
-            }
-        }
-
-        Ok(nexthops)
+        Ok(nexthops.collect())
     }
 }
 

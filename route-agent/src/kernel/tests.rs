@@ -452,7 +452,8 @@ fn flows_to_a_mapped_address_that_has_changed_are_translated_anew() {
         Node::new().converge(&changed, &all_up()).await;
         remain(&["10.70.1.2"]).await;
 
-        node.change(&changed, &fabric()).await;
-        remain(&[]).await;
+        // A clean-up ends with its process, which leaves nothing for later.
+        cleanup::run(Settings::default()).await.unwrap();
+        assert_eq!(flows(), "");
     });
 }

@@ -37,7 +37,7 @@ const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 const OWN_REQUESTS_MAX: usize = 17;
 
 /// Limit of the requests of `liqoctl` and the managers for one peering in both clusters.
-const REQUESTS_MAX: usize = 60;
+const REQUESTS_MAX: usize = 57;
 
 /// Time without further requests after which a peering is complete.
 const QUIET: Duration = Duration::from_secs(2);

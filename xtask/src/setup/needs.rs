@@ -176,7 +176,7 @@ pub(super) static PACKAGES: &[Package] = &[
         "conntrack",
         "conntrack",
         &[Unit, Laboratory, Kubernetes],
-        "the laboratories' load balancers forget flows; the image of tools",
+        "flows in tests; the laboratories' load balancers forget flows; the image of tools",
     ),
     package(
         "ethtool",

@@ -180,3 +180,38 @@ async fn delete_namespace(side: &Side, namespace: &str) -> Result<()> {
     deleting.done("Tenant namespace correctly deleted");
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_apiserver::{ApiServer, Front, Reply};
+    use kube::{Client, Config};
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    const MILAN: &str = "/apis/core.liqo.io/v1beta1/foreignclusters/milan";
+
+    #[tokio::test]
+    async fn the_wait_for_the_foreign_cluster_outlasts_a_restart_of_the_api_server() {
+        let server = ApiServer::start();
+        server.put(
+            MILAN,
+            json!({"apiVersion": "core.liqo.io/v1beta1", "kind": "ForeignCluster", "metadata": {"name": "milan"},
+                "spec": {"clusterID": "milan"}}),
+        );
+        let requests = AtomicUsize::new(0);
+        let front = Front::start(&server, move |_| {
+            match requests.fetch_add(1, Ordering::Relaxed) {
+                0..3 => Reply::Bytes(Vec::new()),
+                _ => Reply::Forward,
+            }
+        });
+        let client = Client::try_from(Config::new(front.url().parse().unwrap())).unwrap();
+        let cluster = Cluster::of_client(client, "");
+
+        declare_dead_once_known(&cluster, "milan").await.unwrap();
+
+        let milan = server.get(MILAN).unwrap();
+        let annotations = &milan["metadata"]["annotations"];
+        assert_eq!(annotations[annotations::PERMANENTLY_UNREACHABLE], "true");
+    }
+}

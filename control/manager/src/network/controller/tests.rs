@@ -157,6 +157,33 @@ fn secrets_are_watched_in_namespaces_with_a_gateway_only() {
     });
 }
 
+/// Until the API server has listed the Secrets, a gateway's condition must not say that the manager lacks rights.
+#[test]
+fn a_new_gateway_waits_for_the_list_of_its_secrets() {
+    run(async {
+        let server = ApiServer::start();
+        let of_secrets = |head: &Head| head.target.contains("/liqo-tenant-milan/secrets");
+        let front = Front::start(&server, move |head| match of_secrets(head) {
+            true => Reply::Silence,
+            false => Reply::Forward,
+        });
+        put_namespace(&server, "liqo-tenant-milan", "true");
+        let (_, manager) = start_at(&front.url(), "a");
+        wait_for("the binding", || server.get(BINDING).is_some()).await;
+
+        put_gateway(&server, "liqo-tenant-milan");
+        wait_for("the watch", || front.count(of_secrets) == 1).await;
+        put_node(&server, "rome-1", "172.18.1.2");
+        wait_for("the IP", || exists(&server, "rome-1")).await;
+        let is_status = |head: &Head| head.target.contains("/gatewayservers/milan/status");
+        assert_eq!(front.count(is_status), 0);
+        // It reports the failure in the end.
+        wait_for("the status", || front.count(is_status) > 0).await;
+        assert!(server.get(KEYS).is_none());
+        manager.abort();
+    });
+}
+
 #[test]
 fn a_restarted_manager_waits_for_the_secrets_that_it_may_read() {
     run(async {
