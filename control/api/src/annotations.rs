@@ -37,3 +37,20 @@ pub const PERMANENTLY_UNREACHABLE: &str = "liqo.io/foreign-cluster-permanently-u
 /// On the RoleBinding of a peering user: whether this cluster may become a consumer of the user's cluster, although the user
 /// can read the key of this cluster then. Value: `true`.
 pub const ALLOW_REVERSE_PEERING: &str = "liqo.io/allow-reverse-peering";
+
+/// On a namespace that a provider has created for a consumer, and on its RoleBinding. Value: namespace and name of the
+/// [`NamespaceMap`](crate::NamespaceMap).
+pub const NAMESPACE_MAP: &str = "liqo.io/managed-by-namespace-map";
+/// On a namespace that a provider has created for a consumer. Value: name of the consumer's namespace.
+pub const ORIGINAL_NAME: &str = "liqo.io/original-name";
+
+/// On a pod: how it accesses the API server of its own cluster, `disabled`, `remote`, or as the virtual node by default.
+pub const API_SERVER_SUPPORT: &str = "liqo.io/api-server-support";
+/// On a pod: the anti-affinity of the remote pod, `propagate`, `soft` or `hard`.
+pub const ANTI_AFFINITY_PRESET: &str = "liqo.io/anti-affinity-preset";
+/// On a pod: keys of the labels that [`ANTI_AFFINITY_PRESET`] compares, separated by commas.
+pub const ANTI_AFFINITY_LABELS: &str = "liqo.io/anti-affinity-labels";
+/// On a pod: RuntimeClass of the remote pod.
+pub const REMOTE_RUNTIME_CLASS: &str = "liqo.io/remote-runtime-class-name";
+/// On a pod: ServiceAccount of the remote pod, if [`API_SERVER_SUPPORT`] is `remote`.
+pub const REMOTE_SERVICE_ACCOUNT: &str = "liqo.io/remote-service-account-name";

@@ -98,6 +98,27 @@ pub const OFFLOADING_COMPONENT_VIRTUAL_KUBELET: &str = "virtual-kubelet";
 /// On the objects of a virtual kubelet. Value: name of the [`VirtualNode`](crate::VirtualNode).
 pub const VIRTUAL_NODE: &str = "liqo.io/virtual-node";
 
+/// On an offloaded namespace whose pods may run in other clusters. Value: `true`.
+pub const SCHEDULING_ENABLED: &str = "liqo.io/scheduling-enabled";
+/// On a pod of this cluster that runs in another one. Value: `true`.
+pub const SHADOW_POD: &str = "liqo.io/shadowPod";
+/// On a pod of this cluster. Value: `true` while the virtual node that runs it is not ready.
+pub const REMOTE_UNAVAILABLE: &str = "liqo.io/remote-unavailable";
+/// On an object that a provider has created for an object of a consumer. Value: its kind, as in [`MANAGED_BY_SHADOW_POD`].
+pub const MANAGED_BY: &str = "liqo.io/managed-by";
+/// Value of [`MANAGED_BY`] on a pod.
+pub const MANAGED_BY_SHADOW_POD: &str = "shadowpod";
+/// On a ShadowPod. Value: the user that has created it, whose [`Quota`](crate::Quota) it counts against.
+pub const CREATOR_USER: &str = "liqo.io/creator-user";
+/// On a reflected object. Value: cluster ID of the cluster that it is reflected from.
+pub const ORIGIN: &str = "offloading.liqo.io/origin";
+/// On a reflected object. Value: cluster ID of the cluster that it is reflected to.
+pub const DESTINATION: &str = "offloading.liqo.io/destination";
+/// On a reflected object of a pod. Value: name of the virtual node.
+pub const NODE_NAME: &str = "offloading.liqo.io/nodename";
+/// On a Node. Value: `true` if claims of its pods can have storage of the provider.
+pub const STORAGE_AVAILABLE: &str = "storage.liqo.io/available";
+
 /// Kubernetes' recommended label. Value: the tool that manages the object.
 pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 
