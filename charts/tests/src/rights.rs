@@ -39,7 +39,7 @@ fn the_security_page_lists_every_right_and_no_other() {
 }
 
 #[test]
-fn no_role_reads_secrets_beyond_liqos_namespace_and_tenant_namespaces() {
+fn no_role_reads_secrets_beyond_liqos_namespace_tenant_namespaces_and_offloaded_namespaces() {
     let cluster_roles = objects()
         .into_iter()
         .filter(|it| it["kind"] == "ClusterRole");
@@ -53,6 +53,8 @@ fn no_role_reads_secrets_beyond_liqos_namespace_and_tenant_namespaces() {
         .collect();
 
     let expected = [
+        "liqo-virtual-kubelet-remote",
+        "liqo-virtual-kubelet-local-namespace",
         "liqo-peering-user-tenant-ns",
         "liqo-controller-manager-tenant",
     ];
@@ -143,6 +145,9 @@ fn no_role_holds_rights_that_grant_rights() {
                     "liqo-controller-manager-tenant",
                     "liqo-remote-controlplane",
                     "liqo-virtual-kubelet-remote-clusterwide",
+                    "liqo-controller-manager-remote-namespace",
+                    "liqo-virtual-kubelet-remote",
+                    "liqo-virtual-kubelet-local-namespace",
                 ];
                 assert!(limited.contains(&name.as_str()), "{right}");
             }
@@ -159,9 +164,11 @@ fn every_policy_denies() {
         "liqo-consumer-objects",
         "liqo-consumer-tokens",
         "liqo-controller-manager-bindings",
+        "liqo-controller-manager-namespaces",
         "liqo-controller-manager-secrets",
         "liqo-controller-manager-services",
         "liqo-ip-services",
+        "liqo-offloading-bindings",
         "liqo-peering-user-objects",
         "liqo-peering-user-secrets",
         "liqo-tenant-condition",

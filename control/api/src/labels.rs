@@ -141,6 +141,9 @@ pub const APP_COMPONENT: &str = "app.kubernetes.io/component";
 /// Value of [`APP_COMPONENT`] on the roles of peering users.
 pub const COMPONENT_PEERING_USER: &str = "peering-user";
 
+/// Kubernetes' label on a namespace: the Pod Security Standard that its pods must meet.
+pub const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+
 /// Domains of keys that steer controllers and schedulers of the cluster.
 const RESERVED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "liqo.io"];
 

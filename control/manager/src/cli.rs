@@ -4,6 +4,7 @@ use crate::authentication::{self, ApiServerSettings, AuthenticationController};
 use crate::foreign_cluster::{self, ForeignClusterController, Refusals};
 use crate::installation;
 use crate::metrics::Metrics;
+use crate::namespace::{self, NamespaceController};
 use crate::network::{NetworkController, Settings, State};
 use crate::offloading::{self, OffloadingController};
 use crate::replication::ReplicationController;
@@ -142,6 +143,7 @@ impl Cli {
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
         let destinations = self.destinations();
         let (authentication, offloading) = (self.authentication(), self.offloading());
+        let namespaces = self.namespaces();
         let refusals = Refusals::default();
         let foreign_clusters =
             ForeignClusterController::new(self.foreign_clusters(), refusals.clone());
@@ -162,6 +164,7 @@ impl Cli {
                 runtime.add(controller, &replicas)?;
                 runtime.add(replication, &replicas)?;
                 runtime.add(OffloadingController::new(offloading), &replicas)?;
+                runtime.add(NamespaceController::new(namespaces), &replicas)?;
             }
             state.set(runtime.status());
             runtime.run(stop()).await;
@@ -248,6 +251,13 @@ impl Cli {
         offloading::Settings {
             limits_enforcement: self.default_limits_enforcement,
             allowed_node_labels: self.allowed_node_labels.clone(),
+        }
+    }
+
+    fn namespaces(&self) -> namespace::Settings {
+        namespace::Settings {
+            namespace: self.installation.namespace.clone(),
+            has_virtual_kubelets: false,
         }
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! authentication  identities of consumers: keys, nonces, Tenants, certificates, Identities (PURE)
 //! offloading  what a consumer may use at a provider: Quotas, VirtualNodes (PURE)
+//! namespace   offloaded namespaces, and those of consumers (PURE)
 //! replication  objects of a consumer at its providers, and their statuses (PURE)
 //! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
@@ -20,6 +21,7 @@ mod cli;
 mod foreign_cluster;
 mod installation;
 mod metrics;
+mod namespace;
 mod network;
 mod offloading;
 mod quantity;

@@ -14,6 +14,7 @@ pub(crate) use bounds::label_key;
 pub(crate) use controller::{OffloadingController, Settings};
 #[cfg(test)]
 pub(crate) use registrations::registrations;
+pub(crate) use write::difference;
 
 mod bounds;
 mod controller;

@@ -11,6 +11,7 @@
 //! provider that refuses requests whether it permits them again; `object` compares an object with its replica.
 
 pub(crate) use controller::{ReplicationController, Report};
+pub(crate) use peer::is_dead;
 #[cfg(test)]
 pub(crate) use registrations::registrations;
 

@@ -1,11 +1,11 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
-use crate::{authentication, foreign_cluster, network, offloading, replication};
+use crate::{authentication, foreign_cluster, namespace, network, offloading, replication};
 use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 8] = [
+const FURTHER: [Rights; 11] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
     Rights {
         role: Role::Cluster,
@@ -27,6 +27,28 @@ const FURTHER: [Rights; 8] = [
         group: "rbac.authorization.k8s.io",
         resource: "clusterroles",
         name: "liqo-virtual-kubelet-remote-clusterwide",
+        verbs: &["bind"],
+    },
+    // Gives itself, and the virtual kubelets of both sides, their rights in offloaded namespaces.
+    Rights {
+        role: Role::Cluster,
+        group: "rbac.authorization.k8s.io",
+        resource: "clusterroles",
+        name: "liqo-controller-manager-remote-namespace",
+        verbs: &["bind"],
+    },
+    Rights {
+        role: Role::Cluster,
+        group: "rbac.authorization.k8s.io",
+        resource: "clusterroles",
+        name: "liqo-virtual-kubelet-remote",
+        verbs: &["bind"],
+    },
+    Rights {
+        role: Role::Cluster,
+        group: "rbac.authorization.k8s.io",
+        resource: "clusterroles",
+        name: "liqo-virtual-kubelet-local-namespace",
         verbs: &["bind"],
     },
     // Approves the certificates of consumers.
@@ -78,6 +100,7 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     let mut registrations = network::registrations(&settings);
     registrations.extend(authentication::registrations(&settings.namespace));
     registrations.extend(offloading::registrations());
+    registrations.extend(namespace::registrations(&settings.namespace));
     registrations.extend(replication::registrations(&settings.namespace));
     registrations.extend(foreign_cluster::registrations(&foreign_cluster::Settings {
         namespace: settings.namespace.clone(),

@@ -122,9 +122,8 @@ fn of_cluster(namespace: &str) -> Vec<Registration> {
     vec![
         Registration::whole::<TenantPolicy>(liqo()),
         Registration::of(Scope::All, kept_storage_class),
-        Registration::of(Scope::All, keep::<Namespace>),
         // The provider's decision about the Tenant is an annotation of its namespace.
-        Registration::of(Scope::Planned, keep::<Namespace>).verbs(&["patch"]),
+        Registration::of(Scope::All, keep::<Namespace>).verbs(&["patch"]),
         Registration::of(Scope::All, keep::<Node>),
         Registration::of(liqo(), keep::<ConfigMap>).name(ROOT_CA),
         Registration::of(liqo(), keep::<ConfigMap>).labels(format!(

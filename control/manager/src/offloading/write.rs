@@ -34,7 +34,7 @@ where
 }
 
 /// Returns the merge patch (RFC 7386) that changes `old` into `new`; `None` if they are equal.
-pub(super) fn difference(old: &Value, new: &Value) -> Option<Value> {
+pub(crate) fn difference(old: &Value, new: &Value) -> Option<Value> {
     let (Value::Object(before), Value::Object(after)) = (old, new) else {
         return (old != new).then(|| new.clone());
     };

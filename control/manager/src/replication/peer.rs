@@ -310,7 +310,7 @@ fn has_replicated(peer: &Peer, id: &str, cache: &Cache) -> bool {
 }
 
 /// Returns whether a user has declared that a provider never answers again, and the last probe does not contradict.
-pub(super) fn is_dead(id: &str, cache: &Cache) -> bool {
+pub(crate) fn is_dead(id: &str, cache: &Cache) -> bool {
     let foreign = cache.local::<ForeignCluster>(&Key::cluster(id));
     foreign.is_some_and(|foreign| {
         foreign.is_declared_dead()

@@ -48,17 +48,25 @@ impl Stored for Connection {
 }
 
 impl Stored for Node {
-    /// Keeps the addresses and the condition `Ready`, but no images, heartbeats and annotations.
+    /// Keeps the addresses and the condition `Ready`, but no images, heartbeats and annotations. Namespaces are offloaded by
+    /// the labels of virtual nodes.
     fn prune(&mut self) {
         self.metadata.annotations = None;
+        let node_type = self
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|it| it.get(labels::NODE_TYPE));
+        let is_virtual = node_type.is_some_and(|it| it == labels::NODE_TYPE_VIRTUAL);
         self.metadata.labels = self.metadata.labels.take().map(|labels| {
             let keep = |key: &str| {
-                [
-                    labels::NODE_TYPE,
-                    labels::CONTROL_PLANE_NODE,
-                    labels::REMOTE_CLUSTER_ID,
-                ]
-                .contains(&key)
+                is_virtual
+                    || [
+                        labels::NODE_TYPE,
+                        labels::CONTROL_PLANE_NODE,
+                        labels::REMOTE_CLUSTER_ID,
+                    ]
+                    .contains(&key)
             };
             BTreeMap::from_iter(labels.into_iter().filter(|(key, _)| keep(key)))
         });
@@ -109,11 +117,18 @@ impl Stored for Pod {
 }
 
 impl Stored for Namespace {
-    /// Keeps the labels that determine the effect of the objects in the namespace, and the decisions about its Tenant.
+    /// Keeps the labels that determine the effect of the objects in the namespace, the decisions about its Tenant, and the
+    /// NamespaceMap that it was created for.
     fn prune(&mut self) {
         self.metadata.annotations = self.metadata.annotations.take().map(|annotations| {
             let is_kept = |key: &str| {
-                [annotations::TENANT_CONDITION, annotations::CORDONED_SLICES].contains(&key)
+                [
+                    annotations::TENANT_CONDITION,
+                    annotations::CORDONED_SLICES,
+                    annotations::NAMESPACE_MAP,
+                    annotations::ORIGINAL_NAME,
+                ]
+                .contains(&key)
             };
             BTreeMap::from_iter(annotations.into_iter().filter(|(key, _)| is_kept(key)))
         });
@@ -123,6 +138,8 @@ impl Stored for Namespace {
                     labels::REMOTE_CLUSTER_ID,
                     labels::TENANT_NAMESPACE,
                     labels::ALLOW_INTERNAL_ADDRESSES,
+                    labels::SCHEDULING_ENABLED,
+                    labels::POD_SECURITY,
                 ]
                 .contains(&key)
             };

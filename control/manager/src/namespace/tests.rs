@@ -1,0 +1,6 @@
+use side::{Side, key};
+
+mod consumer;
+mod golden;
+mod provider;
+mod side;
