@@ -16,6 +16,7 @@ mod identities;
 mod lifecycle;
 mod liqoctl;
 mod manifests;
+mod namespaces;
 mod offline;
 mod offloading;
 mod ownership;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
     liqoctl::add(&mut suite);
     topologies::add(&mut suite);
     manifests::add(&mut suite);
+    namespaces::add(&mut suite);
     offline::add(&mut suite);
     bad_input::add(&mut suite);
     endings::add(&mut suite);

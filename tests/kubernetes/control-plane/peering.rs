@@ -27,13 +27,13 @@ pub(crate) fn add(suite: &mut Suite) {
 }
 
 /// The consumer `rome` and the provider `milan`.
-struct Peering {
-    rome: Site,
-    milan: Site,
+pub(crate) struct Peering {
+    pub(crate) rome: Site,
+    pub(crate) milan: Site,
 }
 
 impl Peering {
-    async fn start() -> Result<Self> {
+    pub(crate) async fn start() -> Result<Self> {
         let rome = Site::start("rome", "milan", &[]).await?;
         let labels = "--cluster-labels=region=B";
         let milan = Site::start("milan", "rome", &[labels]).await?;
@@ -42,7 +42,7 @@ impl Peering {
     }
 
     /// Authenticates `rome`, and creates a ResourceSlice.
-    async fn peer(&self) -> Result<()> {
+    pub(crate) async fn peer(&self) -> Result<()> {
         let nonce = self.milan.nonce().await?;
         let key = self.rome.cluster_key().await?;
         let signature = self.rome.signature(&nonce).await?;
@@ -53,7 +53,7 @@ impl Peering {
     }
 
     /// Ends the peering in the order of `liqoctl unpeer`.
-    async fn unpeer(&self) -> Result<()> {
+    pub(crate) async fn unpeer(&self) -> Result<()> {
         let slices: Api<ResourceSlice> = api(&self.rome);
         slices.delete("milan", &DeleteParams::default()).await?;
         gone(&slices).await?;
@@ -68,7 +68,7 @@ impl Peering {
     }
 
     /// Waits for the verdict about the resources.
-    async fn until_resources(&self, status: &str, reason: &str) -> Result<Value> {
+    pub(crate) async fn until_resources(&self, status: &str, reason: &str) -> Result<Value> {
         let slices: Api<ResourceSlice> = api(&self.rome);
         let what = format!("Resources {status}, {reason}");
         until(Deadline::after(SOON), &what, async || {
@@ -103,7 +103,7 @@ fn slice(name: &str) -> Value {
     })
 }
 
-fn api<K>(site: &Site) -> Api<K>
+pub(crate) fn api<K>(site: &Site) -> Api<K>
 where
     K: Resource<DynamicType = (), Scope = kube::core::NamespaceResourceScope>,
 {
@@ -111,7 +111,7 @@ where
 }
 
 /// Waits until a tenant namespace has no objects of a type.
-async fn gone<K>(objects: &Api<K>) -> Result<()>
+pub(crate) async fn gone<K>(objects: &Api<K>) -> Result<()>
 where
     K: Resource<DynamicType = ()> + Clone + Debug + DeserializeOwned,
 {
@@ -125,7 +125,7 @@ where
     .await
 }
 
-async fn is_clean(site: &Site) -> Result<()> {
+pub(crate) async fn is_clean(site: &Site) -> Result<()> {
     gone(&api::<Tenant>(site)).await?;
     gone(&api::<Identity>(site)).await?;
     gone(&api::<ResourceSlice>(site)).await?;

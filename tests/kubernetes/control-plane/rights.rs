@@ -4,6 +4,7 @@
 pub(crate) mod attack;
 mod consumers;
 mod hostile;
+mod namespaces;
 
 use crate::fixture::{Fixture, LIQO, Suite, parallel};
 use anyhow::Result;
@@ -23,6 +24,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
     consumers::add(suite);
     hostile::add(suite);
+    namespaces::add(suite);
 }
 
 /// The names of the ValidatingAdmissionPolicies.

@@ -1,0 +1,189 @@
+//! Tests of the limits for the controller manager's token in namespaces: those of consumers, and offloaded ones.
+
+use super::attack::{Refusal, Request, User};
+use super::{MANAGER, RBAC, administrator, binding, label, manager, service_account};
+use crate::fixture::{Fixture, LIQO, Suite, parallel};
+use anyhow::Result;
+use kubernetes_lab::manifest;
+use serde_json::{Value, json};
+
+pub(crate) fn add(suite: &mut Suite) {
+    parallel!(
+        suite,
+        the_managers_token_writes_namespaces_of_consumers_only,
+        the_managers_token_binds_the_roles_of_offloaded_namespaces_there_only,
+    );
+}
+
+/// The names of the ValidatingAdmissionPolicies.
+const NAMESPACES: &str = "liqo-controller-manager-namespaces";
+const BINDINGS: &str = "liqo-offloading-bindings";
+
+/// The ClusterRoles of offloaded namespaces.
+const OF_MANAGER: &str = "liqo-controller-manager-remote-namespace";
+const OF_CONSUMER: &str = "liqo-virtual-kubelet-remote";
+const OF_KUBELET: &str = "liqo-virtual-kubelet-local-namespace";
+
+fn namespace(name: &str, labels: &Value, annotations: &Value) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": name, "labels": labels, "annotations": annotations},
+    })
+}
+
+/// Creates a namespace as the manager does for the consumer `buyer`.
+async fn of_consumer(fixture: &Fixture, name: &str) -> Result<()> {
+    let object = namespace(name, &labels(), &annotations());
+    manifest::apply(&fixture.control_plane.client().await?, &[object], None).await
+}
+
+fn labels() -> Value {
+    json!({"liqo.io/remote-cluster-id": "buyer"})
+}
+
+fn annotations() -> Value {
+    json!({"liqo.io/managed-by-namespace-map": "liqo-tenant-buyer/seller"})
+}
+
+fn change(name: &str, metadata: &Value) -> Request {
+    Request::Merge {
+        kind: "Namespace",
+        namespace: None,
+        name: name.to_owned(),
+        subresource: None,
+        patch: json!({"metadata": metadata}),
+    }
+}
+
+fn delete(name: &str) -> Request {
+    Request::Delete {
+        kind: "Namespace",
+        namespace: None,
+        name: name.to_owned(),
+    }
+}
+
+async fn the_managers_token_writes_namespaces_of_consumers_only(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let administrator = administrator(fixture).await?;
+    let manager = manager(fixture).await?;
+    let policy = Refusal::Policy(NAMESPACES);
+    of_consumer(fixture, "of-a-buyer").await?;
+    fixture.namespace("of-a-user").await?;
+    label(fixture, "of-a-user", &json!({"team": "a"})).await?;
+
+    let create = |labels: &Value, annotations: &Value| {
+        Request::Create(namespace("created", labels, annotations))
+    };
+    manager.may(&create(&labels(), &annotations())).await?;
+    manager.may(&delete("of-a-buyer")).await?;
+    let scheduling = |value: Value| json!({"labels": {"liqo.io/scheduling-enabled": value}});
+    let security = json!({"labels": {"pod-security.kubernetes.io/enforce": "restricted"}});
+    for (name, metadata) in [
+        ("of-a-user", scheduling(json!("true"))),
+        ("of-a-user", scheduling(Value::Null)),
+        (
+            "of-a-user",
+            json!({"annotations": {"liqo.io/tenant-condition": "Drained"}}),
+        ),
+        ("of-a-buyer", security.clone()),
+    ] {
+        manager.may(&change(name, &metadata)).await?;
+    }
+
+    let mut tenant = labels();
+    tenant["liqo.io/tenant-namespace"] = json!("true");
+    for request in [
+        create(&json!({}), &json!({})),
+        create(&labels(), &json!({})),
+        create(&json!({}), &annotations()),
+        create(&tenant, &annotations()),
+        Request::Create(namespace("kube-created", &labels(), &annotations())),
+        delete("of-a-user"),
+        change("of-a-user", &security),
+        change("of-a-user", &json!({"labels": {"team": "b"}})),
+        change("of-a-user", &json!({"labels": {"team": null}})),
+        change("of-a-user", &json!({"labels": {"other": "b"}})),
+        change("of-a-user", &json!({"annotations": annotations()})),
+        change(
+            "of-a-buyer",
+            &json!({"annotations": {"liqo.io/managed-by-namespace-map": null}}),
+        ),
+        change(
+            "of-a-buyer",
+            &json!({"labels": {"liqo.io/remote-cluster-id": "other"}}),
+        ),
+    ] {
+        manager.may_not(&administrator, &request, policy).await?;
+    }
+    for name in ["kube-system", "default", LIQO] {
+        manager.is_refused(&delete(name), policy).await?;
+    }
+
+    Ok(())
+}
+
+async fn the_managers_token_binds_the_roles_of_offloaded_namespaces_there_only(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let administrator = administrator(fixture).await?;
+    let manager = manager(fixture).await?;
+    of_consumer(fixture, "remote-of-a-buyer").await?;
+    fixture.namespace("offloaded").await?;
+    let (remote, local) = ("remote-of-a-buyer", "offloaded");
+    let group = |name: &str| json!({"apiGroup": RBAC, "kind": "Group", "name": name});
+    let account = |namespace: &str, name: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
+    let kubelet = || account("liqo-tenant-seller", "seller");
+    let request = |namespace: &str, name: &str, role: &str, subject: Value| {
+        Request::Create(binding(namespace, name, role, subject))
+    };
+    for allowed in [
+        request(remote, OF_MANAGER, OF_MANAGER, service_account()),
+        request(remote, "liqo-tenant-buyer", OF_CONSUMER, group("buyer")),
+        request(local, OF_KUBELET, OF_KUBELET, kubelet()),
+    ] {
+        manager.may(&allowed).await?;
+    }
+
+    for refused in [
+        request(local, OF_MANAGER, OF_MANAGER, service_account()),
+        request(remote, OF_MANAGER, OF_MANAGER, account(LIQO, "other")),
+        request(remote, OF_MANAGER, OF_MANAGER, group("buyer")),
+        request(remote, "other", OF_MANAGER, service_account()),
+        request(local, "liqo-tenant-buyer", OF_CONSUMER, group("buyer")),
+        request(remote, "liqo-tenant-buyer", OF_CONSUMER, group("other")),
+        request(
+            remote,
+            "liqo-tenant-buyer",
+            OF_CONSUMER,
+            group("system:authenticated"),
+        ),
+        request(remote, "liqo-tenant-buyer", OF_CONSUMER, kubelet()),
+        request(local, "other", OF_KUBELET, kubelet()),
+        request(local, OF_KUBELET, OF_KUBELET, group("system:authenticated")),
+        request(local, OF_KUBELET, OF_KUBELET, account(LIQO, MANAGER)),
+        request(
+            local,
+            OF_KUBELET,
+            OF_KUBELET,
+            account("kube-system", "default"),
+        ),
+        request(LIQO, OF_KUBELET, OF_KUBELET, kubelet()),
+        request("kube-system", OF_KUBELET, OF_KUBELET, kubelet()),
+    ] {
+        let policy = Refusal::Policy(BINDINGS);
+        manager.is_refused(&refused, policy).await?;
+        // The policy applies to all users.
+        administrator.is_refused(&refused, policy).await?;
+    }
+    for (namespace, role) in [(remote, "cluster-admin"), (local, "edit")] {
+        let request = request(namespace, "other", role, kubelet());
+        manager
+            .may_not(&administrator, &request, Refusal::Rbac)
+            .await?;
+    }
+
+    Ok(())
+}
