@@ -1,6 +1,6 @@
 //! Tests of the limits for the controller manager's token in namespaces: those of consumers, and offloaded ones.
 
-use super::attack::{Refusal, Request, User};
+use super::attack::{Refusal, Request};
 use super::{MANAGER, RBAC, administrator, binding, label, manager, service_account};
 use crate::fixture::{Fixture, LIQO, Suite, parallel};
 use anyhow::Result;
