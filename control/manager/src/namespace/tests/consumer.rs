@@ -105,12 +105,21 @@ fn the_labels_of_the_node_precede_those_of_the_virtual_node() {
     rome.assert_stable();
 }
 
+/// `liqoctl test network` of upstream labels the workers of the consumer so.
 #[test]
-fn a_node_of_another_kind_says_nothing_about_a_provider() {
+fn a_node_that_is_not_virtual_says_nothing_about_a_provider() {
     let mut rome = rome(3);
-    rome.offload("shop", &south());
-    rome.put::<Node>(json!({"metadata": {"name": "milan", "labels": {"region": "south"}}}));
-    rome.pass();
+    rome.offload(
+        "shop",
+        &json!({"clusterSelector": {"nodeSelectorTerms": [
+            {"matchExpressions": [{"key": "region", "operator": "DoesNotExist"}]},
+        ]}}),
+    );
+    let labels = json!({"liqo.io/remote-cluster-id": "milan"});
+    rome.put::<Node>(json!({"metadata": {"name": "milan", "labels": labels}}));
+    rome.edit::<VirtualNode>(&key("milan", "milan"), |node| {
+        node["spec"]["labels"]["zone"] = json!("a");
+    });
 
     assert_eq!(rome.requested("milan"), Value::Null);
 }
