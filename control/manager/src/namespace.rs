@@ -23,6 +23,7 @@ mod objects;
 mod offloading;
 mod phase;
 mod policy;
+mod quota;
 mod registrations;
 mod remote;
 mod selector;

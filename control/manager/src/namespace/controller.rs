@@ -7,7 +7,7 @@ use super::{mapping, offloading, remote};
 use control_api::tenant_namespace::peer_of;
 use control_api::{ForeignCluster, NamespaceMap, NamespaceOffloading, TenantPolicy, VirtualNode};
 use control_runtime::{Cache, Change, Controller, Env, Key, Plan, Queue, Registration};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -107,6 +107,8 @@ fn items_of(local: &Local<'_>, change: &Change<'_>) -> Items {
         let mut items = of_remote_namespace(namespace);
         items.insert(WorkItem::Offloading(key.namespace.clone()));
         items
+    } else if change.is::<ResourceQuota>() {
+        of_remote_namespace(local.namespaces.get(&Key::cluster(&*key.namespace)))
     } else if change.is::<TenantPolicy>() {
         let replicas = local.maps.iter().filter(|(_, map)| is_replica(map));
         replicas

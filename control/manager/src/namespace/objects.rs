@@ -9,7 +9,7 @@ use control_api::{
     NamespaceMap, NamespaceOffloading, TenantPolicy, VirtualNode, annotations, labels,
 };
 use control_runtime::{Cache, Cluster, Key, Objects};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
@@ -39,6 +39,7 @@ pub(super) struct Local<'a> {
     pub(super) nodes: Objects<'a, Node>,
     pub(super) namespaces: Objects<'a, Namespace>,
     pub(super) role_bindings: Objects<'a, RoleBinding>,
+    pub(super) quotas: Objects<'a, ResourceQuota>,
     pub(super) policies: Objects<'a, TenantPolicy>,
     pub(super) cache: &'a Cache,
 }
@@ -55,6 +56,7 @@ impl<'a> Local<'a> {
             nodes: cache.objects(local),
             namespaces: cache.objects(local),
             role_bindings: cache.objects(local),
+            quotas: cache.objects(local),
             policies: cache.objects(local),
             cache,
         }

@@ -2,12 +2,13 @@
 
 use super::binding::{LOCAL_ROLE, MANAGER_ROLE};
 use super::objects::{BY_ENTRY, BY_MAP, BY_NAME, BY_REMOTE, entries, is_replica, map_of};
+use super::quota;
 use crate::network::keep;
 use control_api::{
     ForeignCluster, NamespaceMap, NamespaceOffloading, TenantPolicy, VirtualNode, labels,
 };
 use control_runtime::{Registration, Scope};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::ResourceExt as _;
 
@@ -46,6 +47,10 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
         Registration::of(Scope::All, keep::<RoleBinding>)
             .name(LOCAL_ROLE)
             .verbs(&["patch", "delete"]),
+        Registration::of(Scope::All, kept_quota)
+            .name(quota::NAME)
+            .verbs(&["create", "patch", "delete"])
+            .written_in(Scope::Bound(MANAGER_ROLE)),
         Registration::whole::<TenantPolicy>(Scope::Namespace(liqo.to_owned())),
         Registration::whole::<ForeignCluster>(Scope::All),
         Registration::of(Scope::Namespace(liqo.to_owned()), keep::<ConfigMap>).labels(format!(
@@ -54,4 +59,10 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
             labels::CLUSTER_ID_CONFIG_MAP
         )),
     ]
+}
+
+/// Clears the usage of a ResourceQuota, which changes with each object.
+fn kept_quota(mut quota: ResourceQuota) -> ResourceQuota {
+    quota.status = None;
+    quota
 }

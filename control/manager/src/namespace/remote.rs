@@ -7,6 +7,7 @@ use super::binding::Binding;
 use super::item::WorkItem;
 use super::objects::{BY_MAP, Local, is_replica};
 use super::policy::{Limits, pod_security};
+use super::quota;
 use crate::authentication::{label, warn};
 use crate::offloading::difference;
 use control_api::offloading::namespace_map::{
@@ -152,11 +153,12 @@ impl<'a> Consumer<'a> {
         }
         let of_manager = Binding::of_manager(remote, self.local.liqo).plan(self.local, plan);
         let of_consumer = Binding::of_consumer(remote, self.key, self.peer).plan(self.local, plan);
+        let has_quota = quota::plan(self.local, remote, policy, plan);
         let mapping = super::objects::mapping(Some(self.map), original);
         let previous = mapping.and_then(|it| it.phase);
         let was_accepted = previous == Some(Phase::Accepted);
 
-        (of_manager && of_consumer || was_accepted).then_some(Phase::Accepted)
+        (of_manager && of_consumer && has_quota || was_accepted).then_some(Phase::Accepted)
     }
 
     fn namespace(&self, original: &str, remote: &str, security: &str) -> Value {

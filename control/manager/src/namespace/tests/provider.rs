@@ -3,7 +3,7 @@
 use super::{Side, key};
 use control_api::{NamespaceMap, TenantPolicy};
 use control_runtime::Key;
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use serde_json::{Value, json};
 
@@ -255,6 +255,24 @@ fn a_policy_limits_names_and_number() {
     assert_eq!(phases(&mut milan, &map())["a"], "Accepted");
     let labels = milan.namespace("b")["metadata"]["labels"].clone();
     assert_eq!(labels["pod-security.kubernetes.io/enforce"], "privileged");
+}
+
+#[test]
+fn a_policy_limits_the_number_of_objects() {
+    let mut milan = milan(14);
+    let quota = Key::new("shop-rome", "liqo-tenant");
+    assert_eq!(milan.object::<ResourceQuota>(&quota), Value::Null);
+
+    policy(&mut milan, "default", &json!({"objects": {"services": 5}}));
+    let hard = milan.object::<ResourceQuota>(&quota)["spec"]["hard"].clone();
+    assert_eq!(hard, json!({"count/services": "5"}));
+    milan.edit::<ResourceQuota>(&quota, |it| it["spec"]["hard"] = json!({"count/pods": "1"}));
+    let hard = milan.object::<ResourceQuota>(&quota)["spec"]["hard"].clone();
+    assert_eq!(hard, json!({"count/services": "5"}), "it is repaired");
+
+    policy(&mut milan, "rome", &json!({}));
+    assert_eq!(milan.object::<ResourceQuota>(&quota), Value::Null);
+    milan.assert_stable();
 }
 
 #[test]
