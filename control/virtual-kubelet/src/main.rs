@@ -7,4 +7,7 @@
 
 #![forbid(unsafe_code)]
 
+#[allow(dead_code, unused_imports, reason = "the controller of pods follows")]
+mod pod;
+
 fn main() {}

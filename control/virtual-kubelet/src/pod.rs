@@ -1,0 +1,4 @@
+//! A pod of this cluster, and the pod at the provider that runs in its place.
+
+pub(crate) mod forge;
+pub(crate) mod status;
