@@ -2,3 +2,6 @@
 
 pub(crate) mod forge;
 pub(crate) mod status;
+
+#[cfg(test)]
+mod tests;

@@ -50,9 +50,17 @@ pub(super) fn id(text: &str) -> String {
     cut(text, ID_MAX)
 }
 
-/// Returns the beginning of a text.
+/// Returns the beginning of a text, without the control characters that a terminal would interpret.
 pub(super) fn cut(text: &str, max: usize) -> String {
-    text[..text.floor_char_boundary(max)].to_owned()
+    let text = &text[..text.floor_char_boundary(max)];
+    let printable = |it: char| {
+        if it.is_control() && it != '\n' && it != '\t' {
+            ' '
+        } else {
+            it
+        }
+    };
+    text.chars().map(printable).collect()
 }
 
 /// Returns a phase that Kubernetes knows.
@@ -69,8 +77,8 @@ pub(super) fn condition_status(status: &str) -> String {
     status.unwrap_or("Unknown").to_owned()
 }
 
-/// Returns whether the API server accepts the type of a condition, a qualified name.
-pub(super) fn is_condition_type(type_: &str) -> bool {
+/// Returns whether a text is a qualified name, as the API server requires of types of conditions and names of resources.
+pub(super) fn is_qualified_name(type_: &str) -> bool {
     let is_edge = |it: char| it.is_ascii_alphanumeric();
     let is_inner = |it: char| is_edge(it) || matches!(it, '-' | '_' | '.');
     let is_part = |part: &str| {
@@ -99,7 +107,7 @@ pub(super) fn generation(generation: i64, pod: &Pod) -> i64 {
 /// Returns the amounts that the API server can parse.
 pub(super) fn amounts(amounts: &BTreeMap<String, Quantity>) -> BTreeMap<String, Quantity> {
     let are_valid = |(name, amount): &(&String, &Quantity)| {
-        is_condition_type(name) && amount.0.len() <= QUANTITY_MAX && is_quantity(&amount.0)
+        is_qualified_name(name) && amount.0.len() <= QUANTITY_MAX && is_quantity(&amount.0)
     };
     let amounts = amounts.iter().filter(are_valid).take(RESOURCES_MAX);
     amounts

@@ -3,9 +3,9 @@
 use super::bounds;
 use super::local::Context;
 use k8s_openapi::api::core::v1::{
-    Container, ContainerState, ContainerStateRunning, ContainerStateTerminated,
-    ContainerStateWaiting, ContainerStatus, ContainerUser, EphemeralContainer, LinuxContainerUser,
-    PodSpec, PodStatus, ResourceRequirements, VolumeMount, VolumeMountStatus,
+    Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
+    ContainerUser, EphemeralContainer, LinuxContainerUser, PodSpec, PodStatus,
+    ResourceRequirements, VolumeMount, VolumeMountStatus,
 };
 
 /// A container of the pod's spec, of any kind.
@@ -154,28 +154,37 @@ fn of(
     }
 }
 
+/// Returns the state, which is one of the three.
 fn state(remote: &ContainerState, message_max: usize) -> ContainerState {
     let message = |text: &Option<String>| text.as_ref().map(|it| bounds::cut(it, message_max));
+    if let Some(terminated) = &remote.terminated {
+        let terminated = ContainerStateTerminated {
+            container_id: terminated.container_id.as_deref().map(bounds::id),
+            exit_code: terminated.exit_code,
+            finished_at: terminated.finished_at.clone(),
+            message: message(&terminated.message),
+            reason: bounds::reason(terminated.reason.as_deref()),
+            signal: terminated.signal,
+            started_at: terminated.started_at.clone(),
+        };
+        return ContainerState {
+            terminated: Some(terminated),
+            ..ContainerState::default()
+        };
+    }
+    if let Some(running) = &remote.running {
+        return ContainerState {
+            running: Some(running.clone()),
+            ..ContainerState::default()
+        };
+    }
+
     ContainerState {
-        running: remote.running.as_ref().map(|it| ContainerStateRunning {
-            started_at: it.started_at.clone(),
-        }),
-        terminated: remote
-            .terminated
-            .as_ref()
-            .map(|it| ContainerStateTerminated {
-                container_id: it.container_id.as_deref().map(bounds::id),
-                exit_code: it.exit_code,
-                finished_at: it.finished_at.clone(),
-                message: message(&it.message),
-                reason: bounds::reason(it.reason.as_deref()),
-                signal: it.signal,
-                started_at: it.started_at.clone(),
-            }),
         waiting: remote.waiting.as_ref().map(|it| ContainerStateWaiting {
             message: message(&it.message),
             reason: bounds::reason(it.reason.as_deref()),
         }),
+        ..ContainerState::default()
     }
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn local(remote: &PodStatus, context: &Context<'_>) -> PodStatus {
     let host_ip = context.host_ip.map(|ip| ip.to_string());
 
     PodStatus {
-        conditions: Some(conditions(remote, context)),
+        conditions: remote.conditions.as_ref().map(|it| conditions(it, context)),
         container_statuses: container::of_containers(remote, context),
         ephemeral_container_statuses: container::of_ephemeral_containers(remote, context),
         host_ips: host_ip.clone().map(|ip| vec![HostIP { ip }]),
@@ -59,11 +59,11 @@ pub(crate) fn local(remote: &PodStatus, context: &Context<'_>) -> PodStatus {
 }
 
 /// Returns the conditions, one of each type.
-fn conditions(remote: &PodStatus, context: &Context<'_>) -> Vec<PodCondition> {
+fn conditions(remote: &[PodCondition], context: &Context<'_>) -> Vec<PodCondition> {
     let mut conditions: Vec<PodCondition> = Vec::new();
-    for condition in remote.conditions.iter().flatten() {
+    for condition in remote {
         let is_known = conditions.iter().any(|it| it.type_ == condition.type_);
-        if is_known || !bounds::is_condition_type(&condition.type_) {
+        if is_known || !bounds::is_qualified_name(&condition.type_) {
             continue;
         }
         if conditions.len() == bounds::CONDITIONS_MAX {

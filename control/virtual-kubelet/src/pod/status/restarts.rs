@@ -18,20 +18,17 @@ pub(crate) struct Restarts {
 impl Restarts {
     /// Takes note of a remote pod, and returns the restarts to add to its counters. A new remote pod is a restart.
     pub(crate) fn observe(&mut self, local: &PodStatus, uid: &str, remote: &PodStatus) -> i32 {
-        let latest = highest(remote);
         match self.uid.as_deref() {
             Some(known) if known == uid => {}
             Some(_) => {
                 let before = self.accumulated.saturating_add(self.latest);
                 self.accumulated = before.saturating_add(1);
-                self.uid = Some(uid.to_owned());
+                self.latest = 0;
             }
-            None => {
-                self.accumulated = inferred(local, remote);
-                self.uid = Some(uid.to_owned());
-            }
+            None => self.accumulated = inferred(local, remote),
         }
-        self.latest = latest;
+        self.uid = Some(uid.to_owned());
+        self.latest = self.latest.max(highest(remote));
 
         self.accumulated
     }
