@@ -11,7 +11,8 @@
 //! The provider may be hostile: what its status contains is bounded in size and count, and neither names a container that
 //! the pod lacks nor a node, claim or address that the provider does not own.
 
-pub(crate) use local::{Context, local};
+pub(crate) use context::Context;
+pub(crate) use local::local;
 pub(crate) use rejected::{
     OFFLOADING_ABORTED, OFFLOADING_BACK_OFF, REMOTE_POD_TERMINATED, fallback, terminated,
 };
@@ -19,6 +20,7 @@ pub(crate) use restarts::Restarts;
 
 mod bounds;
 mod container;
+mod context;
 mod local;
 mod rejected;
 mod restarts;

@@ -1,7 +1,7 @@
 //! Statuses of containers.
 
 use super::bounds;
-use super::local::Context;
+use super::context::Context;
 use k8s_openapi::api::core::v1::{
     Container, ContainerState, ContainerStateTerminated, ContainerStateWaiting, ContainerStatus,
     ContainerUser, EphemeralContainer, LinuxContainerUser, PodSpec, PodStatus,

@@ -2,8 +2,8 @@
 
 use super::bounds;
 use super::container;
+use super::context::Context;
 use control_api::labels;
-use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{HostIP, Pod, PodCondition, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::net::IpAddr;
@@ -12,22 +12,6 @@ use std::net::IpAddr;
 const READY: &str = "Ready";
 /// Reason of [`READY`] while the virtual node is not ready.
 const REMOTE_UNAVAILABLE: &str = "RemoteUnavailable";
-
-/// Values of this cluster that the status of a pod depends on.
-#[derive(Clone, Copy)]
-pub(crate) struct Context<'a> {
-    /// The pod of this cluster.
-    pub(crate) pod: &'a Pod,
-    /// Maps the remote pod's address to the address that it has in this cluster; none if it has none, or must not be
-    /// reflected.
-    pub(crate) map_ip: &'a dyn Fn(IpAddr) -> Option<IpAddr>,
-    /// Address of the virtual kubelet's pod.
-    pub(crate) host_ip: Option<IpAddr>,
-    /// Restarts to add to those of each container, see [`Restarts`](super::Restarts).
-    pub(crate) restarts: i32,
-    /// The present time.
-    pub(crate) now: Timestamp,
-}
 
 /// Returns the status of a pod from that of the remote pod.
 pub(crate) fn local(remote: &PodStatus, context: &Context<'_>) -> PodStatus {
