@@ -1,0 +1,21 @@
+//! The part of this cluster in the status of a pod.
+
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::Pod;
+use std::net::IpAddr;
+
+/// Values of this cluster that the status of a pod depends on.
+#[derive(Clone, Copy)]
+pub(crate) struct Context<'a> {
+    /// The pod of this cluster.
+    pub(crate) pod: &'a Pod,
+    /// Maps the remote pod's address to the address that it has in this cluster; none if it has none, or must not be
+    /// reflected.
+    pub(crate) map_ip: &'a dyn Fn(IpAddr) -> Option<IpAddr>,
+    /// Address of the virtual kubelet's pod.
+    pub(crate) host_ip: Option<IpAddr>,
+    /// Restarts to add to those of each container, see [`Restarts`](super::Restarts).
+    pub(crate) restarts: i32,
+    /// The present time.
+    pub(crate) now: Timestamp,
+}

@@ -1,0 +1,131 @@
+//! Statuses of pods without a remote pod.
+
+use control_api::offloading::shadow_pod::ShadowPodPhase;
+use jiff::Timestamp;
+use k8s_openapi::api::core::v1::{
+    ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus,
+};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+
+/// Reason of a pod that has not started, because its namespace is not offloaded to the virtual node.
+pub(crate) const OFFLOADING_BACK_OFF: &str = "OffloadingBackOff";
+/// Reason of a pod that has failed, because its namespace is no longer offloaded to the virtual node.
+pub(crate) const OFFLOADING_ABORTED: &str = "OffloadingAborted";
+/// Reason of a pod whose remote pod was deleted after it had ended.
+pub(crate) const REMOTE_POD_TERMINATED: &str = "RemotePodTerminated";
+
+/// How a container ends that runs no longer.
+#[derive(Clone, Copy)]
+struct Rejection {
+    phase: &'static str,
+    reason: &'static str,
+    message: &'static str,
+    /// Exit code of containers that have not terminated; none if they may start later.
+    exit_code: Option<i32>,
+}
+
+/// Returns the status of a pod whose namespace is not offloaded to the virtual node: pending if the pod has not started,
+/// else failed. A pod that has ended keeps its status.
+pub(crate) fn fallback(local: &Pod, now: Timestamp) -> PodStatus {
+    let status = local.status.clone().unwrap_or_default();
+    let has_containers = [
+        &status.container_statuses,
+        &status.init_container_statuses,
+        &status.ephemeral_container_statuses,
+    ]
+    .into_iter()
+    .flatten()
+    .any(|it| !it.is_empty());
+
+    match status.phase.as_deref() {
+        Some("Succeeded" | "Failed") => status,
+        Some("Pending") | None if !has_containers => rejected(
+            status,
+            Rejection {
+                phase: "Pending",
+                reason: OFFLOADING_BACK_OFF,
+                message: "The namespace is not offloaded to the virtual node of the pod",
+                exit_code: None,
+            },
+            now,
+        ),
+        Some(_) | None => rejected(
+            status,
+            Rejection {
+                phase: "Failed",
+                reason: OFFLOADING_ABORTED,
+                message: "The namespace is no longer offloaded to the virtual node of the pod",
+                exit_code: Some(1),
+            },
+            now,
+        ),
+    }
+}
+
+/// Returns the status of a pod whose remote pod is absent although its ShadowPod has ended in `phase`; none if it has
+/// not ended.
+pub(crate) fn terminated(local: &Pod, phase: ShadowPodPhase, now: Timestamp) -> Option<PodStatus> {
+    let (phase, exit_code) = match phase {
+        ShadowPodPhase::Succeeded => ("Succeeded", 0),
+        ShadowPodPhase::Failed => ("Failed", 1),
+        ShadowPodPhase::Pending | ShadowPodPhase::Running | ShadowPodPhase::Unknown => return None,
+    };
+    let status = local.status.clone().unwrap_or_default();
+    if status.phase.as_deref() == Some(phase) {
+        return Some(status);
+    }
+    let rejection = Rejection {
+        phase,
+        reason: REMOTE_POD_TERMINATED,
+        message: "The remote pod was deleted after it had ended",
+        exit_code: Some(exit_code),
+    };
+
+    Some(rejected(status, rejection, now))
+}
+
+fn rejected(mut status: PodStatus, rejection: Rejection, now: Timestamp) -> PodStatus {
+    status.phase = Some(rejection.phase.to_owned());
+    status.reason = Some(rejection.reason.to_owned());
+    status.message = Some(rejection.message.to_owned());
+    for condition in status.conditions.iter_mut().flatten() {
+        if condition.status == "True" {
+            condition.status = "False".to_owned();
+            condition.reason = Some(rejection.reason.to_owned());
+            condition.message = None;
+            condition.last_transition_time = Some(Time(now));
+        }
+    }
+    for container in status.container_statuses.iter_mut().flatten() {
+        container.ready = false;
+        container.started = container.started.map(|_| false);
+        terminate(container, rejection, now);
+    }
+    let init = status.init_container_statuses.iter_mut().flatten();
+    let others = init.chain(status.ephemeral_container_statuses.iter_mut().flatten());
+    for container in others {
+        terminate(container, rejection, now);
+    }
+
+    status
+}
+
+fn terminate(container: &mut ContainerStatus, rejection: Rejection, now: Timestamp) {
+    let state = container.state.take().unwrap_or_default();
+    let Some(exit_code) = rejection.exit_code.filter(|_| state.terminated.is_none()) else {
+        container.state = Some(state);
+        return;
+    };
+    container.ready = false;
+    container.state = Some(ContainerState {
+        terminated: Some(ContainerStateTerminated {
+            container_id: container.container_id.clone(),
+            exit_code,
+            finished_at: Some(Time(now)),
+            reason: Some(rejection.reason.to_owned()),
+            started_at: state.running.and_then(|it| it.started_at),
+            ..ContainerStateTerminated::default()
+        }),
+        ..ContainerState::default()
+    });
+}
