@@ -10,7 +10,7 @@
 //! change        ephemeral containers and resizes, after the ShadowPod was created
 //! ```
 //!
-//! The spec is computed once, when the ShadowPod is created. Metadata and [`change`] are applied to an existing ShadowPod.
+//! The spec is computed once, when the ShadowPod is created. Later, [`metadata()`] and [`change()`] apply to the existing ShadowPod.
 
 use control_api::ShadowPod;
 use control_api::offloading::ShadowPodSpec;

@@ -69,7 +69,7 @@ fn hard_requires_other_nodes_than_those_of_pods_with_the_same_labels() {
 #[test]
 fn the_annotation_selects_the_labels() {
     let mut annotations = preset("hard");
-    annotations["liqo.io/anti-affinity-labels"] = json!("pod-template-hash, missing");
+    annotations["liqo.io/anti-affinity-labels"] = json!("missing, pod-template-hash");
 
     let spec = forged(&json!({}), &annotations);
 

@@ -153,6 +153,23 @@ fn only_the_tolerations_of_repatriation_stay_in_this_cluster() {
 }
 
 #[test]
+fn a_toleration_of_a_failed_node_with_another_operator_or_effect_is_the_users() {
+    let patch = OffloadingPatch::default();
+    let context = Context {
+        repatriation: Some(Repatriation::Never),
+        ..context(&patch)
+    };
+    let tolerations = json!([
+        {"effect": "NoExecute", "key": "node.kubernetes.io/not-ready", "operator": "Equal"},
+        {"effect": "NoSchedule", "key": "node.kubernetes.io/not-ready", "operator": "Exists"},
+    ]);
+
+    let spec = forged_with(&context, &json!({"tolerations": tolerations}), &json!({}));
+
+    assert_eq!(spec["tolerations"], tolerations);
+}
+
+#[test]
 fn the_node_selector_is_the_patchs() {
     let patch = patch(json!({"nodeSelector": {"tenant": "rome"}}));
 

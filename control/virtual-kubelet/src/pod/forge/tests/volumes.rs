@@ -77,6 +77,20 @@ fn tokens_come_from_the_secret_of_the_pod() {
 }
 
 #[test]
+fn the_owner_of_a_tokens_file_is_kept() {
+    let token = json!({"serviceAccountToken": {"path": "token", "user": 1000}});
+    let volume = json!({"name": "own", "projected": {"sources": [token]}});
+
+    let sources = sources(
+        ApiServerSupport::TokenApi,
+        None,
+        &json!({"volumes": [volume]}),
+    );
+
+    assert_eq!(sources[0][0]["secret"]["items"][0]["user"], 1000);
+}
+
+#[test]
 fn disabled_pods_get_no_token_and_still_the_root_ca() {
     let sources = sources(ApiServerSupport::Disabled, None, &local());
 

@@ -302,5 +302,6 @@ fn lists_of_a_container_are_bounded() {
     assert_eq!(linux["supplementalGroups"].as_array().unwrap().len(), 64);
     let mounts = status["volumeMounts"].as_array().unwrap();
     assert_eq!(mounts.len(), 1);
+    assert_eq!(mounts[0]["mountPath"], "/data");
     assert_eq!(mounts[0]["recursiveReadOnly"].as_str().unwrap().len(), 256);
 }

@@ -179,4 +179,5 @@ fn containers_that_have_ended_keep_their_exit_codes() {
     let status = value(terminated(&pod, ShadowPodPhase::Failed, NOW).unwrap());
 
     assert_eq!(status["containerStatuses"][0]["state"], exited(7));
+    assert_eq!(status["containerStatuses"][0]["ready"], false);
 }
