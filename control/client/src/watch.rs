@@ -48,6 +48,9 @@ impl fmt::Display for WatchId {
         if let Some(name) = &self.selector.name {
             write!(f, "/{name}")?;
         }
+        if let Some(node) = &self.selector.node {
+            write!(f, " of node {node}")?;
+        }
         if let Some(namespace) = &self.namespace {
             write!(f, " in namespace {namespace}")?;
         }

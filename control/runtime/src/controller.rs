@@ -154,6 +154,8 @@ pub struct Write {
     pub uid: Option<String>,
     /// Version that the object must have.
     pub resource_version: Option<String>,
+    /// Whether a deletion waits for no graceful termination, as that of a pod which has ended on its node.
+    pub is_immediate: bool,
     /// Whether only the leader sends it.
     pub gate: Gate,
     /// Whether it waits for all writes of the plan before it.
@@ -173,6 +175,7 @@ impl Write {
             action,
             uid: None,
             resource_version: None,
+            is_immediate: false,
             gate: Gate::Leader,
             is_last: false,
             server_timeout: None,

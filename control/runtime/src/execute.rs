@@ -281,8 +281,13 @@ pub(crate) fn content(write: &Write) -> Value {
 
 fn delete_options(write: &Write) -> Value {
     let preconditions = json!({"uid": write.uid, "resourceVersion": write.resource_version});
-    json!({"apiVersion": "v1", "kind": "DeleteOptions",
-        "propagationPolicy": "Background", "preconditions": preconditions})
+    let mut options = json!({"apiVersion": "v1", "kind": "DeleteOptions",
+        "propagationPolicy": "Background", "preconditions": preconditions});
+    if write.is_immediate {
+        options["gracePeriodSeconds"] = json!(0);
+    }
+
+    options
 }
 
 fn parse(text: &str) -> Result<Value, String> {

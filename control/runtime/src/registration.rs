@@ -145,6 +145,13 @@ impl Registration {
         self
     }
 
+    /// Restricts the watch to the pods of a node.
+    #[must_use]
+    pub fn node(mut self, node: impl Into<String>) -> Self {
+        self.selector.node = Some(node.into());
+        self
+    }
+
     /// Adds verbs that the controller needs on the resource.
     #[must_use]
     pub fn verbs(mut self, verbs: &[&'static str]) -> Self {

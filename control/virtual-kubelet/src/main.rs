@@ -1,13 +1,45 @@
 //! Represents resources of a provider as a Node of this cluster, and has the pods of the Node run there.
 //!
 //! ```text
+//! connection  kubeconfig of the provider -> its API server, and whether that responds (PURE)
 //! node        VirtualNode -> Node, its Lease and conditions (PURE)
-//! pod         Pod -> ShadowPod, and the status back (PURE)
+//! workload    Pod -> ShadowPod at the provider, and the status back (PURE)
+//! pod         the transformation of pods and their statuses (PURE)
+//! cli         arguments; starts the runtime with the controllers
 //! ```
 
 #![forbid(unsafe_code)]
 
-#[allow(dead_code, unused_imports, reason = "the controller of pods follows")]
+mod cli;
+mod connection;
+mod kubeconfig;
+mod node;
+#[cfg_attr(
+    not(test),
+    expect(
+        dead_code,
+        reason = "the reflectors of ServiceAccounts and ConfigMaps, and changes of pods, follow"
+    )
+)]
+#[expect(unused_imports, reason = "as above")]
 mod pod;
+mod settings;
+#[cfg(test)]
+mod side;
+mod workload;
 
-fn main() {}
+use clap::Parser as _;
+use std::process::ExitCode;
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() -> ExitCode {
+    let cli = cli::Cli::parse();
+    telemetry::logging::init();
+    match cli.run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("Error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

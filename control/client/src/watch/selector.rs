@@ -10,9 +10,26 @@ pub struct Selector {
     /// Name of the only object; `None` for all objects. A role with `resourceNames` permits a list
     /// or watch with exactly this field selector.
     pub name: Option<String>,
+    /// Node of pods; `None` for the pods of all nodes.
+    pub node: Option<String>,
 }
 
 impl Selector {
+    /// Returns the field selector; empty for all objects.
+    pub fn fields(&self) -> String {
+        let name = self
+            .name
+            .as_ref()
+            .map(|name| format!("metadata.name={name}"));
+        let node = self
+            .node
+            .as_ref()
+            .map(|node| format!("spec.nodeName={node}"));
+        let terms: Vec<_> = name.into_iter().chain(node).collect();
+
+        terms.join(",")
+    }
+
     /// Returns whether the label selector matches these labels. Supports the forms `key=value`,
     /// `key==value`, `key` and `!key`; other forms match no object.
     pub fn selects(&self, labels: &BTreeMap<String, String>) -> bool {

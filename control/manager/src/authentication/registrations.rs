@@ -157,6 +157,7 @@ pub(super) fn secrets(namespace: &str) -> WatchId {
         selector: Selector {
             labels: labels::REMOTE_CLUSTER_ID.to_owned(),
             name: None,
+            node: None,
         },
     }
 }

@@ -81,7 +81,10 @@ fn watch<K: OfPeer>(namespace: &str, labels: String) -> WatchId {
         cluster: Cluster::Local,
         resource: Resource::of::<K>(),
         namespace: Some(namespace.to_owned()),
-        selector: Selector { labels, name: None },
+        selector: Selector {
+            labels,
+            ..Selector::default()
+        },
     }
 }
 

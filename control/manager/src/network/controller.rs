@@ -391,6 +391,7 @@ pub(crate) fn secrets(namespace: &str) -> WatchId {
         selector: Selector {
             labels: Kind::Secret.selector().unwrap_or_default(),
             name: None,
+            node: None,
         },
     }
 }

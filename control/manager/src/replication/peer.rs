@@ -90,6 +90,7 @@ impl Peer {
                     labels::REPLICATED
                 ),
                 name: None,
+                node: None,
             },
         }
     }

@@ -142,6 +142,7 @@ fn label_selectors_select_by_value_presence_and_absence() {
         let labels_selector = Selector {
             labels: selector.into(),
             name: None,
+            node: None,
         };
         labels_selector.selects(&labels)
     };

@@ -255,6 +255,7 @@ fn watch_of(cluster: &Cluster, label: &str) -> WatchId {
         selector: control_client::watch::Selector {
             labels: label.to_owned(),
             name: None,
+            node: None,
         },
         ..id.unwrap()
     }

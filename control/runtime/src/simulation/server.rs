@@ -101,8 +101,9 @@ impl Server {
     /// Deletes an object, as another client does.
     pub fn remove<K: kube::Resource<DynamicType = ()>>(&mut self, key: &Key) {
         let id = (Resource::of::<K>(), key.clone());
+        let write = Write::new(Ref::of::<K>(&self.cluster, key), Action::Delete);
         // An object that is gone is the aim.
-        self.delete(&id, None, None).ok();
+        self.delete(&id, &write).ok();
     }
 
     /// Returns an object.
@@ -263,8 +264,7 @@ impl Server {
             return Err(NOT_FOUND);
         }
         if write.action == Action::Delete {
-            let version = write.resource_version.as_deref();
-            return self.delete(&id, write.uid.as_deref(), version);
+            return self.delete(&id, write);
         }
         for (resource, field) in &self.pruned {
             if *resource == id.0 {
@@ -326,20 +326,22 @@ impl Server {
         now.to_string()
     }
 
-    fn delete(
-        &mut self,
-        id: &Id,
-        uid: Option<&str>,
-        version: Option<&str>,
-    ) -> Result<Value, Refusal> {
+    fn delete(&mut self, id: &Id, write: &Write) -> Result<Value, Refusal> {
         let stored = self.objects.get(id).cloned().ok_or(NOT_FOUND)?;
-        let differs = |wanted: Option<&str>, field| {
+        let differs = |wanted: &Option<String>, field| {
+            let wanted = wanted.as_deref();
             wanted.is_some_and(|wanted| wanted != text(&stored.object, field))
         };
-        if differs(uid, "uid") || differs(version, "resourceVersion") {
+        if differs(&write.uid, "uid") || differs(&write.resource_version, "resourceVersion") {
             return Err((409, "Conflict"));
         }
         let mut object = stored.object;
+        // A pod that is bound to a node terminates gracefully.
+        let is_bound = id.0.kind == "Pod" && object["spec"]["nodeName"].is_string();
+        if is_bound {
+            let seconds = if write.is_immediate { 0 } else { 30 };
+            object["metadata"]["deletionGracePeriodSeconds"] = seconds.into();
+        }
         if object["metadata"]["deletionTimestamp"].is_null() {
             object["metadata"]["deletionTimestamp"] = self.now_in_seconds().into();
         }
@@ -363,7 +365,10 @@ impl Server {
         }
         let finalizers = metadata["finalizers"].as_array();
         let is_deletion = !metadata["deletionTimestamp"].is_null()
-            && finalizers.is_none_or(|finalizers| finalizers.is_empty());
+            && finalizers.is_none_or(|finalizers| finalizers.is_empty())
+            && metadata["deletionGracePeriodSeconds"]
+                .as_u64()
+                .is_none_or(|seconds| seconds == 0);
         if old.as_ref() == Some(&object) && !is_deletion {
             self.objects.insert(
                 id,
@@ -402,7 +407,7 @@ impl Server {
         let selected = self.objects.iter().filter(|((resource, key), stored)| {
             *resource == id.resource
                 && id.covers(key)
-                && is_selected(id, &stored.object["metadata"]["labels"])
+                && is_selected(id, &stored.object["metadata"]["labels"], &stored.object)
         });
         let listed = selected.map(|(_, stored)| Signal::Object {
             object: form.decode(&stored.object.to_string()),
@@ -427,9 +432,9 @@ impl Server {
             if change.id.0 != id.resource || !id.covers(&change.id.1) {
                 return None;
             }
-            let was_selected =
-                (change.labels_before.as_ref()).is_some_and(|labels| is_selected(id, labels));
-            let is_selected = is_selected(id, &change.object["metadata"]["labels"]);
+            let was_selected = (change.labels_before.as_ref())
+                .is_some_and(|labels| is_selected(id, labels, &change.object));
+            let is_selected = is_selected(id, &change.object["metadata"]["labels"], &change.object);
             let signal = match (was_selected, is_selected && !change.is_deletion) {
                 (false, false) => return None,
                 (true, false) => Signal::Deleted {
@@ -480,9 +485,12 @@ fn scope(body: &mut Value, old: &Value, write: &Write) {
     }
 }
 
-fn is_selected(id: &WatchId, labels: &Value) -> bool {
+fn is_selected(id: &WatchId, labels: &Value, object: &Value) -> bool {
     let labels = serde_json::from_value(labels.clone()).unwrap_or_default();
-    id.selector.selects(&labels)
+    let node = id.selector.node.as_deref();
+    let is_of_node = node.is_none_or(|node| object["spec"]["nodeName"] == node);
+
+    id.selector.selects(&labels) && is_of_node
 }
 
 fn key(object: &Value) -> Key {

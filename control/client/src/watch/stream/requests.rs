@@ -30,11 +30,10 @@ impl<W: Watched, F> State<W, F> {
     pub(super) fn get(&self, parameters: &[(&str, &str)]) -> http::request::Builder {
         let id = &self.target.id;
         let key = Key::new(id.namespace.as_deref().unwrap_or_default(), "");
-        let name = id.selector.name.as_ref();
-        let name = name.map(|name| format!("metadata.name={name}"));
+        let fields = id.selector.fields();
         let selectors = [
             ("labelSelector", id.selector.labels.as_str()),
-            ("fieldSelector", name.as_deref().unwrap_or_default()),
+            ("fieldSelector", fields.as_str()),
         ];
         let mut query = [parameters, &selectors].concat();
         query.retain(|(_, value)| !value.is_empty());

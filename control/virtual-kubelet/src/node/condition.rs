@@ -1,0 +1,173 @@
+//! Conditions of the Node.
+
+use crate::settings::Settings;
+use control_api::core::foreign_cluster::{
+    ForeignClusterConditionStatus as Status, ForeignClusterConditionType as Type, Module,
+};
+use control_api::{ForeignCluster, VirtualNode};
+use k8s_openapi::api::core::v1::NodeCondition;
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
+use std::collections::BTreeMap;
+
+/// State of the parts that the conditions report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct State {
+    /// Whether the provider grants processors and memory.
+    pub(super) has_resources: bool,
+    /// Whether the pod networks are connected; `None` if that is not checked.
+    pub(super) is_connected: Option<bool>,
+}
+
+impl State {
+    /// Returns the state. The network is assumed to be needed until the ForeignCluster is known.
+    pub(super) fn new(
+        settings: &Settings,
+        node: &VirtualNode,
+        foreign: Option<&ForeignCluster>,
+    ) -> Self {
+        let modules = foreign.and_then(|it| it.status.as_ref()?.modules.as_ref());
+        let networking = modules.map(|it| &it.networking);
+        let is_needed = networking.is_none_or(|it| it.enabled);
+
+        Self {
+            has_resources: has_resources(&super::object::capacity(node)),
+            is_connected: (settings.checks_network && is_needed)
+                .then(|| networking.is_some_and(is_connected)),
+        }
+    }
+
+    /// Returns the conditions. The time of a condition is that of the last change of its status.
+    pub(super) fn conditions(self, old: &[NodeCondition], now: Timestamp) -> Vec<NodeCondition> {
+        let is_ready = self.has_resources && self.is_connected != Some(false);
+        let pressure = |type_, [reason_true, reason_false]: [&'static str; 2]| {
+            let (reason, message) = if self.has_resources {
+                (
+                    reason_false,
+                    "The remote cluster is advertising sufficient resources",
+                )
+            } else {
+                (
+                    reason_true,
+                    "The remote cluster is advertising no or insufficient resources",
+                )
+            };
+            (type_, !self.has_resources, reason, message)
+        };
+        let ready = if is_ready {
+            (
+                "KubeletReady",
+                "The Liqo Virtual Kubelet is posting ready status",
+            )
+        } else {
+            (
+                "KubeletNotReady",
+                "The Liqo Virtual Kubelet is not ready: the network or the resources are missing",
+            )
+        };
+        let mut all = vec![
+            ("Ready", is_ready, ready.0, ready.1),
+            pressure(
+                "MemoryPressure",
+                [
+                    "RemoteClusterHasMemoryPressure",
+                    "RemoteClusterHasSufficientMemory",
+                ],
+            ),
+            pressure(
+                "DiskPressure",
+                [
+                    "RemoteClusterHasDiskPressure",
+                    "RemoteClusterHasNoDiskPressure",
+                ],
+            ),
+            pressure(
+                "PIDPressure",
+                [
+                    "RemoteClusterHasPIDPressure",
+                    "RemoteClusterHasNoPIDPressure",
+                ],
+            ),
+        ];
+        all.extend(self.is_connected.map(|is_connected| {
+            if is_connected {
+                (
+                    "NetworkUnavailable",
+                    false,
+                    "LiqoNetworkingUp",
+                    "The Liqo cluster interconnection is established",
+                )
+            } else {
+                (
+                    "NetworkUnavailable",
+                    true,
+                    "LiqoNetworkingDown",
+                    "The Liqo cluster interconnection is down",
+                )
+            }
+        }));
+        let condition = |(type_, is_true, reason, message): (&str, bool, &str, &str)| {
+            let status = if is_true { "True" } else { "False" };
+            let same = old
+                .iter()
+                .find(|it| it.type_ == type_ && it.status == status);
+            let since = same.and_then(|it| it.last_transition_time.clone());
+            NodeCondition {
+                last_heartbeat_time: Some(Time(now)),
+                last_transition_time: Some(since.unwrap_or(Time(now))),
+                message: Some(message.to_owned()),
+                reason: Some(reason.to_owned()),
+                status: status.to_owned(),
+                type_: type_.to_owned(),
+            }
+        };
+
+        all.into_iter().map(condition).collect()
+    }
+}
+
+fn has_resources(capacity: &BTreeMap<String, Quantity>) -> bool {
+    let is_positive = |key: &str| {
+        let amount = capacity.get(key).map(|it| it.0.as_str());
+        // The API server has checked the syntax. A quantity is zero if all its digits before the suffix are.
+        amount.is_some_and(|it| {
+            let digits = it.split(['e', 'E']).next().unwrap_or_default();
+            !it.starts_with('-') && digits.bytes().any(|byte| (b'1'..=b'9').contains(&byte))
+        })
+    };
+
+    is_positive("cpu") && is_positive("memory")
+}
+
+fn is_connected(networking: &Module) -> bool {
+    networking
+        .conditions
+        .iter()
+        .any(|it| it.type_ == Type::NetworkConnectionStatus && it.status == Status::Established)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_quantity_is_positive_if_a_digit_of_its_number_is() {
+        for (amount, expected) in [
+            ("4", true),
+            ("100m", true),
+            ("0", false),
+            ("0.0", false),
+            ("0.5", true),
+            ("0e3", false),
+            ("0Gi", false),
+            ("10Gi", true),
+            ("-1", false),
+            ("", false),
+        ] {
+            let amounts = [("cpu", amount), ("memory", "1Gi")];
+            let amounts = amounts.map(|(key, it)| (key.to_owned(), Quantity(it.to_owned())));
+            assert_eq!(has_resources(&amounts.into()), expected, "{amount}");
+        }
+    }
+}

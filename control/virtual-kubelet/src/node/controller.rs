@@ -1,0 +1,301 @@
+//! Connects the planners of the Node to the runtime.
+
+use super::condition::State;
+use super::{lease, object};
+use crate::connection::Connection;
+use crate::settings::Settings;
+use control_api::{ForeignCluster, VirtualNode};
+use control_runtime::{
+    Action, Cache, Change, Cluster, Controller, Env, Event, Key, Outcome, Plan, Queue, Ref,
+    Registration, Request, Scope, Write,
+};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::{Node, NodeStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+/// Time after which the times of heartbeats in the status are written although nothing has changed, as a kubelet does.
+const HEARTBEAT: Duration = Duration::from_secs(300);
+
+/// A work item.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum WorkItem {
+    /// The connection to the provider.
+    Connection,
+    /// The Node.
+    Node,
+    /// The Lease of the Node.
+    Lease,
+}
+
+impl fmt::Display for WorkItem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Connection => "connection",
+            Self::Node => "node",
+            Self::Lease => "lease",
+        })
+    }
+}
+
+/// Plans the connection to the provider, and the Node.
+pub(crate) struct NodeController {
+    settings: Settings,
+    connection: Connection,
+}
+
+impl NodeController {
+    /// Creates the controller.
+    pub(crate) fn new(settings: Settings, connection: Connection) -> Self {
+        Self {
+            settings,
+            connection,
+        }
+    }
+
+    fn plan_node(&self, cache: &Cache, env: &Env<'_>) -> Plan<WorkItem> {
+        let mut plan = Plan::default();
+        let settings = &self.settings;
+        let Some(node) = virtual_node(settings, cache).filter(|_| settings.creates_node) else {
+            return plan;
+        };
+        let key = Key::cluster(&*settings.node);
+        let target = Ref::of::<Node>(&Cluster::Local, &key);
+        let labels = object::labels(settings, node);
+        let annotations = object::annotations(settings, node);
+        let taints = json!(object::taints(node));
+        let Some(present) = cache.local::<Node>(&key) else {
+            // An unready Node would be tainted, and its taint takes time to go.
+            let create = json!({
+                "metadata": {"labels": labels, "annotations": annotations},
+                "spec": {"taints": taints},
+                "status": self.status(node, &NodeStatus::default(), cache, env),
+            });
+            plan.writes.push(Write::new(target, Action::Create(create)));
+            return plan;
+        };
+        if !object::is_own(settings, present) {
+            plan.events.push(self.foreign_node());
+            return plan;
+        }
+        if present.metadata.deletion_timestamp.is_some() {
+            return plan;
+        }
+        let metadata = &present.metadata;
+        let patch = json!({
+            "labels": missing(&labels, metadata.labels.as_ref()),
+            "annotations": missing(&annotations, metadata.annotations.as_ref()),
+        });
+        if patch != json!({"labels": {}, "annotations": {}}) {
+            let merge = Action::Merge(json!({"metadata": patch}));
+            plan.writes.push(Write::new(target.clone(), merge));
+        }
+        plan.writes.extend(self.taints(present, node, &target));
+        self.plan_status(node, (&target, present), cache, env, &mut plan);
+
+        plan
+    }
+
+    /// Returns the write of taints that are missing. Others are of users and of Kubernetes.
+    fn taints(&self, present: &Node, node: &VirtualNode, target: &Ref) -> Option<Write> {
+        let current = present
+            .spec
+            .as_ref()
+            .and_then(|it| it.taints.clone())
+            .unwrap_or_default();
+        let desired = object::taints(node);
+        let missing: Vec<_> = desired
+            .into_iter()
+            .filter(|taint| !current.contains(taint))
+            .collect();
+        if missing.is_empty() {
+            return None;
+        }
+        let replaced = |it: &k8s_openapi::api::core::v1::Taint| {
+            missing
+                .iter()
+                .any(|new| new.key == it.key && new.effect == it.effect)
+        };
+        let kept = current.into_iter().filter(|it| !replaced(it));
+        let taints: Vec<_> = missing.iter().cloned().chain(kept).collect();
+        let mut write = Write::new(
+            target.clone(),
+            Action::Merge(json!({"spec": {"taints": taints}})),
+        );
+        // The node controller changes the list as well.
+        write.resource_version = present.metadata.resource_version.clone();
+
+        Some(write)
+    }
+
+    fn plan_status(
+        &self,
+        node: &VirtualNode,
+        (target, present): (&Ref, &Node),
+        cache: &Cache,
+        env: &Env<'_>,
+        plan: &mut Plan<WorkItem>,
+    ) {
+        let old = present.status.clone().unwrap_or_default();
+        let new = self.status(node, &old, cache, env);
+        let (written, desired) = (object::written(&old), object::written(&new));
+        let heartbeat = old
+            .conditions
+            .as_ref()
+            .and_then(|it| it.first()?.last_heartbeat_time.clone());
+        let elapsed = heartbeat.map(|Time(at)| env.now.duration_since(at));
+        let elapsed = elapsed.and_then(|it| Duration::try_from(it).ok());
+        let wait = HEARTBEAT.saturating_sub(elapsed.unwrap_or_default());
+        if written == desired && !wait.is_zero() {
+            plan.requeue.push((wait, WorkItem::Node));
+            return;
+        }
+        let (mut status, old) = (json!(new), json!(written));
+        remove_old(&mut status, &old);
+        for field in ["capacity", "allocatable"] {
+            // Keys of the quota that are gone stay on a Node of upstream's; here they go.
+            remove_old(&mut status[field], &old[field]);
+        }
+        let merge = Action::Merge(json!({"status": status}));
+        plan.writes
+            .push(Write::new(target.clone(), merge).subresource("status"));
+        plan.requeue.push((HEARTBEAT, WorkItem::Node));
+    }
+
+    fn status(
+        &self,
+        node: &VirtualNode,
+        old: &NodeStatus,
+        cache: &Cache,
+        env: &Env<'_>,
+    ) -> NodeStatus {
+        let foreign = cache.local::<ForeignCluster>(&Key::cluster(&*self.settings.provider));
+        let state = State::new(&self.settings, node, foreign);
+
+        object::status(&self.settings, node, (state, old), env.now)
+    }
+
+    fn plan_lease(&self, cache: &Cache, env: &Env<'_>) -> Plan<WorkItem> {
+        let settings = &self.settings;
+        let node = cache.local::<Node>(&Key::cluster(&*settings.node));
+        let node = node
+            .filter(|it| object::is_own(settings, it) && it.metadata.deletion_timestamp.is_none());
+        match node {
+            Some(node)
+                if self.connection.is_responding(settings, cache) && settings.creates_node =>
+            {
+                lease::plan(settings, WorkItem::Lease, (node, cache), env)
+            }
+            _ => Plan::default(),
+        }
+    }
+
+    fn foreign_node(&self) -> Event {
+        let settings = &self.settings;
+        Event {
+            object: Ref::of::<VirtualNode>(&Cluster::Local, &settings.virtual_node()),
+            is_warning: true,
+            reason: "NodeExists",
+            note: format!(
+                "Node {} exists and does not represent resources of `{}`: delete it, or give the VirtualNode another name",
+                settings.node, settings.provider
+            ),
+            is_repeated: false,
+        }
+    }
+}
+
+impl Controller for NodeController {
+    type Item = WorkItem;
+    const NAME: &'static str = "node";
+    const FIELD_MANAGER: &'static str = "node.liqo.io";
+
+    fn resources(&self) -> Vec<Registration> {
+        let settings = &self.settings;
+        vec![
+            Registration::whole::<VirtualNode>(Scope::Namespace(settings.tenant_namespace.clone()))
+                .name(&*settings.node),
+            Registration::whole::<Node>(Scope::All)
+                .name(&*settings.node)
+                .verbs(&["create", "patch"])
+                .subresource("status", "patch"),
+            Registration::whole::<Lease>(Scope::Namespace(lease::NAMESPACE.to_owned()))
+                .name(&*settings.node)
+                .verbs(&["create", "patch"]),
+            Registration::whole::<ForeignCluster>(Scope::All).name(&*settings.provider),
+        ]
+    }
+
+    fn observe(&mut self, change: &Change<'_>, _cache: &Cache) -> Vec<WorkItem> {
+        if change.is::<Lease>() {
+            return Vec::new();
+        }
+        vec![WorkItem::Connection, WorkItem::Node, WorkItem::Lease]
+    }
+
+    fn started(&mut self, _cache: &Cache) -> Vec<WorkItem> {
+        vec![WorkItem::Connection, WorkItem::Node, WorkItem::Lease]
+    }
+
+    fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
+        match item {
+            WorkItem::Connection => {
+                self.connection
+                    .plan(&self.settings, WorkItem::Connection, cache, env)
+            }
+            WorkItem::Node => self.plan_node(cache, env),
+            WorkItem::Lease => self.plan_lease(cache, env),
+        }
+    }
+
+    fn done(
+        &mut self,
+        _item: &WorkItem,
+        request: &Request,
+        outcome: &Outcome,
+        _cache: &Cache,
+    ) -> Vec<WorkItem> {
+        let is_probe = matches!(request, Request::Probe(_));
+        if is_probe && self.connection.take(outcome) {
+            return vec![WorkItem::Lease];
+        }
+        Vec::new()
+    }
+
+    fn queue(_item: &WorkItem) -> Queue {
+        Queue::default()
+    }
+}
+
+/// Returns the VirtualNode, unless it is being deleted.
+fn virtual_node<'a>(settings: &Settings, cache: &'a Cache) -> Option<&'a VirtualNode> {
+    let node = cache.local::<VirtualNode>(&settings.virtual_node())?;
+    node.metadata.deletion_timestamp.is_none().then_some(node)
+}
+
+/// Returns the entries that a map lacks or that differ.
+fn missing(
+    desired: &BTreeMap<String, String>,
+    present: Option<&BTreeMap<String, String>>,
+) -> BTreeMap<String, String> {
+    let differs =
+        |(key, value): &(&String, &String)| present.and_then(|it| it.get(*key)) != Some(value);
+    let entries = desired.iter().filter(differs);
+
+    entries
+        .map(|(key, value)| (key.clone(), value.clone()))
+        .collect()
+}
+
+/// Adds `null` for the keys of an old map that a new one lacks.
+fn remove_old(new: &mut Value, old: &Value) {
+    let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) else {
+        return;
+    };
+    for key in old.keys() {
+        new.entry(key).or_insert(Value::Null);
+    }
+}

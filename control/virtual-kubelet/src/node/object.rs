@@ -1,0 +1,140 @@
+//! The Node object.
+
+use super::condition::State;
+use crate::settings::Settings;
+use control_api::{VirtualNode, labels};
+use k8s_openapi::api::core::v1::{
+    DaemonEndpoint, Node, NodeAddress, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo, Taint,
+};
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
+use k8s_openapi::jiff::Timestamp;
+use std::collections::BTreeMap;
+
+/// Key of the taint by which only pods of offloaded namespaces are scheduled on virtual nodes.
+const TAINT: &str = "virtual-node.liqo.io/not-allowed";
+
+/// Port of the kubelet's API.
+const PORT: i32 = 10250;
+
+/// Returns the labels of the Node.
+pub(super) fn labels(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, String> {
+    let has_storage = settings.has_storage.to_string();
+    let fixed = [
+        ("kubernetes.io/hostname", settings.node.as_str()),
+        ("kubernetes.io/role", "agent"),
+        ("kubernetes.io/os", "linux"),
+        ("kubernetes.io/arch", "amd64"),
+        (labels::NODE_TYPE, labels::NODE_TYPE_VIRTUAL),
+        ("type", "virtual-kubelet"),
+        (labels::REMOTE_CLUSTER_ID, settings.provider.as_str()),
+        (
+            "node.kubernetes.io/exclude-from-external-load-balancers",
+            "true",
+        ),
+        (
+            "alpha.service-controller.kubernetes.io/exclude-balancer",
+            "true",
+        ),
+        (labels::STORAGE_AVAILABLE, has_storage.as_str()),
+    ];
+    // Last, so that neither the provider nor a user makes it another kind of node.
+    let mut all = node.spec.labels.clone();
+    all.extend(settings.labels.clone());
+    all.extend(fixed.map(|(key, value)| (key.to_owned(), value.to_owned())));
+
+    all
+}
+
+/// Returns the annotations of the Node.
+pub(super) fn annotations(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, String> {
+    let mut all = node.spec.annotations.clone();
+    all.extend(settings.annotations.clone());
+
+    all
+}
+
+/// Returns the taints of the Node.
+pub(super) fn taints(node: &VirtualNode) -> Vec<Taint> {
+    let own = Taint {
+        effect: "NoExecute".to_owned(),
+        key: TAINT.to_owned(),
+        value: Some("true".to_owned()),
+        ..Taint::default()
+    };
+    let further = node.spec.taints.iter().filter(|it| it.key != TAINT);
+
+    [own].into_iter().chain(further.cloned()).collect()
+}
+
+/// Returns whether a Node represents the resources of the provider.
+pub(super) fn is_own(settings: &Settings, node: &Node) -> bool {
+    let labels = node.metadata.labels.as_ref();
+    let is = |key: &str, value: &str| {
+        labels
+            .and_then(|it| it.get(key))
+            .is_some_and(|it| it == value)
+    };
+
+    is(labels::NODE_TYPE, labels::NODE_TYPE_VIRTUAL)
+        && is(labels::REMOTE_CLUSTER_ID, &settings.provider)
+}
+
+/// Returns what the Node has to offer: the quota of the VirtualNode.
+pub(super) fn capacity(node: &VirtualNode) -> BTreeMap<String, Quantity> {
+    let quota = node.spec.resource_quota.as_ref();
+    quota.and_then(|it| it.hard.clone()).unwrap_or_default()
+}
+
+/// Returns the status of the Node.
+pub(super) fn status(
+    settings: &Settings,
+    node: &VirtualNode,
+    (state, old): (State, &NodeStatus),
+    now: Timestamp,
+) -> NodeStatus {
+    let capacity = capacity(node);
+    let conditions = old.conditions.as_deref().unwrap_or_default();
+
+    NodeStatus {
+        addresses: Some(vec![NodeAddress {
+            address: settings.address.to_string(),
+            type_: "InternalIP".to_owned(),
+        }]),
+        allocatable: Some(capacity.clone()),
+        capacity: Some(capacity),
+        conditions: Some(state.conditions(conditions, now)),
+        daemon_endpoints: Some(NodeDaemonEndpoints {
+            kubelet_endpoint: Some(DaemonEndpoint { port: PORT }),
+        }),
+        images: (!node.spec.images.is_empty()).then(|| node.spec.images.clone()),
+        node_info: Some(NodeSystemInfo {
+            architecture: "amd64".to_owned(),
+            kubelet_version: settings.version.clone(),
+            operating_system: "Linux".to_owned(),
+            ..NodeSystemInfo::default()
+        }),
+        ..NodeStatus::default()
+    }
+}
+
+/// The fields of a status that this process writes, without the times of heartbeats.
+pub(super) fn written(status: &NodeStatus) -> NodeStatus {
+    let conditions = status.conditions.clone().map(|conditions| {
+        let plain = conditions.into_iter().map(|mut condition| {
+            condition.last_heartbeat_time = None;
+            condition
+        });
+        plain.collect()
+    });
+
+    NodeStatus {
+        addresses: status.addresses.clone(),
+        allocatable: status.allocatable.clone(),
+        capacity: status.capacity.clone(),
+        conditions,
+        daemon_endpoints: status.daemon_endpoints.clone(),
+        images: status.images.clone().filter(|it| !it.is_empty()),
+        node_info: status.node_info.clone(),
+        ..NodeStatus::default()
+    }
+}

@@ -1,0 +1,290 @@
+use crate::kubeconfig::Shared;
+use crate::side::{Side, kubeconfig, settings};
+use control_api::{ForeignCluster, VirtualNode};
+use control_runtime::{Cluster, Key};
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Node;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+fn lease() -> Key {
+    Key::new("kube-node-lease", "milan")
+}
+
+fn virtual_node() -> Key {
+    Key::new("liqo-tenant-milan", "milan")
+}
+
+/// From a Node of upstream (v1.2.0). Exceptions: the labels `beta.kubernetes.io/*` and the pod CIDRs, which Kubernetes
+/// adds; the annotations by which upstream's virtual kubelet compares objects; times and identity.
+#[test]
+fn the_node_equals_upstreams() {
+    let mut rome = Side::new(1);
+    rome.put_foreign("Established", None);
+    rome.pass();
+
+    let mut node = rome.node();
+    assert_eq!(
+        node["metadata"]["labels"],
+        json!({
+            "alpha.service-controller.kubernetes.io/exclude-balancer": "true",
+            "kubernetes.io/arch": "amd64",
+            "kubernetes.io/hostname": "milan",
+            "kubernetes.io/os": "linux",
+            "kubernetes.io/role": "agent",
+            "liqo.io/remote-cluster-id": "milan",
+            "liqo.io/type": "virtual-node",
+            "node.kubernetes.io/exclude-from-external-load-balancers": "true",
+            "provider": "AWS",
+            "region": "B",
+            "storage.liqo.io/available": "true",
+            "type": "virtual-kubelet",
+        })
+    );
+    let taint =
+        json!({"effect": "NoExecute", "key": "virtual-node.liqo.io/not-allowed", "value": "true"});
+    assert_eq!(node["spec"], json!({"taints": [taint]}));
+    for condition in node["status"]["conditions"].as_array_mut().unwrap() {
+        for time in ["lastHeartbeatTime", "lastTransitionTime"] {
+            assert!(condition.as_object_mut().unwrap().remove(time).is_some());
+        }
+    }
+    let resources =
+        json!({"cpu": "20", "ephemeral-storage": "20Gi", "memory": "20Gi", "pods": "200"});
+    let sufficient = "The remote cluster is advertising sufficient resources";
+    let condition = |type_: &str, reason: &str| json!({"message": sufficient, "reason": reason, "status": "False", "type": type_});
+    assert_eq!(
+        node["status"],
+        json!({
+            "addresses": [{"address": "10.244.0.5", "type": "InternalIP"}],
+            "allocatable": resources,
+            "capacity": resources,
+            "conditions": [
+                {
+                    "message": "The Liqo Virtual Kubelet is posting ready status",
+                    "reason": "KubeletReady",
+                    "status": "True",
+                    "type": "Ready",
+                },
+                condition("MemoryPressure", "RemoteClusterHasSufficientMemory"),
+                condition("DiskPressure", "RemoteClusterHasNoDiskPressure"),
+                condition("PIDPressure", "RemoteClusterHasNoPIDPressure"),
+            ],
+            "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+            "nodeInfo": {
+                "architecture": "amd64", "bootID": "", "containerRuntimeVersion": "", "kernelVersion": "",
+                "kubeProxyVersion": "", "kubeletVersion": "v1.35.4", "machineID": "", "operatingSystem": "Linux",
+                "osImage": "", "systemUUID": "",
+            },
+        })
+    );
+}
+
+#[test]
+fn the_node_is_created_once_and_ready_at_once() {
+    let mut rome = Side::new(2);
+    rome.pass();
+
+    assert_eq!(rome.conditions()[0], "Ready=True KubeletReady");
+    // Here, an API server keeps no status that a creation has.
+    assert_eq!(rome.writes::<Node>(), 2);
+}
+
+#[test]
+fn conditions_follow_network_and_resources() {
+    let mut rome = Side::new(3);
+    rome.pass();
+    assert_eq!(
+        rome.conditions()[4],
+        "NetworkUnavailable=False LiqoNetworkingUp"
+    );
+
+    rome.put_foreign("Established", Some("Error"));
+    rome.pass();
+    assert_eq!(rome.conditions()[0], "Ready=False KubeletNotReady");
+    assert_eq!(
+        rome.conditions()[4],
+        "NetworkUnavailable=True LiqoNetworkingDown"
+    );
+
+    rome.put_foreign("Established", None);
+    rome.pass();
+    assert_eq!(
+        rome.conditions().len(),
+        4,
+        "without networking, there is nothing to check"
+    );
+    assert_eq!(rome.conditions()[0], "Ready=True KubeletReady");
+
+    rome.edit::<VirtualNode>(&virtual_node(), |node| {
+        node["spec"]["resourceQuota"]["hard"] = json!({"cpu": "0", "memory": "1Gi"});
+    });
+    assert_eq!(
+        rome.conditions(),
+        [
+            "Ready=False KubeletNotReady",
+            "MemoryPressure=True RemoteClusterHasMemoryPressure",
+            "DiskPressure=True RemoteClusterHasDiskPressure",
+            "PIDPressure=True RemoteClusterHasPIDPressure",
+        ]
+    );
+    let capacity = rome.node()["status"]["capacity"].clone();
+    assert_eq!(
+        capacity,
+        json!({"cpu": "0", "memory": "1Gi"}),
+        "removed resources go"
+    );
+}
+
+#[test]
+fn the_network_is_not_checked_if_a_user_says_so() {
+    let mut settings = settings();
+    settings.checks_network = false;
+    let mut rome = Side::with_settings(3, settings);
+    rome.put_foreign("Established", Some("Error"));
+    rome.pass();
+
+    assert_eq!(rome.conditions().len(), 4);
+    assert_eq!(rome.conditions()[0], "Ready=True KubeletReady");
+}
+
+#[test]
+fn labels_and_taints_of_others_stay_and_those_of_the_node_are_repaired() {
+    let mut rome = Side::new(4);
+    rome.pass();
+    let unschedulable = json!({"effect": "NoSchedule", "key": "node.kubernetes.io/unschedulable"});
+    rome.edit::<Node>(&Key::cluster("milan"), |node| {
+        node["metadata"]["labels"]["team"] = json!("a");
+        node["metadata"]["labels"]["region"] = json!("C");
+        node["spec"]["taints"] = json!([unschedulable]);
+    });
+
+    let node = rome.node();
+    assert_eq!(node["metadata"]["labels"]["team"], "a");
+    assert_eq!(node["metadata"]["labels"]["region"], "B");
+    let taints = node["spec"]["taints"].as_array().unwrap();
+    assert_eq!(taints.len(), 2);
+    assert!(taints.contains(&unschedulable));
+}
+
+/// The provider and users choose labels of the VirtualNode.
+#[test]
+fn labels_of_the_virtual_node_do_not_replace_those_of_liqo() {
+    let mut rome = Side::new(5);
+    rome.edit::<VirtualNode>(&virtual_node(), |node| {
+        node["spec"]["labels"] =
+            json!({"liqo.io/type": "other", "liqo.io/remote-cluster-id": "naples"});
+    });
+
+    let labels = rome.node()["metadata"]["labels"].clone();
+    assert_eq!(labels["liqo.io/type"], "virtual-node");
+    assert_eq!(labels["liqo.io/remote-cluster-id"], "milan");
+}
+
+#[test]
+fn a_node_of_another_kind_is_never_changed() {
+    let mut rome = Side::new(6);
+    rome.put::<Node>(
+        json!({"metadata": {"name": "milan", "labels": {"liqo.io/remote-cluster-id": "milan"}}}),
+    );
+    let before = rome.node();
+    rome.pass();
+
+    assert_eq!(rome.node(), before);
+    assert_eq!(rome.object::<Lease>(&lease()), Value::Null);
+    assert!(
+        rome.events().iter().any(|it| it.starts_with("NodeExists")),
+        "{:?}",
+        rome.events()
+    );
+}
+
+#[test]
+fn without_a_node_nothing_is_written() {
+    let mut settings = settings();
+    settings.creates_node = false;
+    let mut rome = Side::with_settings(7, settings);
+    rome.pass();
+
+    assert_eq!(rome.node(), Value::Null);
+    assert_eq!(rome.object::<Lease>(&lease()), Value::Null);
+}
+
+#[test]
+fn the_lease_is_renewed_while_the_provider_responds() {
+    let mut rome = Side::new(8);
+    rome.pass();
+    assert_eq!(
+        rome.object::<Lease>(&lease())["spec"]["leaseDurationSeconds"],
+        40
+    );
+    rome.simulation.pass(Duration::from_secs(100));
+    let renewals = rome.writes::<Lease>();
+    assert!(
+        (10..=12).contains(&renewals),
+        "{renewals} renewals in 102 s"
+    );
+
+    rome.put_foreign("Error", Some("Established"));
+    rome.pass();
+    let before = rome.writes::<Lease>();
+    rome.simulation.pass(Duration::from_secs(100));
+    assert_eq!(
+        rome.writes::<Lease>(),
+        before,
+        "the node controller takes notice"
+    );
+    rome.put_foreign("Established", Some("Established"));
+    rome.pass();
+    assert!(rome.writes::<Lease>() > before);
+}
+
+#[test]
+fn the_provider_is_probed_if_the_foreign_cluster_does_not_say_whether_it_responds() {
+    let mut rome = Side::new(9);
+    rome.simulation
+        .local()
+        .remove::<ForeignCluster>(&Key::cluster("milan"));
+    let provider = Cluster::remote("milan");
+    rome.pass();
+    assert_eq!(rome.writes::<Lease>(), 1);
+    rome.simulation.pass(Duration::from_secs(60));
+    let probes = rome.simulation.probes(&provider);
+    assert!((5..=8).contains(&probes), "{probes} probes in 62 s");
+
+    rome.simulation.partition(&provider);
+    rome.simulation.pass(Duration::from_secs(40));
+    let before = rome.writes::<Lease>();
+    rome.simulation.pass(Duration::from_secs(60));
+    assert_eq!(rome.writes::<Lease>(), before);
+    rome.simulation.heal(&provider);
+    rome.simulation.pass(Duration::from_secs(30));
+    assert!(rome.writes::<Lease>() > before);
+}
+
+#[test]
+fn heartbeats_of_the_status_are_rare() {
+    let mut rome = Side::new(10);
+    rome.simulation.pass(Duration::from_secs(900));
+    let writes = rome.writes::<Node>();
+    assert!((3..=4).contains(&writes), "{writes} writes in 15 minutes");
+}
+
+#[test]
+fn a_kubeconfig_that_runs_a_program_is_refused() {
+    let mut rome = Side::new(11);
+    let text =
+        kubeconfig("192.0.2.1").replace("\"token\":\"secret\"", "\"exec\":{\"command\":\"sh\"}");
+    let content: &Shared = &rome.content;
+    content.set(Ok(text));
+    rome.simulation.replay();
+    rome.pass();
+
+    let events = rome.events();
+    assert!(
+        events
+            .iter()
+            .any(|it| it.starts_with("InvalidKubeconfig") && it.contains("exec")),
+        "{events:?}"
+    );
+}

@@ -1,0 +1,68 @@
+//! Values of the flags, as the controllers use them.
+
+use crate::pod::forge::ApiServerSupport;
+use control_runtime::{Destinations, Key};
+use ipam::Remap;
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// Values of the flags.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    /// Name of the VirtualNode and of its Node.
+    pub(crate) node: String,
+    /// Cluster ID of this cluster.
+    pub(crate) home: String,
+    /// Cluster ID of the provider.
+    pub(crate) provider: String,
+    /// Namespace of the VirtualNode.
+    pub(crate) tenant_namespace: String,
+    /// Address of this pod, which the Node and its pods report.
+    pub(crate) address: IpAddr,
+    /// Whether a Node is created.
+    pub(crate) creates_node: bool,
+    /// Whether the Node is ready only while the pod networks are connected.
+    pub(crate) checks_network: bool,
+    /// Whether pods can have storage of the provider.
+    pub(crate) has_storage: bool,
+    /// CIDRs of the provider, and the CIDRs that they have in this cluster.
+    pub(crate) remaps: Vec<Remap>,
+    /// Whether the addresses of remote pods are reflected.
+    pub(crate) reflects_ips: bool,
+    /// Further labels of the Node.
+    pub(crate) labels: BTreeMap<String, String>,
+    /// Further annotations of the Node.
+    pub(crate) annotations: BTreeMap<String, String>,
+    /// How pods reach the API server of this cluster.
+    pub(crate) api_server_support: ApiServerSupport,
+    /// Where pods reach the API server of this cluster, if not at the Service `kubernetes`.
+    pub(crate) home_api_server: Option<(String, u16)>,
+    /// Port of the Service `kubernetes` of this cluster.
+    pub(crate) service_port: u16,
+    /// Version of this cluster's API server, which the Node reports.
+    pub(crate) version: String,
+    /// Addresses at which the provider may have its API server.
+    pub(crate) destinations: Destinations,
+}
+
+impl Settings {
+    /// Returns the name of the VirtualNode.
+    pub(crate) fn virtual_node(&self) -> Key {
+        Key::new(&*self.tenant_namespace, &*self.node)
+    }
+
+    /// Returns the address that an address of the provider has in this cluster; `None` if it is in no CIDR of the provider.
+    pub(crate) fn remapped(&self, address: IpAddr) -> Option<IpAddr> {
+        let IpAddr::V4(address) = address else {
+            return None;
+        };
+        let mut remapped = self.remaps.iter().filter_map(|it| it.apply(address));
+
+        remapped.next().map(IpAddr::from)
+    }
+
+    /// Returns the name of the NamespaceMap of the provider.
+    pub(crate) fn namespace_map(&self) -> Key {
+        Key::new(&*self.tenant_namespace, &*self.provider)
+    }
+}

@@ -1,0 +1,239 @@
+//! A cluster with the virtual kubelet, and its provider, in memory and under virtual time, for tests.
+
+use crate::connection::Connection;
+use crate::kubeconfig::Shared;
+use crate::node::NodeController;
+use crate::pod::forge::ApiServerSupport;
+use crate::settings::Settings;
+use crate::workload::WorkloadController;
+use control_api::{ForeignCluster, NamespaceMap, ShadowPod, VirtualNode};
+use control_runtime::simulation::{Sent, Server, Simulation};
+use control_runtime::{Cluster, Destinations, Key, Resource};
+use ipam::Remap;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// Long enough for the requests that a change causes.
+pub(crate) const MOMENT: Duration = Duration::from_secs(2);
+
+/// The cluster `rome` with the virtual node `milan` of the provider `milan`.
+pub(crate) struct Side {
+    pub(crate) simulation: Simulation,
+    pub(crate) content: Shared,
+}
+
+pub(crate) fn settings() -> Settings {
+    let cidr = |text: &str| text.parse().unwrap();
+    Settings {
+        node: "milan".to_owned(),
+        home: "rome".to_owned(),
+        provider: "milan".to_owned(),
+        tenant_namespace: "liqo-tenant-milan".to_owned(),
+        address: [10, 244, 0, 5].into(),
+        creates_node: true,
+        checks_network: true,
+        has_storage: true,
+        remaps: vec![Remap::new(cidr("10.244.0.0/16"), cidr("10.71.0.0/16")).unwrap()],
+        reflects_ips: true,
+        labels: BTreeMap::new(),
+        annotations: BTreeMap::new(),
+        api_server_support: ApiServerSupport::Disabled,
+        home_api_server: None,
+        service_port: 443,
+        version: "v1.35.4".to_owned(),
+        destinations: Destinations::Remote,
+    }
+}
+
+/// Returns the kubeconfig of a provider at an address.
+pub(crate) fn kubeconfig(address: &str) -> String {
+    let config = json!({
+        "apiVersion": "v1", "kind": "Config", "current-context": "c",
+        "clusters": [{"name": "c", "cluster": {"server": format!("https://{address}:6443"),
+            "insecure-skip-tls-verify": true}}],
+        "users": [{"name": "c", "user": {"token": "secret"}}],
+        "contexts": [{"name": "c", "context": {"cluster": "c", "user": "c"}}],
+    });
+    config.to_string()
+}
+
+impl Side {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self::with_settings(seed, settings())
+    }
+
+    pub(crate) fn with_settings(seed: u64, settings: Settings) -> Self {
+        let content = Shared::default();
+        content.set(Ok(kubeconfig("192.0.2.1")));
+        let (shared, of_node) = (content.clone(), settings.clone());
+        let node = move || NodeController::new(of_node.clone(), Connection::new(shared.clone()));
+        let workload = move || WorkloadController::new(settings.clone());
+        let simulation = Simulation::new(seed).host(node).host(workload).replicas(2);
+        let mut side = Self {
+            simulation,
+            content,
+        };
+        for namespace in ["liqo-tenant-milan", "kube-node-lease", "shop"] {
+            side.simulation.local().put_namespace(namespace);
+        }
+        side.put::<VirtualNode>(json!({
+            "apiVersion": "offloading.liqo.io/v1beta1",
+            "kind": "VirtualNode",
+            "metadata": {"name": "milan", "namespace": "liqo-tenant-milan"},
+            "spec": {
+                "clusterID": "milan",
+                "labels": {"liqo.io/remote-cluster-id": "milan", "provider": "AWS", "region": "B"},
+                "resourceQuota": {"hard": {"cpu": "20", "ephemeral-storage": "20Gi", "memory": "20Gi", "pods": "200"}},
+            },
+        }));
+        side.put_foreign("Established", Some("Established"));
+        // The API server exists from now on.
+        side.provider();
+        side
+    }
+
+    pub(crate) fn put<K: kube::Resource<DynamicType = ()>>(&mut self, object: Value) {
+        self.simulation.local().put::<K>(object);
+    }
+
+    /// Creates the ForeignCluster: the state of the API server, and of the networks; `None` without the networking module.
+    pub(crate) fn put_foreign(&mut self, api_server: &str, network: Option<&str>) {
+        let conditions = network.map(|it| json!({"type": "NetworkConnectionStatus", "status": it}));
+        let networking =
+            json!({"enabled": network.is_some(), "conditions": Vec::from_iter(conditions)});
+        let module = json!({"enabled": true});
+        self.put::<ForeignCluster>(json!({
+            "apiVersion": "core.liqo.io/v1beta1",
+            "kind": "ForeignCluster",
+            "metadata": {"name": "milan"},
+            "spec": {"clusterID": "milan"},
+            "status": {
+                "role": "Provider",
+                "conditions": [{"type": "APIServerStatus", "status": api_server}],
+                "modules": {"authentication": module, "networking": networking, "offloading": module},
+            },
+        }));
+    }
+
+    /// Maps `shop` to `shop-rome`, as the provider does.
+    pub(crate) fn put_map(&mut self, phase: &str) {
+        self.provider().put_namespace("shop-rome");
+        self.put::<NamespaceMap>(json!({
+            "apiVersion": "offloading.liqo.io/v1beta1",
+            "kind": "NamespaceMap",
+            "metadata": {"name": "milan", "namespace": "liqo-tenant-milan"},
+            "spec": {"desiredMapping": {"shop": "shop-rome"}},
+            "status": {"currentMapping": {"shop": {"phase": phase, "remoteNamespace": "shop-rome"}}},
+        }));
+    }
+
+    pub(crate) fn provider(&mut self) -> &mut Server {
+        self.simulation.cluster(&Cluster::remote("milan"))
+    }
+
+    pub(crate) fn pass(&mut self) {
+        self.simulation.pass(MOMENT);
+    }
+
+    /// Returns an object of this cluster; `Null` if it does not exist.
+    pub(crate) fn object<K: kube::Resource<DynamicType = ()>>(&mut self, key: &Key) -> Value {
+        self.simulation
+            .local()
+            .get::<K>(key)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    pub(crate) fn edit<K: kube::Resource<DynamicType = ()>>(
+        &mut self,
+        key: &Key,
+        edit: impl FnOnce(&mut Value),
+    ) {
+        let mut object = self.object::<K>(key);
+        edit(&mut object);
+        self.put::<K>(object);
+        self.pass();
+    }
+
+    pub(crate) fn node(&mut self) -> Value {
+        self.object::<Node>(&Key::cluster("milan"))
+    }
+
+    /// Returns the conditions of the Node, as `type=status reason`.
+    pub(crate) fn conditions(&mut self) -> Vec<String> {
+        let node = self.node();
+        let conditions = node["status"]["conditions"].as_array().cloned();
+        let text = |it: &Value| {
+            let [type_, status, reason] =
+                ["type", "status", "reason"].map(|field| it[field].as_str().unwrap());
+            format!("{type_}={status} {reason}")
+        };
+        conditions.iter().flatten().map(text).collect()
+    }
+
+    /// Creates a pod that is bound to the Node.
+    pub(crate) fn put_pod(&mut self, name: &str) {
+        self.put::<Pod>(json!({
+            "metadata": {"name": name, "namespace": "shop", "labels": {"app": "web"}},
+            "spec": {"nodeName": "milan", "containers": [{"name": "web", "image": "web:1"}]},
+            "status": {"phase": "Pending", "qosClass": "BestEffort"},
+        }));
+    }
+
+    pub(crate) fn pod(&mut self, name: &str) -> Value {
+        self.object::<Pod>(&Key::new("shop", name))
+    }
+
+    /// Returns a ShadowPod; `Null` if it does not exist.
+    pub(crate) fn shadow(&mut self, name: &str) -> Value {
+        let key = Key::new("shop-rome", name);
+        self.provider()
+            .get::<ShadowPod>(&key)
+            .cloned()
+            .unwrap_or_default()
+    }
+
+    /// Creates or changes the remote pod, as the provider does.
+    pub(crate) fn put_remote(&mut self, name: &str, status: &Value) {
+        let labels = self.shadow(name)["metadata"]["labels"].clone();
+        self.provider().put::<Pod>(json!({
+            "metadata": {"name": name, "namespace": "shop-rome", "labels": labels},
+            "spec": {"nodeName": "milan-2", "containers": [{"name": "web", "image": "web:1"}]},
+            "status": status,
+        }));
+        self.pass();
+    }
+
+    /// Removes the remote pod, as the provider does when its containers have ended.
+    pub(crate) fn remove_remote(&mut self, name: &str) {
+        let key = Key::new("shop-rome", name);
+        let mut pod = self.provider().get::<Pod>(&key).cloned().unwrap();
+        pod["spec"].as_object_mut().unwrap().remove("nodeName");
+        self.provider().put::<Pod>(pod);
+        self.provider().remove::<Pod>(&key);
+        self.pass();
+    }
+
+    /// Returns the number of writes about objects of a type.
+    pub(crate) fn writes<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
+        let log = self.simulation.log().iter();
+        let objects = log.filter_map(|sent| sent.request.object());
+        objects
+            .filter(|it| it.resource == Resource::of::<K>())
+            .count()
+    }
+
+    /// Returns the Events of the leader, as `reason: note`.
+    pub(crate) fn events(&self) -> Vec<String> {
+        let events = self.simulation.events(0).iter();
+        events
+            .map(|it| format!("{}: {}", it.reason, it.note))
+            .collect()
+    }
+
+    pub(crate) fn redundant(&self) -> Vec<Sent> {
+        self.simulation.redundant().into_iter().cloned().collect()
+    }
+}

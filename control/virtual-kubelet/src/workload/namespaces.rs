@@ -1,0 +1,103 @@
+//! The namespaces of the provider that namespaces of this cluster are mapped to, and the watches in them.
+
+use crate::settings::Settings;
+use control_api::offloading::namespace_map::MappingPhase;
+use control_api::{NamespaceMap, ShadowPod, labels};
+use control_runtime::{Cache, Cluster, Resource, Selector, WatchChange, WatchId};
+use k8s_openapi::api::core::v1::Pod;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// The mapped namespaces.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Namespaces {
+    /// Name at the provider by name in this cluster.
+    remote: BTreeMap<String, String>,
+    /// Name in this cluster by name at the provider.
+    local: BTreeMap<String, String>,
+}
+
+impl Namespaces {
+    /// Returns the namespaces that the provider has created, by the NamespaceMap.
+    pub(super) fn new(map: Option<&NamespaceMap>) -> Self {
+        let mappings = map.and_then(|it| it.status.as_ref());
+        let mappings = mappings.into_iter().flat_map(|it| &it.current_mapping);
+        let mut namespaces = Self::default();
+        for (local, mapping) in mappings {
+            let desired = map.and_then(|it| it.spec.desired_mapping.get(local));
+            let is_accepted = mapping.phase == Some(MappingPhase::Accepted);
+            let Some(remote) = mapping
+                .remote_namespace
+                .as_ref()
+                .filter(|it| is_accepted && Some(*it) == desired)
+            else {
+                continue;
+            };
+            // Two namespaces never share one, whatever the provider says.
+            if namespaces.local.contains_key(remote) {
+                continue;
+            }
+            namespaces.remote.insert(local.clone(), remote.clone());
+            namespaces.local.insert(remote.clone(), local.clone());
+        }
+
+        namespaces
+    }
+
+    /// Returns the namespace of the provider.
+    pub(super) fn remote(&self, local: &str) -> Option<&str> {
+        self.remote.get(local).map(String::as_str)
+    }
+
+    /// Returns the namespace of this cluster.
+    pub(super) fn local(&self, remote: &str) -> Option<&str> {
+        self.local.get(remote).map(String::as_str)
+    }
+
+    /// Returns the namespaces of this cluster whose mapping differs.
+    pub(super) fn changed(&self, other: &Self) -> BTreeSet<String> {
+        let names = self.remote.keys().chain(other.remote.keys());
+        let differs = |name: &&String| self.remote.get(*name) != other.remote.get(*name);
+
+        names.filter(differs).cloned().collect()
+    }
+
+    /// Returns the changes of watches from those of `before`.
+    pub(super) fn watches(&self, before: &Self, settings: &Settings) -> Vec<WatchChange> {
+        let added = self
+            .local
+            .keys()
+            .filter(|it| !before.local.contains_key(*it));
+        let removed = before
+            .local
+            .keys()
+            .filter(|it| !self.local.contains_key(*it));
+        let added = added
+            .flat_map(|it| watches(settings, it))
+            .map(WatchChange::Add);
+        let removed = removed
+            .flat_map(|it| watches(settings, it))
+            .map(WatchChange::Remove);
+
+        added.chain(removed).collect()
+    }
+}
+
+/// Returns the watches of this Node's objects in a namespace of the provider.
+fn watches(settings: &Settings, namespace: &str) -> [WatchId; 2] {
+    [Resource::of::<ShadowPod>(), Resource::of::<Pod>()].map(|resource| WatchId {
+        cluster: Cluster::remote(&settings.provider),
+        resource,
+        namespace: Some(namespace.to_owned()),
+        selector: Selector {
+            labels: format!("{}={}", labels::NODE_NAME, settings.node),
+            ..Selector::default()
+        },
+    })
+}
+
+/// Returns whether this Node's objects in a namespace of the provider are known.
+pub(super) fn is_listed(settings: &Settings, namespace: &str, cache: &Cache) -> bool {
+    watches(settings, namespace)
+        .iter()
+        .all(|it| cache.is_synced(it))
+}

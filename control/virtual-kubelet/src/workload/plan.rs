@@ -1,0 +1,374 @@
+//! One pod of the Node, compared with its ShadowPod and its remote pod.
+
+use super::namespaces::{Namespaces, is_listed};
+use crate::pod::forge::{self, HomeApiServer, Metadata};
+use crate::pod::status::{self, Restarts};
+use crate::settings::Settings;
+use control_api::offloading::shadow_pod::ShadowPodPhase;
+use control_api::offloading::virtual_node::OffloadingPatch;
+use control_api::{NamespaceMap, ShadowPod, VirtualNode, labels};
+use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Ref, Write};
+use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use serde_json::{Value, json};
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+
+/// A pod, with what its counterparts depend on.
+pub(super) struct Workload<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) namespaces: &'a Namespaces,
+    pub(super) cache: &'a Cache,
+    /// Name of the pod in this cluster.
+    pub(super) key: &'a Key,
+}
+
+impl<'a> Workload<'a> {
+    /// Plans ShadowPod, status and end of the pod. `restarts` are those of earlier remote pods.
+    pub(super) fn plan(&self, restarts: &mut Restarts, env: &Env<'_>) -> Plan<Key> {
+        let mut plan = Plan::default();
+        let local = self
+            .cache
+            .local::<Pod>(self.key)
+            .filter(|it| self.is_of_node(it));
+        let Some(remote) = self.remote_key() else {
+            if let Some(local) = local.filter(|_| self.is_mapping_known()) {
+                self.plan_unmapped(local, env, &mut plan);
+            }
+            return plan;
+        };
+        if !is_listed(self.settings, &remote.namespace, self.cache) {
+            return plan;
+        }
+        let provider = Cluster::remote(&self.settings.provider);
+        let shadow = self.cache.objects::<ShadowPod>(&provider).get(&remote);
+        let pod = self.cache.objects::<Pod>(&provider).get(&remote);
+        match local {
+            Some(local) if local.metadata.deletion_timestamp.is_none() => {
+                let counterparts = Counterparts { shadow, pod };
+                self.plan_running(local, counterparts, restarts, env, &mut plan);
+            }
+            Some(local) => {
+                self.delete_shadow(&remote, shadow, &mut plan);
+                if shadow.is_none() && pod.is_none() {
+                    self.end(local, &mut plan);
+                } else if let Some(pod) = pod {
+                    self.reflect(local, pod, restarts, env, &mut plan);
+                }
+            }
+            None => self.delete_shadow(&remote, shadow, &mut plan),
+        }
+
+        plan
+    }
+
+    fn plan_running(
+        &self,
+        local: &Pod,
+        counterparts: Counterparts<'_>,
+        restarts: &mut Restarts,
+        env: &Env<'_>,
+        plan: &mut Plan<Key>,
+    ) {
+        let Some(node) = self.virtual_node() else {
+            return;
+        };
+        let patch = node.spec.offloading_patch.clone().unwrap_or_default();
+        let Some(shadow) = counterparts.shadow else {
+            // The remote pod of an earlier ShadowPod is still ending.
+            if counterparts.pod.is_none() && !has_ended(local) {
+                self.create(local, &patch, plan);
+            }
+            return;
+        };
+        if shadow.metadata.deletion_timestamp.is_some() {
+            return;
+        }
+        if !self.is_own(shadow) {
+            plan.events.push(self.failed_reflection());
+            return;
+        }
+        self.mark(local, plan);
+        if !is_unavailable(local) {
+            self.update(local, (shadow, &patch), plan);
+        }
+        match counterparts.pod {
+            Some(pod) => self.reflect(local, pod, restarts, env, plan),
+            None => {
+                let phase = shadow
+                    .status
+                    .as_ref()
+                    .map_or(ShadowPodPhase::Unknown, |it| it.phase);
+                if let Some(status) = status::terminated(local, phase, env.now) {
+                    self.set_status(local, &status, plan);
+                }
+            }
+        }
+    }
+
+    /// Plans a pod whose namespace is not offloaded to this Node.
+    fn plan_unmapped(&self, local: &Pod, env: &Env<'_>, plan: &mut Plan<Key>) {
+        if local.metadata.deletion_timestamp.is_some() {
+            self.end(local, plan);
+            return;
+        }
+        self.set_status(local, &status::fallback(local, env.now), plan);
+    }
+
+    fn create(&self, local: &Pod, patch: &OffloadingPatch, plan: &mut Plan<Key>) {
+        let Some(remote) = self.remote_key() else {
+            return;
+        };
+        let shadow = forge::shadow_pod(local, &self.context(&remote.namespace, patch));
+        let object = self.shadow_ref(&remote);
+        plan.writes
+            .push(Write::new(object, Action::Create(json!(shadow))));
+    }
+
+    /// Plans the change of labels and annotations. The provider's label with the creator stays.
+    fn update(
+        &self,
+        local: &Pod,
+        (shadow, patch): (&ShadowPod, &OffloadingPatch),
+        plan: &mut Plan<Key>,
+    ) {
+        let Some(remote) = self.remote_key() else {
+            return;
+        };
+        let Metadata {
+            mut labels,
+            annotations,
+        } = forge::metadata(local, &self.context(&remote.namespace, patch));
+        let present = shadow.metadata.labels.clone().unwrap_or_default();
+        if let Some(creator) = present.get(labels::CREATOR_USER) {
+            labels.insert(labels::CREATOR_USER.to_owned(), creator.clone());
+        }
+        let patch = json!({
+            "labels": changes(&present, &labels),
+            "annotations": changes(&shadow.metadata.annotations.clone().unwrap_or_default(), &annotations),
+        });
+        if patch == json!({"labels": {}, "annotations": {}}) {
+            return;
+        }
+        let mut write = Write::new(
+            self.shadow_ref(&remote),
+            Action::Merge(json!({"metadata": patch})),
+        );
+        write.uid.clone_from(&shadow.metadata.uid);
+        plan.writes.push(write);
+    }
+
+    /// Plans the label by which other parts of this cluster know that the pod runs elsewhere.
+    fn mark(&self, local: &Pod, plan: &mut Plan<Key>) {
+        let labels = local.metadata.labels.as_ref();
+        let is_marked = labels
+            .and_then(|it| it.get(labels::SHADOW_POD))
+            .is_some_and(|it| it == "true");
+        if is_marked {
+            return;
+        }
+        let merge = json!({"metadata": {"labels": {labels::SHADOW_POD: "true"}}});
+        let mut write = Write::new(self.local_ref(), Action::Merge(merge));
+        write.uid.clone_from(&local.metadata.uid);
+        plan.writes.push(write);
+    }
+
+    /// Plans the status of the pod by that of the remote pod.
+    fn reflect(
+        &self,
+        local: &Pod,
+        pod: &Pod,
+        restarts: &mut Restarts,
+        env: &Env<'_>,
+        plan: &mut Plan<Key>,
+    ) {
+        let Some(remote) = pod.status.as_ref().filter(|_| !has_ended(local)) else {
+            return;
+        };
+        let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+        let current = local.status.clone().unwrap_or_default();
+        let map_ip = |address: IpAddr| self.map(address);
+        let context = status::Context {
+            pod: local,
+            map_ip: &map_ip,
+            host_ip: Some(self.settings.address),
+            restarts: restarts.observe(&current, uid, remote),
+            now: env.now,
+        };
+        self.set_status(local, &status::local(remote, &context), plan);
+    }
+
+    fn set_status(&self, local: &Pod, status: &PodStatus, plan: &mut Plan<Key>) {
+        let old = json!(local.status.clone().unwrap_or_default());
+        let new = json!(status);
+        let patch = difference(&old, &new);
+        if patch.as_object().is_none_or(serde_json::Map::is_empty) {
+            return;
+        }
+        let merge = Action::Merge(json!({"status": patch}));
+        let mut write = Write::new(self.local_ref(), merge).subresource("status");
+        write.uid.clone_from(&local.metadata.uid);
+        plan.writes.push(write);
+    }
+
+    fn delete_shadow(&self, key: &Key, shadow: Option<&ShadowPod>, plan: &mut Plan<Key>) {
+        let shadow =
+            shadow.filter(|it| self.is_own(it) && it.metadata.deletion_timestamp.is_none());
+        if let Some(shadow) = shadow {
+            let uid = shadow.metadata.uid.clone().unwrap_or_default();
+            plan.delete(self.shadow_ref(key), uid);
+        }
+    }
+
+    /// Plans the end of a pod that has terminated at the provider, as a kubelet does.
+    fn end(&self, local: &Pod, plan: &mut Plan<Key>) {
+        let mut write = Write::new(self.local_ref(), Action::Delete);
+        write.uid.clone_from(&local.metadata.uid);
+        write.is_immediate = true;
+        plan.writes.push(write);
+    }
+
+    /// Returns the address of a remote pod in this cluster; `None` if it is in no CIDR of the provider.
+    fn map(&self, address: IpAddr) -> Option<IpAddr> {
+        if !self.settings.reflects_ips {
+            return None;
+        }
+        self.settings.remapped(address)
+    }
+
+    fn context<'b>(&'b self, namespace: &'b str, patch: &'b OffloadingPatch) -> forge::Context<'b> {
+        let settings = self.settings;
+        let api_server = match &settings.home_api_server {
+            Some((host, port)) => HomeApiServer::Fixed { host, port: *port },
+            None => HomeApiServer::Alias {
+                port: settings.service_port,
+                addresses: &[],
+            },
+        };
+        forge::Context {
+            origin: &settings.home,
+            destination: &settings.provider,
+            node_name: &settings.node,
+            namespace,
+            patch,
+            api_server_support: settings.api_server_support,
+            api_server,
+            service_account_secret: None,
+            repatriation: None,
+            applies_changes: false,
+        }
+    }
+
+    fn is_of_node(&self, pod: &Pod) -> bool {
+        let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref());
+        node == Some(self.settings.node.as_str())
+    }
+
+    /// Returns whether a ShadowPod was created for a pod of this Node.
+    fn is_own(&self, shadow: &ShadowPod) -> bool {
+        let labels = shadow.metadata.labels.as_ref();
+        let is = |key: &str, value: &str| {
+            labels
+                .and_then(|it| it.get(key))
+                .is_some_and(|it| it == value)
+        };
+
+        is(labels::ORIGIN, &self.settings.home)
+            && is(labels::DESTINATION, &self.settings.provider)
+            && is(labels::NODE_NAME, &self.settings.node)
+    }
+
+    fn virtual_node(&self) -> Option<&'a VirtualNode> {
+        self.cache.local(&self.settings.virtual_node())
+    }
+
+    /// Returns whether the absence of a mapping says that the namespace is not offloaded: a NamespaceMap that does not exist
+    /// yet, or an entry that the provider has not decided about, may follow.
+    fn is_mapping_known(&self) -> bool {
+        let map = self
+            .cache
+            .local::<NamespaceMap>(&self.settings.namespace_map());
+        let desired = map.and_then(|it| it.spec.desired_mapping.get(&*self.key.namespace));
+
+        desired.is_none()
+    }
+
+    fn remote_key(&self) -> Option<Key> {
+        let namespace = self.namespaces.remote(&self.key.namespace)?;
+        Some(Key::new(namespace, &*self.key.name))
+    }
+
+    fn local_ref(&self) -> Ref {
+        Ref::of::<Pod>(&Cluster::Local, self.key)
+    }
+
+    fn shadow_ref(&self, key: &Key) -> Ref {
+        Ref::of::<ShadowPod>(&Cluster::remote(&self.settings.provider), key)
+    }
+
+    fn failed_reflection(&self) -> Event {
+        Event {
+            object: self.local_ref(),
+            is_warning: true,
+            reason: "FailedReflection",
+            note: "a ShadowPod of this name exists at the provider and is not of this pod: delete it there, or give the pod another name"
+                .to_owned(),
+            is_repeated: false,
+        }
+    }
+}
+
+/// The objects at the provider.
+#[derive(Clone, Copy)]
+struct Counterparts<'a> {
+    shadow: Option<&'a ShadowPod>,
+    pod: Option<&'a Pod>,
+}
+
+/// Returns whether a pod has ended, so that its status stays.
+fn has_ended(pod: &Pod) -> bool {
+    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+    matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Returns whether the Node of a pod is not ready, so that the ShadowPod must not be changed.
+fn is_unavailable(pod: &Pod) -> bool {
+    let labels = pod.metadata.labels.as_ref();
+    labels
+        .and_then(|it| it.get(labels::REMOTE_UNAVAILABLE))
+        .is_some_and(|it| it == "true")
+}
+
+/// Returns the merge patch that changes one map into another.
+fn changes(
+    old: &BTreeMap<String, String>,
+    new: &BTreeMap<String, String>,
+) -> BTreeMap<String, Value> {
+    let removed = old.keys().filter(|key| !new.contains_key(*key));
+    let mut patch: BTreeMap<_, _> = removed.map(|key| (key.clone(), Value::Null)).collect();
+    let differs = |(key, value): &(&String, &String)| old.get(*key) != Some(value);
+    patch.extend(
+        new.iter()
+            .filter(differs)
+            .map(|(key, value)| (key.clone(), json!(value))),
+    );
+
+    patch
+}
+
+/// Returns the merge patch (RFC 7386) of the fields of a status that differ. Lists are replaced.
+fn difference(old: &Value, new: &Value) -> Value {
+    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
+        return Value::Null;
+    };
+    let removed = old.keys().filter(|field| !new.contains_key(*field));
+    let mut patch: serde_json::Map<_, _> =
+        removed.map(|field| (field.clone(), Value::Null)).collect();
+    let differs = |(field, value): &(&String, &Value)| old.get(*field) != Some(value);
+    patch.extend(
+        new.iter()
+            .filter(differs)
+            .map(|(field, value)| (field.clone(), value.clone())),
+    );
+
+    patch.into()
+}

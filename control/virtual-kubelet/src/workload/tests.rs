@@ -1,0 +1,294 @@
+use crate::side::{Side, settings};
+use control_api::{NamespaceMap, ShadowPod};
+use control_runtime::{Cluster, Key};
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Returns `rome` with an offloaded namespace, and a pod that the provider has created.
+fn rome(seed: u64) -> Side {
+    let mut rome = Side::new(seed);
+    rome.put_map("Accepted");
+    rome.put_pod("web");
+    rome.pass();
+    rome.put_remote("web", &running("10.244.1.7"));
+    rome
+}
+
+fn running(address: &str) -> Value {
+    json!({
+        "phase": "Running",
+        "podIP": address,
+        "podIPs": [{"ip": address}],
+        "hostIP": "192.0.2.7",
+        "startTime": "2026-11-21T07:20:00Z",
+        "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": "2026-11-21T07:20:01Z"}],
+        "containerStatuses": [{
+            "name": "web", "image": "web:1", "imageID": "", "ready": true, "restartCount": 0,
+            "state": {"running": {"startedAt": "2026-11-21T07:20:01Z"}},
+        }],
+    })
+}
+
+fn pod_key() -> Key {
+    Key::new("shop", "web")
+}
+
+#[test]
+fn a_pod_runs_at_the_provider_and_its_status_comes_back() {
+    let mut rome = rome(1);
+
+    let labels = rome.shadow("web")["metadata"]["labels"].clone();
+    assert_eq!(
+        labels,
+        json!({
+            "app": "web",
+            "offloading.liqo.io/destination": "milan",
+            "offloading.liqo.io/nodename": "milan",
+            "offloading.liqo.io/origin": "rome",
+        })
+    );
+    let pod = rome.pod("web");
+    assert_eq!(pod["status"]["phase"], "Running");
+    assert_eq!(
+        pod["status"]["podIP"], "10.71.1.7",
+        "the address that it has in this cluster"
+    );
+    assert_eq!(
+        pod["status"]["hostIP"], "10.244.0.5",
+        "the virtual kubelet's"
+    );
+    assert_eq!(pod["metadata"]["labels"]["liqo.io/shadowPod"], "true");
+    assert_eq!(rome.writes::<ShadowPod>(), 1, "one creation");
+    assert_eq!(rome.writes::<Pod>(), 2, "the label, and one status");
+    assert!(rome.redundant().is_empty());
+    let replanned = rome
+        .simulation
+        .replan(Duration::from_secs(1))
+        .unwrap_or_default();
+    let of_pods = replanned
+        .iter()
+        .filter(|it| it.request.object().is_some_and(|it| it.key == pod_key()));
+    assert_eq!(of_pods.count(), 0);
+}
+
+#[test]
+fn nothing_is_created_before_the_provider_has_the_namespace() {
+    let mut rome = Side::new(2);
+    rome.put_map("CreationLoopBackOff");
+    rome.put_pod("web");
+    rome.pass();
+    assert_eq!(rome.shadow("web"), Value::Null);
+    assert_eq!(rome.pod("web")["status"]["phase"], "Pending");
+
+    rome.put_map("Accepted");
+    rome.pass();
+    assert!(rome.shadow("web").is_object());
+}
+
+#[test]
+fn a_pod_whose_namespace_is_not_offloaded_waits() {
+    let mut rome = Side::new(3);
+    rome.put_pod("web");
+    rome.pass();
+    assert_eq!(rome.pod("web")["status"]["reason"], "OffloadingBackOff");
+
+    rome.put_map("Accepted");
+    rome.pass();
+    rome.put_remote("web", &running("10.244.1.7"));
+    assert_eq!(rome.pod("web")["status"]["phase"], "Running");
+    assert_eq!(rome.pod("web")["status"]["reason"], Value::Null);
+}
+
+#[test]
+fn a_running_pod_fails_when_its_namespace_is_withdrawn() {
+    let mut rome = rome(4);
+    rome.simulation
+        .local()
+        .remove::<NamespaceMap>(&Key::new("liqo-tenant-milan", "milan"));
+    rome.pass();
+
+    assert_eq!(rome.pod("web")["status"]["phase"], "Failed");
+    assert_eq!(rome.pod("web")["status"]["reason"], "OffloadingAborted");
+}
+
+#[test]
+fn a_pod_ends_when_it_has_ended_at_the_provider() {
+    let mut rome = rome(5);
+    rome.simulation.local().remove::<Pod>(&pod_key());
+    rome.pass();
+    assert_eq!(rome.shadow("web"), Value::Null);
+    assert!(
+        rome.pod("web").is_object(),
+        "its containers are still ending"
+    );
+
+    rome.remove_remote("web");
+    assert_eq!(rome.pod("web"), Value::Null);
+}
+
+#[test]
+fn a_pod_that_was_deleted_before_it_was_created_at_the_provider_ends() {
+    let mut rome = Side::new(6);
+    rome.put_map("Accepted");
+    rome.put_pod("web");
+    rome.simulation.local().remove::<Pod>(&pod_key());
+    rome.pass();
+
+    assert_eq!(rome.pod("web"), Value::Null);
+    assert_eq!(rome.shadow("web"), Value::Null);
+}
+
+#[test]
+fn shadow_pods_without_a_pod_are_removed_after_a_restart() {
+    let mut rome = rome(7);
+    for replica in [0, 1] {
+        rome.simulation.crash(replica);
+    }
+    let mut pod = rome.pod("web");
+    pod["spec"].as_object_mut().unwrap().remove("nodeName");
+    rome.put::<Pod>(pod);
+    rome.simulation.local().remove::<Pod>(&pod_key());
+    rome.pass();
+
+    assert_eq!(rome.shadow("web"), Value::Null);
+}
+
+#[test]
+fn labels_follow_and_the_label_of_the_creator_stays() {
+    let mut rome = rome(8);
+    let key = Key::new("shop-rome", "web");
+    let mut shadow = rome.shadow("web");
+    shadow["metadata"]["labels"]["liqo.io/creator-user"] = json!("milan-a8");
+    rome.provider().put::<ShadowPod>(shadow);
+    rome.edit::<Pod>(&pod_key(), |pod| {
+        pod["metadata"]["labels"]["version"] = json!("2");
+        pod["metadata"]["labels"]
+            .as_object_mut()
+            .unwrap()
+            .remove("app");
+        pod["metadata"]["annotations"] = json!({"note": "x"});
+    });
+
+    let metadata = rome.provider().get::<ShadowPod>(&key).unwrap()["metadata"].clone();
+    assert_eq!(metadata["labels"]["version"], "2");
+    assert_eq!(metadata["labels"]["app"], Value::Null);
+    assert_eq!(metadata["labels"]["liqo.io/creator-user"], "milan-a8");
+    assert_eq!(metadata["annotations"]["note"], "x");
+}
+
+#[test]
+fn a_shadow_pod_of_another_node_is_never_touched() {
+    let mut rome = Side::new(9);
+    rome.put_map("Accepted");
+    rome.provider().put::<ShadowPod>(json!({
+        "apiVersion": "offloading.liqo.io/v1beta1", "kind": "ShadowPod",
+        "metadata": {"name": "web", "namespace": "shop-rome", "labels": {
+            "offloading.liqo.io/nodename": "milan", "offloading.liqo.io/origin": "naples",
+            "offloading.liqo.io/destination": "milan"}},
+        "spec": {},
+    }));
+    let before = rome.shadow("web");
+    rome.put_pod("web");
+    rome.pass();
+    rome.simulation.local().remove::<Pod>(&pod_key());
+    rome.pass();
+
+    assert_eq!(rome.shadow("web"), before);
+    assert!(
+        rome.events()
+            .iter()
+            .any(|it| it.starts_with("FailedReflection")),
+        "{:?}",
+        rome.events()
+    );
+}
+
+#[test]
+fn a_deleted_shadow_pod_is_created_again() {
+    let mut rome = rome(10);
+    rome.provider()
+        .remove::<ShadowPod>(&Key::new("shop-rome", "web"));
+    rome.remove_remote("web");
+
+    assert!(rome.shadow("web").is_object());
+    rome.put_remote("web", &running("10.244.1.8"));
+    let status = rome.pod("web")["status"].clone();
+    assert_eq!(status["podIP"], "10.71.1.8");
+    assert_eq!(status["containerStatuses"][0]["restartCount"], 1);
+}
+
+#[test]
+fn a_remote_pod_that_is_gone_after_its_end_ends_the_pod() {
+    let mut rome = rome(11);
+    let mut shadow = rome.shadow("web");
+    shadow["status"] = json!({"phase": "Succeeded"});
+    rome.provider().put::<ShadowPod>(shadow);
+    rome.remove_remote("web");
+
+    assert_eq!(rome.pod("web")["status"]["phase"], "Succeeded");
+    assert_eq!(rome.pod("web")["status"]["reason"], "RemotePodTerminated");
+    assert_eq!(rome.writes::<ShadowPod>(), 1, "it is not created again");
+}
+
+#[test]
+fn addresses_outside_of_the_providers_cidrs_are_not_reported() {
+    let mut rome = rome(12);
+    rome.put_remote("web", &running("10.96.0.1"));
+    assert_eq!(rome.pod("web")["status"]["podIP"], Value::Null);
+
+    let mut settings = settings();
+    settings.reflects_ips = false;
+    let mut rome = Side::with_settings(12, settings);
+    rome.put_map("Accepted");
+    rome.put_pod("web");
+    rome.pass();
+    rome.put_remote("web", &running("10.244.1.7"));
+    assert_eq!(rome.pod("web")["status"]["podIP"], Value::Null);
+    assert_eq!(rome.pod("web")["status"]["phase"], "Running");
+}
+
+#[test]
+fn nothing_changes_while_the_provider_is_away() {
+    let mut rome = rome(13);
+    let provider = Cluster::remote("milan");
+    let before = rome.pod("web");
+    rome.simulation.partition(&provider);
+    rome.put_pod("late");
+    rome.simulation.pass(Duration::from_secs(240));
+    assert_eq!(rome.pod("web"), before);
+    assert_eq!(rome.shadow("late"), Value::Null);
+
+    rome.simulation.heal(&provider);
+    rome.simulation.pass(Duration::from_secs(90));
+    assert!(rome.shadow("late").is_object());
+}
+
+#[test]
+fn pods_are_neither_lost_nor_doubled_by_crashes_and_partitions() {
+    for seed in 0..6 {
+        let mut rome = Side::new(seed);
+        rome.put_map("Accepted");
+        for name in ["a", "b", "c", "d"] {
+            rome.put_pod(name);
+        }
+        let provider = Cluster::remote("milan");
+        for leader in [1, 0, 1, 0] {
+            rome.simulation.pass(Duration::from_millis(3));
+            rome.simulation.crash(leader);
+            rome.simulation.hand_over(leader);
+            rome.simulation.partition(&provider);
+            rome.simulation.pass(Duration::from_millis(5));
+            rome.simulation.heal(&provider);
+        }
+        rome.simulation.pass(Duration::from_secs(60));
+        for name in ["a", "b", "c", "d"] {
+            rome.put_remote(name, &running("10.244.1.7"));
+            assert_eq!(
+                rome.pod(name)["status"]["phase"],
+                "Running",
+                "seed {seed}, {name}"
+            );
+        }
+    }
+}
