@@ -90,10 +90,17 @@ impl Stored for Node {
 }
 
 impl Stored for Pod {
-    /// Keeps node, addresses and the condition `Ready`.
+    /// Keeps node, phase, addresses and the condition `Ready`; of a consumer's pod also what follows its ShadowPod.
     fn prune(&mut self) {
-        self.metadata.annotations = None;
-        self.metadata.owner_references = None;
+        let managed_by = self
+            .metadata
+            .labels
+            .as_ref()
+            .and_then(|it| it.get(labels::MANAGED_BY));
+        if managed_by.is_none_or(|it| it != labels::MANAGED_BY_SHADOW_POD) {
+            self.metadata.annotations = None;
+            self.metadata.owner_references = None;
+        }
         self.spec = self.spec.take().map(|spec| PodSpec {
             node_name: spec.node_name,
             ..PodSpec::default()

@@ -1,0 +1,25 @@
+//! The ShadowPod controller: the pods that consumers request in their namespaces of this cluster.
+//!
+//! ```text
+//! ShadowPod --policy, quota--> Pod of the same name
+//! ShadowPod <------phase------ Pod
+//! ```
+//!
+//! Consumers write ShadowPods with their own credentials, so each is checked here whatever has written it: `policy` by the
+//! TenantPolicy, `quota` by the Quota of the user that has created it. `request` computes what a pod requests.
+
+#[cfg(test)]
+pub(crate) use registrations::registrations;
+
+pub(crate) use controller::{Settings, ShadowPodController};
+
+mod controller;
+mod objects;
+mod plan;
+mod policy;
+mod quota;
+mod registrations;
+mod request;
+
+#[cfg(test)]
+mod tests;
