@@ -75,9 +75,15 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     let mut settings = network::settings();
     settings.deployment_image = Some("pause".to_owned());
 
+    let kubelets = offloading::Kubelets {
+        namespace: settings.namespace.clone(),
+        tenant_namespaces: Vec::new(),
+        image: "virtual-kubelet".to_owned(),
+    };
+
     let mut registrations = network::registrations(&settings);
     registrations.extend(authentication::registrations(&settings.namespace));
-    registrations.extend(offloading::registrations());
+    registrations.extend(offloading::registrations(Some(&kubelets)));
     registrations.extend(replication::registrations(&settings.namespace));
     registrations.extend(foreign_cluster::registrations(&foreign_cluster::Settings {
         namespace: settings.namespace.clone(),

@@ -266,6 +266,10 @@ impl Server {
             let version = write.resource_version.as_deref();
             return self.delete(&id, write.uid.as_deref(), version);
         }
+        if write.subresource == Some("eviction") {
+            let uid = body["deleteOptions"]["preconditions"]["uid"].as_str();
+            return self.delete(&id, uid, None).map(|_| Value::Null);
+        }
         for (resource, field) in &self.pruned {
             if *resource == id.0 {
                 body.as_object_mut().and_then(|body| body.remove(*field));
