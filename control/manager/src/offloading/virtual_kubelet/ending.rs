@@ -134,7 +134,8 @@ impl End<'_> {
         }
         let mut is_clean = false;
         if step == Step::Removing {
-            is_clean = rights::remove(plan, local, key, access == Access::Listed) && node.is_none();
+            is_clean = rights::remove(plan, local, key, (access == Access::Listed, is_stopped))
+                && node.is_none();
             if let Some(node) = node {
                 drain::remove(plan, node);
             }

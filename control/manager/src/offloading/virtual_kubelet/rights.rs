@@ -156,13 +156,14 @@ pub(super) fn plan_role_binding(
     }
 }
 
-/// Plans the deletion of the ClusterRoleBinding and the ServiceAccount of a VirtualNode; returns whether they are gone.
-/// Without access to its namespace, which is being deleted, what is in it goes with it.
+/// Plans the deletion of the ClusterRoleBinding and the ServiceAccount of a VirtualNode; returns whether they are gone,
+/// and its RoleBindings without it if `is_stopped`. Otherwise the virtual kubelet is in the RoleBindings as long as the
+/// VirtualNode exists. Without access to its namespace, which is being deleted, what is in it goes with it.
 pub(super) fn remove(
     plan: &mut Plan<WorkItem>,
     local: &Local<'_>,
     node: &Key,
-    has_access: bool,
+    (has_access, is_stopped): (bool, bool),
 ) -> bool {
     let has_binding = remove_cluster_binding(plan, local, node);
     let account = local.accounts.get(node);
@@ -175,7 +176,7 @@ pub(super) fn remove(
         binding.is_some_and(|it| bound(it.subjects.as_deref()).contains(node))
     });
 
-    !has_binding && account.is_none() && !(has_role && has_access)
+    !has_binding && account.is_none() && !(has_role && has_access && is_stopped)
 }
 
 /// Plans the deletion of the ClusterRoleBinding of a VirtualNode; returns whether there is one.
