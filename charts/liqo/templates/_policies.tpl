@@ -53,3 +53,10 @@ Returns a CEL expression that is true if a deletion keeps the dependents of the 
 {{- define "liqo.orphansDependents" -}}
 has(request.options) && ((has(request.options.propagationPolicy) && request.options.propagationPolicy == 'Orphan') || (has(request.options.orphanDependents) && request.options.orphanDependents))
 {{- end }}
+
+{{/*
+Returns a CEL list of the ClusterRoles that are bound to virtual kubelets of this cluster.
+*/}}
+{{- define "liqo.kubeletRoles" -}}
+['liqo-virtual-kubelet-local', 'liqo-virtual-kubelet-tenant', 'liqo-virtual-kubelet-node-lease']
+{{- end }}

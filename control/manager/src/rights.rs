@@ -5,29 +5,30 @@ use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 8] = [
+const FURTHER: [Rights; 13] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
-    Rights {
-        role: Role::Cluster,
-        group: "rbac.authorization.k8s.io",
-        resource: "clusterroles",
-        name: "liqo-controller-manager-tenant",
-        verbs: &["bind"],
-    },
+    bind("liqo-controller-manager-tenant"),
     // Gives consumers their rights.
+    bind("liqo-remote-controlplane"),
+    bind("liqo-virtual-kubelet-remote-clusterwide"),
+    // Gives virtual kubelets their rights.
+    bind("liqo-virtual-kubelet-local"),
+    bind("liqo-virtual-kubelet-tenant"),
+    bind("liqo-virtual-kubelet-node-lease"),
+    // Finds the offloaded pods of a Node that is drained, in all namespaces, and evicts them.
     Rights {
         role: Role::Cluster,
-        group: "rbac.authorization.k8s.io",
-        resource: "clusterroles",
-        name: "liqo-remote-controlplane",
-        verbs: &["bind"],
+        group: "",
+        resource: "pods",
+        name: "",
+        verbs: &["list", "watch"],
     },
     Rights {
         role: Role::Cluster,
-        group: "rbac.authorization.k8s.io",
-        resource: "clusterroles",
-        name: "liqo-virtual-kubelet-remote-clusterwide",
-        verbs: &["bind"],
+        group: "",
+        resource: "pods/eviction",
+        name: "",
+        verbs: &["create"],
     },
     // Approves the certificates of consumers.
     Rights {
@@ -69,6 +70,17 @@ const FURTHER: [Rights; 8] = [
         verbs: &["get"],
     },
 ];
+
+/// Returns the right to bind a ClusterRole.
+const fn bind(role: &'static str) -> Rights {
+    Rights {
+        role: Role::Cluster,
+        group: "rbac.authorization.k8s.io",
+        resource: "clusterroles",
+        name: role,
+        verbs: &["bind"],
+    }
+}
 
 #[test]
 fn the_charts_roles_are_the_rights_that_the_manager_needs() {
