@@ -126,7 +126,7 @@ pub(super) fn items_of_kubelets(
         of_nodes(&mut [key.clone()].into_iter())
     } else if change.is::<Pod>() {
         of_pod(local, change)
-    } else if change.is::<Network>() || is_cluster_id(kubelets, change) {
+    } else if is_of_this_cluster(kubelets, change) {
         of_nodes(&mut all)
     } else if change.is::<Configuration>() {
         of_nodes(&mut within.by_ref().map(|(key, _)| key.clone()))
@@ -160,8 +160,10 @@ pub(super) fn items_of_list(local: &Local<'_>, id: &WatchId) -> Vec<WorkItem> {
         .collect()
 }
 
-fn is_cluster_id(kubelets: &Kubelets, change: &Change<'_>) -> bool {
-    change.is::<ConfigMap>() && change.object.key.namespace == kubelets.namespace
+/// Returns whether a change may be of the ID of this cluster, or of its pod CIDRs.
+fn is_of_this_cluster(kubelets: &Kubelets, change: &Change<'_>) -> bool {
+    let is_kind = change.is::<ConfigMap>() || change.is::<Network>();
+    is_kind && change.object.key.namespace == kubelets.namespace
 }
 
 /// Returns the items of a RoleBinding of virtual kubelets, or of the manager's own, on which its watches depend.

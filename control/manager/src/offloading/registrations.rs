@@ -56,7 +56,7 @@ fn of_kubelets(kubelets: &Kubelets) -> Vec<Registration> {
             .verbs(&["create", "patch", "delete"])
     };
     vec![
-        // Those in tenant namespaces are watched only where the manager has rights.
+        // These are watched only in tenant namespaces where the manager has rights.
         Registration::whole::<Deployment>(Scope::Planned).verbs(&["create", "update", "delete"]),
         Registration::whole::<ServiceAccount>(Scope::Planned).verbs(&["create", "delete"]),
         Registration::of(Scope::Planned, keep::<Pod>).index(BY_NODE, |pod: &Pod| {

@@ -47,7 +47,9 @@ pub(super) fn plan(
         None => plan_without(local, (key, node), env),
         Some(_) if is_ending => {
             let (mut plan, states) = virtual_kubelet::plan_end(local, (key, node), env);
-            report(&mut plan, (&object, node), states, env.now);
+            if let Some(states) = states {
+                report(&mut plan, (&object, node), states, env.now);
+            }
             plan
         }
         Some(kubelets) => plan_with(local, kubelets, (key, node, entry), env),
@@ -100,7 +102,9 @@ fn plan_with(
     }
     let is_accepted = assessment.is_accepted();
     let states = virtual_kubelet::states(&mut plan, local, (key, &desired), is_accepted);
-    report(&mut plan, (&object, node), states, env.now);
+    if let Some(states) = states {
+        report(&mut plan, (&object, node), states, env.now);
+    }
 
     plan
 }

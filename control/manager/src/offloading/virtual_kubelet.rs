@@ -50,7 +50,7 @@ const CREATE_NODE: bool = true;
 /// Default of `spec.disableNetworkCheck`, likewise.
 const DISABLE_NETWORK_CHECK: bool = false;
 
-/// What a VirtualNode needs for its virtual kubelet.
+/// The values of a VirtualNode's virtual kubelet, or the reason why there is none.
 pub(super) struct Assessment<'a> {
     source: Result<Option<Source<'a>>, Refusal>,
     /// Message about invalid options.
@@ -124,17 +124,21 @@ pub(super) fn plan_end(
     local: &Local<'_>,
     named: (&Key, &VirtualNode),
     env: &Env<'_>,
-) -> (Plan<WorkItem>, States) {
+) -> (Plan<WorkItem>, Option<States>) {
     ending::plan(local, named, env)
 }
 
-/// Returns the states of virtual kubelet and Node, and plans the end of a Node that the VirtualNode no longer has.
+/// Returns the states of virtual kubelet and Node, and plans the end of a Node that the VirtualNode no longer has. They are
+/// unknown (`None`) until the objects in the tenant namespace are listed, for example after a start of the manager.
 pub(super) fn states(
     plan: &mut Plan<WorkItem>,
     local: &Local<'_>,
     (key, node): (&Key, &VirtualNode),
     is_accepted: bool,
-) -> States {
+) -> Option<States> {
+    if Access::of(local, &key.namespace) == Access::Pending {
+        return None;
+    }
     let deployment = deployment::own(local, key);
     let available = deployment
         .and_then(|it| it.status.as_ref()?.available_replicas)
@@ -147,7 +151,7 @@ pub(super) fn states(
         None => Status::None,
     };
     let Ok(peer) = source::check(local, key, node) else {
-        return [of_kubelet, Status::None];
+        return Some([of_kubelet, Status::None]);
     };
     let of_node = if node.spec.create_node == Some(false) {
         ending::plan_node(plan, local, (&key.name, peer))
@@ -159,7 +163,7 @@ pub(super) fn states(
         Status::Creating
     };
 
-    [of_kubelet, of_node]
+    Some([of_kubelet, of_node])
 }
 
 /// Plans the RoleBinding of the virtual kubelets in a namespace.
@@ -171,18 +175,35 @@ pub(super) fn plan_role_binding(
     let mut plan = Plan::default();
     let nodes = local.virtual_nodes.iter();
     let nodes = nodes.filter(|(node, _)| rights::role_bindings(node).contains(key));
-    let accounts = nodes.filter(|(node, object)| {
-        if object.metadata.deletion_timestamp.is_some() {
-            return ending::needs_rights(local, node);
-        }
-        // The ServiceAccount of another owner must not get the rights.
-        let is_own = local.accounts.get(node).is_some_and(rights::is_own);
-        is_own && Assessment::of(local, kubelets, (node, object)).is_accepted()
-    });
+    let accounts = nodes.filter(|named| has_rights(local, kubelets, key, *named));
     let accounts: Vec<_> = accounts.map(|(node, _)| node.clone()).collect();
     rights::plan_role_binding(&mut plan, local, key, &accounts);
 
     plan
+}
+
+/// Returns whether the virtual kubelet of a VirtualNode has the rights of a RoleBinding.
+fn has_rights(
+    local: &Local<'_>,
+    kubelets: &Kubelets,
+    binding: &Key,
+    (key, node): (&Key, &VirtualNode),
+) -> bool {
+    match Access::of(local, &key.namespace) {
+        Access::Ending => return false,
+        // As it is, so that a start of the manager withdraws no rights.
+        Access::Pending => return rights::is_bound_by(local, binding, key),
+        Access::Listed => {}
+    }
+    if node.metadata.deletion_timestamp.is_some() {
+        return ending::needs_rights(local, key);
+    }
+    // The ServiceAccount of another owner must not get the rights.
+    let is_own = local.accounts.get(key).is_some_and(rights::is_own);
+    // A virtual kubelet that runs keeps them, also if it would not be created any more.
+    is_own
+        && (deployment::own(local, key).is_some()
+            || Assessment::of(local, kubelets, (key, node)).is_accepted())
 }
 
 /// Returns the items of the virtual kubelet of a VirtualNode.

@@ -54,16 +54,16 @@ enum Step {
 /// The states of virtual kubelet and Node.
 pub(in crate::offloading) type States = [Status; 2];
 
-/// Plans the end of a VirtualNode that is being deleted, and returns the states of its parts.
+/// Plans the end of a VirtualNode that is being deleted, and returns the states of its parts, if they are known.
 pub(in crate::offloading) fn plan(
     local: &Local<'_>,
     (key, node): (&Key, &VirtualNode),
     env: &Env<'_>,
-) -> (Plan<WorkItem>, States) {
+) -> (Plan<WorkItem>, Option<States>) {
     let mut plan = Plan::default();
     let object = Ref::of::<VirtualNode>(&Cluster::Local, key);
     let Some(entry) = local.cache.entry(&object) else {
-        return (plan, [Status::None; 2]);
+        return (plan, None);
     };
     let item = WorkItem::Status(key.clone());
     let left = match FINALIZER.protection(entry, env.now) {
@@ -71,7 +71,7 @@ pub(in crate::offloading) fn plan(
         // Everything is deleted at once.
         Protection::Expired => Duration::ZERO,
         Protection::Missing | Protection::Set | Protection::Released => {
-            return (plan, [Status::None; 2]);
+            return (plan, None);
         }
     };
     let elapsed = FINALIZER.wait_max.saturating_sub(left);
@@ -87,17 +87,14 @@ pub(in crate::offloading) fn plan(
     };
     let (is_clean, states) = end.plan(&mut plan);
     FINALIZER.apply(&mut plan, (&object, entry), item, is_clean, env.now);
+    let is_known = Access::of(local, &key.namespace) != Access::Pending;
 
-    (plan, states)
+    (plan, is_known.then_some(states))
 }
 
 /// Returns whether a VirtualNode that is being deleted still has a virtual kubelet, which needs its rights.
 pub(super) fn needs_rights(local: &Local<'_>, key: &Key) -> bool {
-    match Access::of(local, &key.namespace) {
-        Access::Listed => deployment::own(local, key).is_some() || has_kubelet_pods(local, key),
-        Access::Pending => true,
-        Access::Ending => false,
-    }
+    deployment::own(local, key).is_some() || has_kubelet_pods(local, key)
 }
 
 struct End<'a> {

@@ -171,12 +171,17 @@ pub(super) fn remove(
     if let Some(account) = account {
         delete(plan, node, account);
     }
-    let has_role = role_bindings(node).iter().any(|key| {
-        let binding = local.role_bindings.get(key);
-        binding.is_some_and(|it| bound(it.subjects.as_deref()).contains(node))
-    });
+    let has_role = role_bindings(node)
+        .iter()
+        .any(|key| is_bound_by(local, key, node));
 
     !has_binding && account.is_none() && !(has_role && has_access && is_stopped)
+}
+
+/// Returns whether the ServiceAccount of a VirtualNode is a subject of a RoleBinding.
+pub(super) fn is_bound_by(local: &Local<'_>, binding: &Key, node: &Key) -> bool {
+    let binding = local.role_bindings.get(binding);
+    binding.is_some_and(|it| bound(it.subjects.as_deref()).contains(node))
 }
 
 /// Plans the deletion of the ClusterRoleBinding of a VirtualNode; returns whether there is one.

@@ -1,4 +1,4 @@
-//! What the virtual kubelet of a VirtualNode is made of: the objects of the peer and of this cluster.
+//! The values of a virtual kubelet, from the objects of the peer and of this cluster.
 
 use super::options;
 use crate::authentication::{cluster_id, label};

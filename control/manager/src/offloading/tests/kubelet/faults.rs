@@ -245,3 +245,35 @@ fn crashes_and_partitions_end_in_the_same_objects() {
         assert_eq!(rome.count::<ServiceAccount>(), 0, "seed {seed}");
     }
 }
+
+#[test]
+fn a_restart_of_the_manager_writes_nothing_and_withdraws_no_rights() {
+    let mut rome = rome(1);
+    start(&mut rome);
+    let before = rome.simulation.log().len();
+    for replica in [0, 1, 0] {
+        rome.simulation.crash(replica);
+        rome.simulation.hand_over(1 - replica);
+        rome.run(MOMENT);
+    }
+
+    let log = &rome.simulation.log()[before..];
+    assert!(log.is_empty(), "{log:?}");
+}
+
+#[test]
+fn a_virtual_kubelet_that_runs_keeps_its_rights_while_its_virtual_node_is_refused() {
+    let mut rome = rome(1);
+    start(&mut rome);
+    let before = bindings(&mut rome);
+    rome.edit::<VirtualNode>(&milan(), |node| {
+        node["spec"]["vkOptionsTemplateRef"] = json!({"name": "missing"});
+    });
+    rome.run(MOMENT);
+
+    assert_eq!(bindings(&mut rome), before);
+    assert_eq!(
+        rome.conditions(&milan()),
+        ["VirtualKubelet=Running", "Node=Running"]
+    );
+}
