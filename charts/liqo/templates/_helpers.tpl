@@ -120,3 +120,10 @@ Returns classes as the value of a flag. Takes a list of {name, default}.
 {{- define "liqo.classes" -}}
 {{- range $index, $class := . }}{{ if $index }},{{ end }}{{ $class.name }}{{ if $class.default }};default{{ end }}{{ end }}
 {{- end }}
+
+{{/*
+Returns a text that is not empty if virtual nodes have virtual kubelets.
+*/}}
+{{- define "liqo.hasVirtualKubelets" -}}
+{{- if and .Values.authentication.enabled .Values.offloading.enabled .Values.virtualKubelet.image.name }}true{{ end }}
+{{- end }}

@@ -60,3 +60,10 @@ Returns a CEL list of the ClusterRoles that are bound in offloaded namespaces.
 {{- define "liqo.offloadingRoles" -}}
 ['liqo-controller-manager-remote-namespace', 'liqo-virtual-kubelet-remote', 'liqo-virtual-kubelet-local-namespace']
 {{- end }}
+
+{{/*
+Returns a CEL list of the ClusterRoles that are bound to virtual kubelets of this cluster.
+*/}}
+{{- define "liqo.kubeletRoles" -}}
+['liqo-virtual-kubelet-local', 'liqo-virtual-kubelet-tenant', 'liqo-virtual-kubelet-node-lease']
+{{- end }}

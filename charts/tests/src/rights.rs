@@ -144,10 +144,13 @@ fn no_role_holds_rights_that_grant_rights() {
                 let limited = [
                     "liqo-controller-manager-tenant",
                     "liqo-remote-controlplane",
+                    "liqo-virtual-kubelet-local",
+                    "liqo-virtual-kubelet-node-lease",
                     "liqo-virtual-kubelet-remote-clusterwide",
                     "liqo-controller-manager-remote-namespace",
                     "liqo-virtual-kubelet-remote",
                     "liqo-virtual-kubelet-local-namespace",
+                    "liqo-virtual-kubelet-tenant",
                 ];
                 assert!(limited.contains(&name.as_str()), "{right}");
             }
@@ -165,6 +168,7 @@ fn every_policy_denies() {
         "liqo-consumer-tokens",
         "liqo-controller-manager-bindings",
         "liqo-controller-manager-namespaces",
+        "liqo-controller-manager-nodes",
         "liqo-controller-manager-secrets",
         "liqo-controller-manager-services",
         "liqo-ip-services",
@@ -174,6 +178,8 @@ fn every_policy_denies() {
         "liqo-tenant-condition",
         "liqo-tenant-namespaces",
         "liqo-tenant-policies",
+        "liqo-virtual-kubelet-bindings",
+        "liqo-virtual-kubelet-objects",
     ];
     assert_eq!(policies, expected.map(str::to_owned).into());
     for name in policies {

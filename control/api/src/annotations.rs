@@ -54,3 +54,12 @@ pub const ANTI_AFFINITY_LABELS: &str = "liqo.io/anti-affinity-labels";
 pub const REMOTE_RUNTIME_CLASS: &str = "liqo.io/remote-runtime-class-name";
 /// On a pod: ServiceAccount of the remote pod, if [`API_SERVER_SUPPORT`] is `remote`.
 pub const REMOTE_SERVICE_ACCOUNT: &str = "liqo.io/remote-service-account-name";
+
+/// On a VirtualNode. Value: digests of the values in its `spec.template` that the controller has filled in, as
+/// `name=digest`, separated by commas. An addition of this project.
+pub const TEMPLATE_VALUES: &str = "liqo.io/virtual-kubelet-values";
+/// On the Deployment of a virtual kubelet. Value: digest of the fields that the controller has written. An addition of this
+/// project.
+pub const DEPLOYMENT_HASH: &str = "liqo.io/virtual-kubelet-hash";
+/// On the pods of a virtual kubelet. Value: SHA-256 of the VirtualNode's `spec.offloadingPatch` as JSON, hexadecimal.
+pub const OFFLOADING_PATCH_HASH: &str = "liqo.io/offloading-patch-hash";

@@ -96,6 +96,10 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "KEY,...", value_delimiter = ',', value_parser = offloading::label_key)]
     allowed_node_labels: Vec<String>,
 
+    /// Image of the virtual kubelets whose VkOptionsTemplate names none. If empty, VirtualNodes have no virtual kubelet.
+    #[arg(long, value_name = "IMAGE", default_value = "")]
+    virtual_kubelet_image: String,
+
     /// The UDP port on which gateway pods listen.
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
     gateway_port: u16,
@@ -257,6 +261,11 @@ impl Cli {
         offloading::Settings {
             limits_enforcement: self.default_limits_enforcement,
             allowed_node_labels: self.allowed_node_labels.clone(),
+            kubelets: (!self.virtual_kubelet_image.is_empty()).then(|| offloading::Kubelets {
+                namespace: self.installation.namespace.clone(),
+                tenant_namespaces: self.installation.tenant_namespaces.clone(),
+                image: self.virtual_kubelet_image.clone(),
+            }),
         }
     }
 
@@ -270,7 +279,7 @@ impl Cli {
     fn namespaces(&self) -> namespace::Settings {
         namespace::Settings {
             namespace: self.installation.namespace.clone(),
-            has_virtual_kubelets: false,
+            has_virtual_kubelets: !self.virtual_kubelet_image.is_empty(),
         }
     }
 

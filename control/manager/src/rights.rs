@@ -7,52 +7,35 @@ use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 11] = [
+const FURTHER: [Rights; 16] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
-    Rights {
-        role: Role::Cluster,
-        group: "rbac.authorization.k8s.io",
-        resource: "clusterroles",
-        name: "liqo-controller-manager-tenant",
-        verbs: &["bind"],
-    },
+    bind("liqo-controller-manager-tenant"),
     // Gives consumers their rights.
+    bind("liqo-remote-controlplane"),
+    bind("liqo-virtual-kubelet-remote-clusterwide"),
+    // Gives virtual kubelets their rights.
+    bind("liqo-virtual-kubelet-local"),
+    bind("liqo-virtual-kubelet-tenant"),
+    bind("liqo-virtual-kubelet-node-lease"),
+    // Finds the offloaded pods of a Node that is drained, in all namespaces, and evicts them.
     Rights {
         role: Role::Cluster,
-        group: "rbac.authorization.k8s.io",
-        resource: "clusterroles",
-        name: "liqo-remote-controlplane",
-        verbs: &["bind"],
+        group: "",
+        resource: "pods",
+        name: "",
+        verbs: &["list", "watch"],
     },
     Rights {
         role: Role::Cluster,
-        group: "rbac.authorization.k8s.io",
-        resource: "clusterroles",
-        name: "liqo-virtual-kubelet-remote-clusterwide",
-        verbs: &["bind"],
+        group: "",
+        resource: "pods/eviction",
+        name: "",
+        verbs: &["create"],
     },
     // Gives itself, and the virtual kubelets of both sides, their rights in offloaded namespaces.
-    Rights {
-        role: Role::Cluster,
-        group: "rbac.authorization.k8s.io",
-        resource: "clusterroles",
-        name: "liqo-controller-manager-remote-namespace",
-        verbs: &["bind"],
-    },
-    Rights {
-        role: Role::Cluster,
-        group: "rbac.authorization.k8s.io",
-        resource: "clusterroles",
-        name: "liqo-virtual-kubelet-remote",
-        verbs: &["bind"],
-    },
-    Rights {
-        role: Role::Cluster,
-        group: "rbac.authorization.k8s.io",
-        resource: "clusterroles",
-        name: "liqo-virtual-kubelet-local-namespace",
-        verbs: &["bind"],
-    },
+    bind("liqo-controller-manager-remote-namespace"),
+    bind("liqo-virtual-kubelet-remote"),
+    bind("liqo-virtual-kubelet-local-namespace"),
     // Approves the certificates of consumers.
     Rights {
         role: Role::Cluster,
@@ -94,14 +77,31 @@ const FURTHER: [Rights; 11] = [
     },
 ];
 
+/// Returns the right to bind a ClusterRole.
+const fn bind(role: &'static str) -> Rights {
+    Rights {
+        role: Role::Cluster,
+        group: "rbac.authorization.k8s.io",
+        resource: "clusterroles",
+        name: role,
+        verbs: &["bind"],
+    }
+}
+
 #[test]
 fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     let mut settings = network::settings();
     settings.deployment_image = Some("pause".to_owned());
 
+    let kubelets = offloading::Kubelets {
+        namespace: settings.namespace.clone(),
+        tenant_namespaces: Vec::new(),
+        image: "virtual-kubelet".to_owned(),
+    };
+
     let mut registrations = network::registrations(&settings);
     registrations.extend(authentication::registrations(&settings.namespace));
-    registrations.extend(offloading::registrations());
+    registrations.extend(offloading::registrations(Some(&kubelets)));
     registrations.extend(namespace::registrations(&settings.namespace));
     registrations.extend(shadow_pod::registrations(&settings.namespace));
     registrations.extend(replication::registrations(&settings.namespace));

@@ -16,6 +16,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(crate) use allocated::address;
 pub(crate) use cluster::{ADDRESS_TYPES, Cluster, id_of, is_real, is_terminating};
 pub(crate) use index::{IndexKey, with_indexes};
+pub(crate) use prune::MIRROR_POD;
 pub(crate) use stored::{Stored, keep};
 pub(crate) use tenant::is_bound;
 

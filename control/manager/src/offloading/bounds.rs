@@ -1,4 +1,4 @@
-//! Limits of what this cluster takes from the status of a ResourceSlice.
+//! Limits of what this cluster takes from the status of a ResourceSlice, and from a VkOptionsTemplate.
 //!
 //! The provider writes the status, and it may be hostile: labels of reserved domains would steer controllers and
 //! schedulers of the consumer, and large maps would fill its API server. Invalid and surplus parts are left out, and an
@@ -29,21 +29,29 @@ const NAMED_MAX: usize = 6;
 const SHOWN_MAX: usize = 80;
 
 /// Why a part is left out.
-type Reason = &'static str;
+pub(super) type Reason = &'static str;
 
 /// Takes the valid parts of a status, and notes the others.
 #[derive(Debug)]
 pub(super) struct Bounds<'a> {
     /// Reserved keys of node labels that a provider may set.
     allowed: &'a [String],
+    /// The object or the part of it that is checked.
+    source: &'static str,
     named: Vec<String>,
     count: usize,
 }
 
 impl<'a> Bounds<'a> {
     pub(super) fn new(allowed: &'a [String]) -> Self {
+        Self::of("the status", allowed)
+    }
+
+    /// Creates the bounds of another source than the status of a slice.
+    pub(super) fn of(source: &'static str, allowed: &'a [String]) -> Self {
         Self {
             allowed,
+            source,
             named: Vec::new(),
             count: 0,
         }
@@ -120,10 +128,11 @@ impl<'a> Bounds<'a> {
             more => format!(", and {more} more"),
         };
 
-        (self.count > 0).then(|| format!("left out of the status: {named}{more}"))
+        (self.count > 0).then(|| format!("left out of {}: {named}{more}", self.source))
     }
 
-    fn map<V: Clone>(
+    /// Returns the first valid entries of a map.
+    pub(super) fn map<V: Clone>(
         &mut self,
         field: &str,
         map: &BTreeMap<String, V>,
@@ -138,7 +147,7 @@ impl<'a> Bounds<'a> {
     }
 
     /// Returns the first valid items of a field, by their names.
-    fn take<'i, T>(
+    pub(super) fn take<'i, T>(
         &mut self,
         field: &str,
         items: impl Iterator<Item = (&'i str, T)>,
@@ -157,7 +166,8 @@ impl<'a> Bounds<'a> {
         taken
     }
 
-    fn leave_out(&mut self, field: &str, name: &str, reason: Reason) {
+    /// Notes a part that is left out.
+    pub(super) fn leave_out(&mut self, field: &str, name: &str, reason: Reason) {
         self.count += 1;
         if self.named.len() < NAMED_MAX {
             let shown: String = name.escape_debug().take(SHOWN_MAX).collect();
@@ -180,7 +190,7 @@ pub(crate) fn label_key(text: &str) -> Result<String, String> {
 }
 
 /// Checks key and value of a label.
-fn check_label(key: &str, value: &str) -> Result<(), Reason> {
+pub(super) fn check_label(key: &str, value: &str) -> Result<(), Reason> {
     check_key(key)?;
     if !value.is_empty() && !is_name(value) {
         return Err("invalid value");
@@ -190,7 +200,7 @@ fn check_label(key: &str, value: &str) -> Result<(), Reason> {
 }
 
 /// Checks a key: a name, which may follow a domain and a slash.
-fn check_key(key: &str) -> Result<(), Reason> {
+pub(super) fn check_key(key: &str) -> Result<(), Reason> {
     let (domain, name) = match key.split_once('/') {
         Some((domain, name)) => (Some(domain), name),
         None => (None, key),
@@ -204,7 +214,7 @@ fn check_key(key: &str) -> Result<(), Reason> {
     }
 }
 
-fn check_domain(name: &str) -> Result<(), Reason> {
+pub(super) fn check_domain(name: &str) -> Result<(), Reason> {
     if is_domain(name) {
         Ok(())
     } else {

@@ -12,6 +12,10 @@ pub(crate) enum WorkItem {
     VirtualNode(Key),
     /// Defaults, status and finalizer of a VirtualNode.
     Status(Key),
+    /// The RoleBinding of all virtual kubelets in a namespace.
+    KubeletBinding(Key),
+    /// The watches of a tenant namespace. Only the namespace of the key counts.
+    Watches(Key),
 }
 
 impl WorkItem {
@@ -21,13 +25,19 @@ impl WorkItem {
             Self::Quota(_) => "quota",
             Self::VirtualNode(_) => "virtual_node",
             Self::Status(_) => "virtual_node_status",
+            Self::KubeletBinding(_) => "virtual_kubelet_binding",
+            Self::Watches(_) => "virtual_kubelet_watches",
         }
     }
 
     /// Returns the object that the item is about.
     pub(crate) fn key(&self) -> &Key {
         match self {
-            Self::Quota(key) | Self::VirtualNode(key) | Self::Status(key) => key,
+            Self::Quota(key)
+            | Self::VirtualNode(key)
+            | Self::Status(key)
+            | Self::KubeletBinding(key)
+            | Self::Watches(key) => key,
         }
     }
 }

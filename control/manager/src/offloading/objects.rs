@@ -5,9 +5,14 @@ use crate::authentication::{is_replica, label};
 use control_api::authentication::resource_slice::ResourceSliceConditionStatus as Status;
 use control_api::authentication::resource_slice::ResourceSliceConditionType as Type;
 use control_api::tenant_namespace::peer_of;
-use control_api::{Identity, Quota, ResourceSlice, VirtualNode, labels};
+use control_api::{
+    Configuration, ForeignCluster, Identity, Network, Quota, ResourceSlice, VirtualNode,
+    VkOptionsTemplate, labels,
+};
 use control_runtime::{Cache, Cluster, Key, Objects};
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
 /// Index of ResourceSlices and VirtualNodes by their names, which are unique in the cluster like those of Nodes.
@@ -15,6 +20,9 @@ pub(super) const BY_NAME: &str = "offloading/name";
 
 /// Index of Quotas and VirtualNodes by the ResourceSlice that controls them, as `namespace/name`.
 pub(super) const BY_SLICE: &str = "offloading/slice";
+
+/// Index of pods by the Node that they are bound to.
+pub(super) const BY_NODE: &str = "offloading/node";
 
 /// Reason of an Event, and its message.
 pub(super) type Refusal = (&'static str, String);
@@ -27,6 +35,18 @@ pub(super) struct Local<'a> {
     pub(super) virtual_nodes: Objects<'a, VirtualNode>,
     pub(super) namespaces: Objects<'a, Namespace>,
     pub(super) nodes: Objects<'a, Node>,
+    /// Deployments of virtual kubelets in tenant namespaces.
+    pub(super) deployments: Objects<'a, Deployment>,
+    /// Pods of virtual kubelets, and offloaded pods while a Node is drained.
+    pub(super) pods: Objects<'a, Pod>,
+    /// ServiceAccounts in tenant namespaces.
+    pub(super) accounts: Objects<'a, ServiceAccount>,
+    pub(super) role_bindings: Objects<'a, RoleBinding>,
+    pub(super) cluster_role_bindings: Objects<'a, ClusterRoleBinding>,
+    pub(super) options: Objects<'a, VkOptionsTemplate>,
+    pub(super) networks: Objects<'a, Network>,
+    pub(super) configurations: Objects<'a, Configuration>,
+    pub(super) foreign_clusters: Objects<'a, ForeignCluster>,
     pub(super) cache: &'a Cache,
 }
 
@@ -41,6 +61,15 @@ impl<'a> Local<'a> {
             virtual_nodes: cache.objects(local),
             namespaces: cache.objects(local),
             nodes: cache.objects(local),
+            deployments: cache.objects(local),
+            pods: cache.objects(local),
+            accounts: cache.objects(local),
+            role_bindings: cache.objects(local),
+            cluster_role_bindings: cache.objects(local),
+            options: cache.objects(local),
+            networks: cache.objects(local),
+            configurations: cache.objects(local),
+            foreign_clusters: cache.objects(local),
             cache,
         }
     }
@@ -90,6 +119,20 @@ impl<'a> Local<'a> {
             }
         }
     }
+}
+
+/// Returns the refusal of a name that a Node has which does not represent resources of `peer`.
+pub(super) fn foreign_node(local: &Local<'_>, name: &str, peer: &str) -> Option<Refusal> {
+    let metadata = &local.nodes.get(&Key::cluster(name))?.metadata;
+    let is_virtual = label(metadata, labels::NODE_TYPE) == Some(labels::NODE_TYPE_VIRTUAL);
+    if is_virtual && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer) {
+        return None;
+    }
+    let message = format!(
+        "Node {name} exists and does not represent resources of `{peer}`: use another name"
+    );
+
+    Some(("NodeExists", message))
 }
 
 /// Returns whether a slice is a request of this cluster to a provider.

@@ -1,14 +1,27 @@
 //! The resources of the offloading controller.
 
-use super::objects::{BY_NAME, BY_SLICE, owner_key};
-use crate::network::keep;
-use control_api::{Identity, Quota, ResourceSlice, VirtualNode};
+use super::objects::{BY_NAME, BY_NODE, BY_SLICE, owner_key};
+use super::virtual_kubelet::{Kubelets, LEASE_ROLE, TENANT_ROLE};
+use crate::network::{self, keep};
+use control_api::{
+    Configuration, ForeignCluster, Identity, Network, Quota, ResourceSlice, VirtualNode,
+    VkOptionsTemplate, labels,
+};
 use control_runtime::{Registration, Scope};
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use kube::ResourceExt as _;
 
 /// Returns the resources that the controller follows.
-pub(crate) fn registrations() -> Vec<Registration> {
+pub(crate) fn registrations(kubelets: Option<&Kubelets>) -> Vec<Registration> {
+    let mut registrations = of_resources();
+    registrations.extend(kubelets.into_iter().flat_map(of_kubelets));
+
+    registrations
+}
+
+fn of_resources() -> Vec<Registration> {
     vec![
         // A slice is the owner that controls its Quota or VirtualNode.
         Registration::whole::<ResourceSlice>(Scope::All)
@@ -31,5 +44,38 @@ pub(crate) fn registrations() -> Vec<Registration> {
             .subresource("status", "patch"),
         Registration::of(Scope::All, keep::<Namespace>),
         Registration::of(Scope::All, keep::<Node>),
+    ]
+}
+
+/// Returns the resources of virtual kubelets.
+fn of_kubelets(kubelets: &Kubelets) -> Vec<Registration> {
+    let liqo = || Scope::Namespace(kubelets.namespace.clone());
+    let binding = |name: &'static str| {
+        Registration::of(Scope::All, keep::<RoleBinding>)
+            .name(name)
+            .verbs(&["create", "patch", "delete"])
+    };
+    vec![
+        // These are watched only in tenant namespaces where the manager has rights.
+        Registration::whole::<Deployment>(Scope::Planned).verbs(&["create", "update", "delete"]),
+        Registration::whole::<ServiceAccount>(Scope::Planned).verbs(&["create", "delete"]),
+        Registration::of(Scope::Planned, keep::<Pod>).index(BY_NODE, |pod: &Pod| {
+            let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
+            node.into_iter().collect()
+        }),
+        Registration::of(Scope::All, keep::<Node>).verbs(&["patch", "delete"]),
+        Registration::whole::<ClusterRoleBinding>(Scope::All).verbs(&["create", "delete"]),
+        binding(TENANT_ROLE),
+        binding(LEASE_ROLE),
+        Registration::of(Scope::All, keep::<RoleBinding>).name(network::TENANT_ROLE),
+        Registration::whole::<VkOptionsTemplate>(Scope::All),
+        Registration::whole::<ForeignCluster>(Scope::All),
+        Registration::of(Scope::All, keep::<Network>),
+        Registration::of(Scope::All, keep::<Configuration>),
+        Registration::of(liqo(), keep::<ConfigMap>).labels(format!(
+            "{}={}",
+            labels::APP_NAME,
+            labels::CLUSTER_ID_CONFIG_MAP
+        )),
     ]
 }

@@ -5,6 +5,7 @@ use side::{MOMENT, Side, key};
 mod consumer;
 mod golden;
 mod hostile;
+mod kubelet;
 mod names;
 mod provider;
 mod recorded;
@@ -15,11 +16,9 @@ type Edit = (&'static str, fn(&mut Value));
 
 /// Returns an object without the fields that differ between any two clusters: UIDs, times and versions.
 fn without_identity(mut object: Value) -> Value {
-    for owner in object["metadata"]["ownerReferences"]
-        .as_array_mut()
-        .into_iter()
-        .flatten()
-    {
+    let owners = object.pointer_mut("/metadata/ownerReferences");
+    let owners = owners.and_then(Value::as_array_mut);
+    for owner in owners.into_iter().flatten() {
         owner.as_object_mut().unwrap().remove("uid");
     }
     let metadata = object["metadata"].as_object_mut().unwrap();

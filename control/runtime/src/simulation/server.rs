@@ -266,6 +266,14 @@ impl Server {
         if write.action == Action::Delete {
             return self.delete(&id, write);
         }
+        if write.subresource == Some("eviction") {
+            let uid = body["deleteOptions"]["preconditions"]["uid"].as_str();
+            let mut deletion = Write::new(write.object.clone(), Action::Delete);
+            deletion.uid = uid.map(str::to_owned);
+            // As if the kubelet had ended the pod at once.
+            deletion.is_immediate = true;
+            return self.delete(&id, &deletion).map(|_| Value::Null);
+        }
         for (resource, field) in &self.pruned {
             if *resource == id.0 {
                 body.as_object_mut().and_then(|body| body.remove(*field));

@@ -7,11 +7,14 @@ use control_api::{
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus, Secret, Service,
+    ConfigMap, Namespace, Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Secret, Service,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::collections::BTreeMap;
+
+/// Annotation of the pods that represent static pods of a kubelet.
+pub(crate) const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 
 impl Stored for Network {}
 impl Stored for IP {}
@@ -48,8 +51,8 @@ impl Stored for Connection {
 }
 
 impl Stored for Node {
-    /// Keeps the addresses and the condition `Ready`, but no images, heartbeats and annotations. Namespaces are offloaded by
-    /// the labels of virtual nodes.
+    /// Keeps the addresses, the cordon and the condition `Ready`, but no images, heartbeats and annotations. Namespaces are
+    /// offloaded by the labels of virtual nodes.
     fn prune(&mut self) {
         self.metadata.annotations = None;
         let node_type = self
@@ -70,7 +73,10 @@ impl Stored for Node {
             };
             BTreeMap::from_iter(labels.into_iter().filter(|(key, _)| keep(key)))
         });
-        self.spec = None;
+        self.spec = self.spec.take().map(|spec| NodeSpec {
+            unschedulable: spec.unschedulable,
+            ..NodeSpec::default()
+        });
         self.status = self.status.take().map(|status| NodeStatus {
             addresses: status.addresses,
             conditions: status.conditions.map(|conditions| {
@@ -90,7 +96,8 @@ impl Stored for Node {
 }
 
 impl Stored for Pod {
-    /// Keeps node, phase, addresses and the condition `Ready`; of a consumer's pod also what follows its ShadowPod.
+    /// Keeps node, phase, addresses, the condition `Ready`, and the owners and annotations that exempt a pod from the drain of
+    /// its Node; of a consumer's pod also what follows its ShadowPod.
     fn prune(&mut self) {
         let managed_by = self
             .metadata
@@ -98,8 +105,13 @@ impl Stored for Pod {
             .as_ref()
             .and_then(|it| it.get(labels::MANAGED_BY));
         if managed_by.is_none_or(|it| it != labels::MANAGED_BY_SHADOW_POD) {
-            self.metadata.annotations = None;
-            self.metadata.owner_references = None;
+            self.metadata.annotations = self.metadata.annotations.take().map(|annotations| {
+                let mirror = annotations.into_iter().filter(|(key, _)| key == MIRROR_POD);
+                BTreeMap::from_iter(mirror)
+            });
+            if let Some(owners) = &mut self.metadata.owner_references {
+                owners.retain(|owner| owner.kind == "DaemonSet");
+            }
         }
         self.spec = self.spec.take().map(|spec| PodSpec {
             node_name: spec.node_name,

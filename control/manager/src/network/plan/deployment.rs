@@ -33,6 +33,11 @@ pub(super) fn writes(
         })
         .filter_map(|(_, key)| {
             let meta = &planner.local.deployment(key)?.metadata;
+            // The others are of virtual kubelets.
+            let labels = meta.labels.as_ref()?;
+            labels
+                .get(labels::COMPONENT)
+                .filter(|it| *it == labels::COMPONENT_GATEWAY)?;
             let delete = Action::Delete(meta.uid.clone());
             (!is_terminating(meta)).then(|| Write::new(Kind::Deployment, key, delete))
         })

@@ -2,7 +2,7 @@
 
 use crate::offloading::OffloadingController;
 use crate::offloading::item::WorkItem;
-use control_runtime::{Cache, Change, Controller, Env, Plan, Queue, Registration};
+use control_runtime::{Cache, Change, Controller, Env, Plan, Queue, Registration, WatchId};
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
@@ -46,6 +46,10 @@ impl Controller for Recorded {
             .unwrap()
             .extend(plan.events.iter().map(text));
         plan
+    }
+
+    fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
+        self.controller.listed(id, cache)
     }
 
     fn queue(item: &WorkItem) -> Queue {

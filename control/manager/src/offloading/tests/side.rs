@@ -23,6 +23,7 @@ pub(super) fn settings() -> Settings {
     Settings {
         limits_enforcement: LimitsEnforcement::None,
         allowed_node_labels: Vec::new(),
+        kubelets: None,
     }
 }
 

@@ -105,3 +105,33 @@ fn enabled_deployments_follow_the_gateway() {
             .any(|write| matches!(write.action, Action::Delete(Some(_))))
     );
 }
+
+#[test]
+fn deployments_of_virtual_kubelets_are_not_deleted() {
+    let mut rome = rome();
+    rome.state.settings.deployment_image = Some("pause".to_owned());
+    with_served_milan(&mut rome);
+    rome.put(
+        Kind::Deployment,
+        json!({
+            "apiVersion": "apps/v1",
+            "kind": "Deployment",
+            "metadata": {
+                "name": "vk-milan",
+                "namespace": TENANT,
+                "labels": {
+                    "liqo.io/managed": "true",
+                    "liqo.io/remote-cluster-id": "milan",
+                    "offloading.liqo.io/component": "virtual-kubelet",
+                },
+            },
+            "spec": {"selector": {}, "template": {}},
+        }),
+    );
+    rome.settle();
+    rome.remove_alone(Kind::GatewayServer, &key("milan"));
+    rome.settle();
+
+    let names = rome.names(Kind::Deployment);
+    assert_eq!(names, [format!("{TENANT}/vk-milan")]);
+}

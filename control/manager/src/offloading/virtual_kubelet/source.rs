@@ -1,0 +1,164 @@
+//! The values of a virtual kubelet, from the objects of the peer and of this cluster.
+
+use super::options;
+use crate::authentication::{cluster_id, label};
+use crate::offloading::bounds::{Bounds, NAME_LEN_MAX};
+use crate::offloading::objects::{BY_NAME, Local, Refusal, foreign_node};
+use control_api::networking::configuration::ClusterCidrs;
+use control_api::{VirtualNode, VkOptionsTemplateSpec, labels};
+use control_runtime::Key;
+
+/// Settings of virtual kubelets.
+#[derive(Clone, Debug)]
+pub(crate) struct Kubelets {
+    /// Namespace of Liqo.
+    pub(crate) namespace: String,
+    /// Further namespaces with objects of peers.
+    pub(crate) tenant_namespaces: Vec<String>,
+    /// Image of the virtual kubelets whose VkOptionsTemplate names none.
+    pub(crate) image: String,
+}
+
+/// The values of a virtual kubelet.
+pub(super) struct Source<'a> {
+    /// The VirtualNode.
+    pub(super) key: &'a Key,
+    /// Cluster ID of the provider.
+    pub(super) peer: &'a str,
+    /// Cluster ID of this cluster.
+    pub(super) home: &'a str,
+    /// Namespace of Liqo.
+    pub(super) liqo: &'a str,
+    /// Pod CIDRs of this cluster.
+    pub(super) pod_cidrs: Vec<&'a str>,
+    /// CIDRs of the provider, once they are remapped.
+    pub(super) remapped: Remapped<'a>,
+    /// Secret with the kubeconfig for the provider.
+    pub(super) secret: &'a str,
+    pub(super) options: VkOptionsTemplateSpec,
+}
+
+/// CIDRs of a provider, each with the CIDR that it is remapped to.
+#[derive(Debug, Default)]
+pub(super) struct Remapped<'a> {
+    pub(super) pod: Vec<(&'a str, &'a str)>,
+    pub(super) external: Vec<(&'a str, &'a str)>,
+}
+
+/// Returns the values of the virtual kubelet of a VirtualNode; `None` while the ID of this cluster is unknown.
+///
+/// # Errors
+///
+/// Returns a refusal if there cannot be a virtual kubelet.
+pub(super) fn source<'a>(
+    local: &Local<'a>,
+    kubelets: &'a Kubelets,
+    (key, node): (&'a Key, &'a VirtualNode),
+    bounds: &mut Bounds<'_>,
+) -> Result<Option<Source<'a>>, Refusal> {
+    let peer = check(local, key, node)?;
+    let secret = node.spec.kubeconfig_secret_ref.as_ref();
+    let Some(secret) = secret.filter(|secret| !secret.name.is_empty()) else {
+        let message = "spec.kubeconfigSecretRef is missing: name the Secret with the kubeconfig for the provider";
+        return Err(("KubeconfigMissing", message.to_owned()));
+    };
+    let defaults = (kubelets.namespace.as_str(), kubelets.image.as_str());
+    let options = options::find(local, node, defaults, bounds)?;
+    let home = cluster_id(local.cache, &kubelets.namespace);
+
+    Ok(home.map(|home| Source {
+        key,
+        peer,
+        home,
+        liqo: &kubelets.namespace,
+        pod_cidrs: pod_cidrs(local, &kubelets.namespace),
+        remapped: remapped(local, &key.namespace, peer),
+        secret: &secret.name,
+        options,
+    }))
+}
+
+/// Checks that a VirtualNode may have a virtual kubelet, and returns the cluster ID of the provider.
+pub(super) fn check<'a>(
+    local: &Local<'a>,
+    key: &Key,
+    node: &VirtualNode,
+) -> Result<&'a str, Refusal> {
+    let Some(peer) = local.peer_of(&key.namespace) else {
+        let message = format!(
+            "namespace {} is not the tenant namespace of a peer: create the VirtualNode in the tenant namespace",
+            key.namespace
+        );
+        return Err(("NotTenantNamespace", message));
+    };
+    let other = node.spec.cluster_id.as_deref().filter(|id| *id != peer);
+    if let Some(other) = other {
+        let message = format!(
+            "spec.clusterID is `{other}`, but namespace {} is the tenant namespace of `{peer}`: move the VirtualNode",
+            key.namespace
+        );
+        return Err(("NotTenantNamespace", message));
+    }
+    if key.name.len() > NAME_LEN_MAX {
+        let message = format!(
+            "metadata.name has {} characters, but the labels of the Node contain it: use {NAME_LEN_MAX} at most",
+            key.name.len()
+        );
+        return Err(("NameTooLong", message));
+    }
+    let age = |key: &Key, node: &VirtualNode| {
+        let created = node.metadata.creation_timestamp.clone();
+        (created, key.clone())
+    };
+    let named = local.virtual_nodes.indexed(BY_NAME, &key.name);
+    let mut named = named.filter(|(other, _)| local.peer_of(&other.namespace).is_some());
+    if let Some((other, _)) = named.find(|(other, it)| age(other, it) < age(key, node)) {
+        let message = format!(
+            "VirtualNode {other} is older and has the same name, which is that of its Node: use another name"
+        );
+        return Err(("DuplicateName", message));
+    }
+
+    foreign_node(local, &key.name, peer).map_or(Ok(peer), Err)
+}
+
+fn pod_cidrs<'a>(local: &Local<'a>, liqo: &str) -> Vec<&'a str> {
+    let networks = local.networks.within(liqo);
+    let networks = networks.filter(|(_, network)| {
+        label(&network.metadata, labels::NETWORK_TYPE) == Some(labels::NETWORK_TYPE_POD)
+    });
+    let cidrs = networks.filter_map(|(_, network)| {
+        let allocated = network.status.as_ref().and_then(|it| it.cidr.as_deref());
+        allocated.or(Some(network.spec.cidr.as_str()))
+    });
+
+    cidrs.filter(|cidr| !cidr.is_empty()).collect()
+}
+
+fn remapped<'a>(local: &Local<'a>, namespace: &str, peer: &str) -> Remapped<'a> {
+    let mut configurations = local.configurations.within(namespace);
+    let configuration =
+        configurations.find(|(_, it)| label(&it.metadata, labels::REMOTE_CLUSTER_ID) == Some(peer));
+    let cidrs = configuration.and_then(|(_, configuration)| {
+        let original = configuration.spec.remote.as_ref()?;
+        let remapped = configuration.status.as_ref()?.remote.as_ref()?;
+        Some((&original.cidr, &remapped.cidr))
+    });
+    let Some((original, remapped)) = cidrs else {
+        return Remapped::default();
+    };
+    let pairs = |cidrs: fn(&ClusterCidrs) -> &Vec<String>| -> Vec<(&'a str, &'a str)> {
+        let (from, to) = (cidrs(original), cidrs(remapped));
+        if from.len() != to.len() || to.iter().any(String::is_empty) {
+            return Vec::new();
+        }
+        let pairs = from.iter().zip(to);
+        pairs
+            .map(|(from, to)| (from.as_str(), to.as_str()))
+            .collect()
+    };
+    Remapped {
+        pod: pairs(|cidrs| &cidrs.pod),
+        external: pairs(|cidrs| &cidrs.external),
+    }
+}
