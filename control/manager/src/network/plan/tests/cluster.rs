@@ -448,7 +448,7 @@ impl Cluster {
         self.state.local(&self.cache).is_readable(namespace)
     }
 
-    fn deliver(&mut self, kind: Kind, object: Value) {
+    pub(super) fn deliver(&mut self, kind: Kind, object: Value) {
         let registration = registration(kind, &self.state.settings);
         let Ok(entry) = registration.decode(&object.to_string()) else {
             return;

@@ -251,9 +251,11 @@ fn a_restart_of_the_manager_writes_nothing_and_withdraws_no_rights() {
     let mut rome = rome(1);
     start(&mut rome);
     let before = rome.simulation.log().len();
-    for replica in [0, 1, 0] {
-        rome.simulation.crash(replica);
-        rome.simulation.hand_over(1 - replica);
+    for leader in [0, 1, 0, 1, 0, 1] {
+        // All replicas, so that none of them knows the objects.
+        rome.simulation.crash(0);
+        rome.simulation.crash(1);
+        rome.simulation.hand_over(leader);
         rome.run(MOMENT);
     }
 
