@@ -54,7 +54,7 @@ struct Shipped {
     licenses: &'static str,
 }
 
-const SHIPPED: [Shipped; 4] = [
+const SHIPPED: [Shipped; 5] = [
     Shipped {
         package: "gateway",
         what: "WireGuard for all peers of a cluster, and the end of its overlay",
@@ -72,6 +72,12 @@ const SHIPPED: [Shipped; 4] = [
     Shipped {
         package: "controller-manager",
         what: "Turns a cluster's resources into addresses, Services, keys and status",
+        drives: None,
+        licenses: "Apache-2.0",
+    },
+    Shipped {
+        package: "virtual-kubelet",
+        what: "Represents resources of another cluster as a Node, and runs its pods there",
         drives: None,
         licenses: "Apache-2.0",
     },
