@@ -1,7 +1,8 @@
 //! The command line.
 
 use crate::commands::{
-    authenticate, completion, force, info, install, network, peer, test, uninstall, unpeer, version,
+    authenticate, completion, force, info, install, network, offload, peer, test, uninstall,
+    unoffload, unpeer, version,
 };
 use crate::global::Global;
 use crate::kinds;
@@ -53,6 +54,10 @@ enum Command {
     Unauthenticate(authenticate::Unauthenticate),
     /// Connects the networks of two clusters.
     Network(network::Options),
+    /// Extends namespaces to other clusters.
+    Offload(offload::Options),
+    /// Ends the extension of namespaces to other clusters.
+    Unoffload(unoffload::Options),
     #[command(flatten)]
     Object(kinds::ObjectCommand),
     /// Shows the state of an installation and its peers.
@@ -90,6 +95,8 @@ impl Cli {
                 authenticate::unauthenticate(global, &options).await
             }
             Command::Network(options) => network::run(global, options).await,
+            Command::Offload(options) => offload::run(global, &options).await,
+            Command::Unoffload(options) => unoffload::run(global, &options).await,
             Command::Object(command) => command.run(global).await,
             Command::Info(options) => info::run(global, options).await,
             Command::Test(options) => test::run(global, options).await,
