@@ -137,6 +137,34 @@ mod tests {
         assert_eq!(cli.global.kubeconfig, Some("rome.yaml".into()));
     }
 
+    #[test]
+    fn upstreams_examples_of_offloading_are_accepted() {
+        for arguments in [
+            &["offload", "namespace", "foo"][..],
+            &["offload", "namespaces", "foo", "bar"],
+            &["offload", "ns", "--ns-selector", "foo=bar"],
+            &[
+                "offload",
+                "namespace",
+                "foo",
+                "--pod-offloading-strategy",
+                "Remote",
+                "--namespace-mapping-strategy",
+                "EnforceSameName",
+                "--selector",
+                "region in (europe,us-west), !staging",
+                "--timeout",
+                "20s",
+            ],
+            &["offload", "namespace", "foo", "--output", "yaml"],
+            &["unoffload", "namespace", "foo", "bar", "--skip-confirm"],
+            &["unoffload", "namespaces", "--ns-selector", "foo=bar"],
+        ] {
+            let words = ["liqoctl"].iter().chain(arguments);
+            assert!(Cli::try_parse_from(words).is_ok(), "{arguments:?}");
+        }
+    }
+
     /// Kubernetes has a kind of the same name in the group `resource.k8s.io`, which kubectl prefers.
     #[test]
     fn kubectl_commands_in_messages_and_documents_name_the_group_of_resourceslices() {

@@ -17,6 +17,7 @@ mod lifecycle;
 mod liqoctl;
 mod manifests;
 mod offline;
+mod offload;
 mod offloading;
 mod ownership;
 mod peering;
@@ -72,6 +73,7 @@ fn main() -> ExitCode {
     runtime::add(&mut suite);
     allocations::add(&mut suite);
     authentication::add(&mut suite);
+    offload::add(&mut suite);
     offloading::add(&mut suite);
     peering::add(&mut suite);
     policies::add(&mut suite);

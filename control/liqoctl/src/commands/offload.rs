@@ -41,8 +41,10 @@ pub(crate) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Extends namespaces to other clusters: each selected cluster gets a namespace, in which pods of the local
-    /// namespace can run, and to which its Services, Secrets and other objects are reflected.
+    /// Extends namespaces to other clusters.
+    ///
+    /// Each selected cluster gets a remote namespace, in which pods of the local namespace can run, and to which its
+    /// Services, Secrets and other objects are reflected.
     ///
     /// Selectors choose the clusters by the labels of their virtual nodes. Requirements of one selector are combined by
     /// AND, several selectors by OR. Without a selector, all clusters are chosen.

@@ -38,8 +38,9 @@ pub(crate) struct Options {
 
 #[derive(Subcommand, Debug)]
 enum Command {
-    /// Ends the extension of namespaces to other clusters: deletes their remote namespaces with all objects. Controllers
-    /// create the pods in the local cluster again.
+    /// Ends the extension of namespaces to other clusters.
+    ///
+    /// Their remote namespaces are deleted with all objects. Controllers create the pods in the local cluster again.
     ///
     /// Example: liqoctl unoffload namespace foo
     #[command(visible_aliases = ["ns", "namespaces"])]
