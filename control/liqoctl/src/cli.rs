@@ -1,7 +1,8 @@
 //! The command line.
 
 use crate::commands::{
-    authenticate, completion, force, info, install, network, peer, test, uninstall, unpeer, version,
+    authenticate, completion, force, info, install, network, offload, peer, test, uninstall,
+    unoffload, unpeer, version,
 };
 use crate::global::Global;
 use crate::kinds;
@@ -53,6 +54,10 @@ enum Command {
     Unauthenticate(authenticate::Unauthenticate),
     /// Connects the networks of two clusters.
     Network(network::Options),
+    /// Extends namespaces to other clusters.
+    Offload(offload::Options),
+    /// Ends the extension of namespaces to other clusters.
+    Unoffload(unoffload::Options),
     #[command(flatten)]
     Object(kinds::ObjectCommand),
     /// Shows the state of an installation and its peers.
@@ -90,6 +95,8 @@ impl Cli {
                 authenticate::unauthenticate(global, &options).await
             }
             Command::Network(options) => network::run(global, options).await,
+            Command::Offload(options) => offload::run(global, &options).await,
+            Command::Unoffload(options) => unoffload::run(global, &options).await,
             Command::Object(command) => command.run(global).await,
             Command::Info(options) => info::run(global, options).await,
             Command::Test(options) => test::run(global, options).await,
@@ -128,6 +135,34 @@ mod tests {
 
         assert_eq!(cli.global.timeout, Some(Duration::from_secs(300)));
         assert_eq!(cli.global.kubeconfig, Some("rome.yaml".into()));
+    }
+
+    #[test]
+    fn upstreams_examples_of_offloading_are_accepted() {
+        for arguments in [
+            &["offload", "namespace", "foo"][..],
+            &["offload", "namespaces", "foo", "bar"],
+            &["offload", "ns", "--ns-selector", "foo=bar"],
+            &[
+                "offload",
+                "namespace",
+                "foo",
+                "--pod-offloading-strategy",
+                "Remote",
+                "--namespace-mapping-strategy",
+                "EnforceSameName",
+                "--selector",
+                "region in (europe,us-west), !staging",
+                "--timeout",
+                "20s",
+            ],
+            &["offload", "namespace", "foo", "--output", "yaml"],
+            &["unoffload", "namespace", "foo", "bar", "--skip-confirm"],
+            &["unoffload", "namespaces", "--ns-selector", "foo=bar"],
+        ] {
+            let words = ["liqoctl"].iter().chain(arguments);
+            assert!(Cli::try_parse_from(words).is_ok(), "{arguments:?}");
+        }
     }
 
     /// Kubernetes has a kind of the same name in the group `resource.k8s.io`, which kubectl prefers.

@@ -15,13 +15,39 @@ impl fmt::Display for Unreachable {
 
 impl std::error::Error for Unreachable {}
 
+/// A right of the user is missing.
+#[derive(Debug)]
+pub(crate) struct Forbidden(String);
+
+impl fmt::Display for Forbidden {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Forbidden {}
+
 /// Returns the error of `action` in the cluster that messages call `place`: an [`Unreachable`] if
-/// no response arrived.
+/// no response arrived, a [`Forbidden`] if a right is missing.
 pub(crate) fn explain(action: &str, place: &str, error: &kube::Error) -> anyhow::Error {
     let text = format!("failed to {action} in {place}: {}", cause(error));
     match code(error) {
+        Some(403) => Forbidden(text).into(),
         Some(_) => anyhow!(text),
         None => Unreachable(text).into(),
+    }
+}
+
+/// Returns the result, or none if a right is missing.
+///
+/// # Errors
+///
+/// Returns every other error.
+pub(crate) fn if_permitted<T>(result: anyhow::Result<T>) -> anyhow::Result<Option<T>> {
+    match result {
+        Ok(value) => Ok(Some(value)),
+        Err(error) if error.is::<Forbidden>() => Ok(None),
+        Err(error) => Err(error),
     }
 }
 
@@ -104,10 +130,12 @@ mod tests {
     fn a_missing_right_is_named() {
         let error = api_error(403, "nodes is forbidden: User \"x\" cannot list");
 
-        let text = explain("list nodes", "the remote cluster", &error).to_string();
+        let explained = explain("list nodes", "the remote cluster", &error);
 
+        let text = explained.to_string();
         assert!(text.ends_with("cannot list; request this right from an administrator"));
         assert!(is_forbidden(&error));
+        assert_eq!(if_permitted::<()>(Err(explained)).unwrap(), None);
     }
 
     #[test]

@@ -7,6 +7,7 @@
 //! steps     idempotent steps, of which commands that change clusters consist
 //! observed  one object, read by a list, by the responses to writes and by a watch
 //! pair      the two clusters of a peering; tenant, objects: a peer's namespace and objects
+//! namespaces, label_selector: the namespaces and labels that flags choose
 //! manager   the controller-manager's settings
 //! cluster   requests to one API server; helm: runs the program helm
 //! progress  progress lines on the terminal
@@ -28,8 +29,10 @@ mod failure;
 mod global;
 mod helm;
 mod kinds;
+mod label_selector;
 mod manager;
 mod manifest;
+mod namespaces;
 mod objects;
 mod observed;
 mod output;

@@ -4,7 +4,7 @@ use ipnet::Ipv4Net;
 use std::time::Duration;
 
 /// Kubernetes' limit of the length of label values and of names of namespaces.
-const NAME_MAX: usize = 63;
+pub(crate) const NAME_MAX: usize = 63;
 
 /// Prefix of the default name of a tenant namespace, followed by the cluster ID.
 pub(crate) const TENANT_PREFIX: &str = "liqo-tenant-";
@@ -87,6 +87,22 @@ pub(crate) fn cluster_id(text: &str) -> Result<String, String> {
         ));
     }
     Ok(text.to_owned())
+}
+
+/// Parses the name of a namespace: a DNS label.
+///
+/// # Errors
+///
+/// Returns an error if the text is no DNS label.
+pub(crate) fn namespace(text: &str) -> Result<String, String> {
+    let inner = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '-';
+    let is_bounded = !text.is_empty() && !text.starts_with('-') && !text.ends_with('-');
+    match is_bounded && text.len() <= NAME_MAX && text.chars().all(inner) {
+        true => Ok(text.to_owned()),
+        false => Err(format!(
+            "use at most {NAME_MAX} lower-case letters, digits and '-', beginning and ending with a letter or digit"
+        )),
+    }
 }
 
 /// Parses the name of a ResourceSlice, which labels contain.
@@ -181,6 +197,16 @@ mod tests {
         );
         for text in ["", "Rome", "-a", "a-", "a.b"] {
             assert!(cluster_id(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_namespace_is_a_dns_label() {
+        for text in ["demo", "a", "a-1", &"a".repeat(63)] {
+            assert!(namespace(text).is_ok(), "{text}");
+        }
+        for text in ["", "Demo", "-a", "a-", "a.b", "a/b", &"a".repeat(64)] {
+            assert!(namespace(text).is_err(), "{text}");
         }
     }
 

@@ -3,6 +3,7 @@
 
 use std::fmt::Display;
 use std::io::{self, IsTerminal as _, Write as _};
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread;
@@ -10,6 +11,8 @@ use std::time::{Duration, Instant};
 
 /// Duration of a frame of the spinner.
 const FRAME: Duration = Duration::from_millis(120);
+/// Duration of requests that are not shown.
+const MOMENT: Duration = Duration::from_secs(1);
 const FRAMES: [char; 4] = ['|', '/', '-', '\\'];
 
 /// The current steps, in order of their start.
@@ -68,6 +71,18 @@ pub(crate) fn begin(scope: &'static str, text: impl Display) -> Activity {
         write_line(&text);
     }
     Activity { id, scope, since }
+}
+
+/// Waits for `work`. If it takes longer than a moment, a step with this text is shown.
+pub(crate) async fn show_if_slow<T>(text: &str, work: impl Future<Output = T>) -> T {
+    let mut work = pin!(work);
+    match tokio::time::timeout(MOMENT, &mut work).await {
+        Ok(result) => result,
+        Err(_) => {
+            let _activity = begin("", text);
+            work.await
+        }
+    }
 }
 
 /// Prints an information.
@@ -193,6 +208,15 @@ fn frame_text(frame: char, running: &[Running]) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn only_slow_requests_are_shown() {
+        show_if_slow("Reading", async {}).await;
+        assert!(take_lines().is_empty());
+
+        show_if_slow("Reading", tokio::time::sleep(MOMENT * 2)).await;
+        assert_eq!(take_lines(), ["Reading"]);
+    }
 
     #[test]
     fn the_spinner_shows_the_oldest_step() {

@@ -18,6 +18,7 @@ mod liqoctl;
 mod manifests;
 mod namespaces;
 mod offline;
+mod offload;
 mod offloading;
 mod ownership;
 mod peering;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
     runtime::add(&mut suite);
     allocations::add(&mut suite);
     authentication::add(&mut suite);
+    offload::add(&mut suite);
     offloading::add(&mut suite);
     peering::add(&mut suite);
     policies::add(&mut suite);
