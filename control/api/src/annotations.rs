@@ -54,3 +54,11 @@ pub const ANTI_AFFINITY_LABELS: &str = "liqo.io/anti-affinity-labels";
 pub const REMOTE_RUNTIME_CLASS: &str = "liqo.io/remote-runtime-class-name";
 /// On a pod: ServiceAccount of the remote pod, if [`API_SERVER_SUPPORT`] is `remote`.
 pub const REMOTE_SERVICE_ACCOUNT: &str = "liqo.io/remote-service-account-name";
+
+/// On a [`NamespaceOffloading`](crate::NamespaceOffloading): when the pods of an unreachable virtual node are replaced,
+/// `never` or a duration. An addition of this project.
+pub const REPATRIATION: &str = "liqo.io/repatriation";
+/// On a DaemonSet: its pods may run on virtual nodes. Value: `true`. An addition of this project.
+pub const ALLOW_VIRTUAL_NODES: &str = "liqo.io/allow-virtual-nodes";
+/// On the Secret with the certificates of the webhooks. Value: name of their Service.
+pub const WEBHOOK_SERVICE_NAME: &str = "liqo.io/webhook-service-name";

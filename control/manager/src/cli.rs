@@ -8,6 +8,7 @@ use crate::network::{NetworkController, Settings, State};
 use crate::offloading::{self, OffloadingController};
 use crate::replication::ReplicationController;
 use crate::state;
+use crate::webhook::{self, WebhookController};
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use control_api::offloading::quota::LimitsEnforcement;
@@ -27,8 +28,10 @@ use std::sync::Arc;
 use x25519_dalek::StaticSecret;
 
 mod grants;
+mod webhook_args;
 
 use grants::GrantsArgs;
+use webhook_args::WebhookArgs;
 
 /// Reconciles the objects of a cluster's peerings: addresses, Services, keys, credentials and statuses.
 ///
@@ -102,6 +105,9 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "IMAGE", default_value = "")]
     gateway_deployment_image: String,
 
+    #[command(flatten)]
+    webhook: WebhookArgs,
+
     /// Serve metrics and health at this address.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
     http: SocketAddr,
@@ -136,6 +142,7 @@ impl Cli {
         let client = transport::client(&config)?;
         let mut registry = Registry::with_prefix("liqo_controller_manager");
         let metrics = Metrics::new(&mut registry);
+        let webhook_metrics = webhook::Metrics::new(&mut registry);
         let runtime_metrics = runtime::Metrics::new(&mut registry);
         let state = Arc::new(state::State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
@@ -149,7 +156,7 @@ impl Cli {
         let managed = async move {
             let namespace = network.settings.namespace.clone();
             let installation = installation::owner(&client, &namespace).await;
-            network.settings.installation = installation;
+            network.settings.installation = installation.clone();
             let mut runtime = Runtime::new(client, runtime_settings, runtime_metrics);
             runtime.add(NetworkController::new(network, metrics), &replicas)?;
             let injector = runtime.add(foreign_clusters, &replicas)?;
@@ -163,8 +170,20 @@ impl Cli {
                 runtime.add(replication, &replicas)?;
                 runtime.add(OffloadingController::new(offloading), &replicas)?;
             }
-            state.set(runtime.status());
-            runtime.run(stop()).await;
+            if self.webhook.webhook {
+                let controller =
+                    WebhookController::new(namespace.clone(), installation, webhook::issue);
+                runtime.add(controller, &replicas)?;
+                let reader = runtime.reader();
+                let server = self.webhook.server(reader, &namespace, webhook_metrics);
+                let (server, listener) = server.await?;
+                state.set_webhook(server.readiness());
+                state.set(runtime.status());
+                tokio::join!(runtime.run(stop()), server.run(listener, stop()));
+            } else {
+                state.set(runtime.status());
+                runtime.run(stop()).await;
+            }
             anyhow::Ok(())
         };
 
