@@ -43,13 +43,19 @@ impl WebhookArgs {
         let listener = TcpListener::bind(address).await.with_context(|| {
             format!("failed to listen on {address}: choose another --webhook-address")
         })?;
-        let server = Server::new(cache, namespace, self.settings(), metrics, Limits::default())
-            .context("failed to set up TLS for the webhooks")?;
+        let server = Server::new(
+            cache,
+            namespace,
+            self.settings(),
+            metrics,
+            Limits::default(),
+        )
+        .context("failed to set up TLS for the webhooks")?;
 
         Ok((server, listener))
     }
 
-    fn settings(&self) -> webhook::Settings {
+    pub(super) fn settings(&self) -> webhook::Settings {
         webhook::Settings {
             enforces_resources: self.enable_resource_enforcement,
             default_toleration_seconds: self.default_toleration_seconds,

@@ -88,10 +88,7 @@ pub(super) fn both(present: Option<&[Value]>, imposed: &[Value]) -> Result<Vec<V
 }
 
 /// Checks the limits before the combinations take memory.
-fn check<'a>(
-    present: impl Iterator<Item = &'a Value>,
-    imposed: &[&Value],
-) -> Result<(), TooMany> {
+fn check<'a>(present: impl Iterator<Item = &'a Value>, imposed: &[&Value]) -> Result<(), TooMany> {
     let len = |term: &Value| term.to_string().len();
     let imposed_len: usize = imposed.iter().map(|term| len(term)).sum();
     let (mut count, mut total) = (0, 0_usize);

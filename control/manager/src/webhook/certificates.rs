@@ -15,13 +15,13 @@ use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio_rustls::rustls::RootCertStore;
 use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::ServerCertVerifier as _;
 use tokio_rustls::rustls::crypto::{CryptoProvider, ring};
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::sign::CertifiedKey;
-use tokio_rustls::rustls::RootCertStore;
 
 /// Name of the Secret, as upstream's.
 pub(crate) const SECRET: &str = "liqo-webhook-certs";
@@ -81,14 +81,19 @@ pub(super) fn decide(
     let signing = signing(data, &authorities);
     let serving = serving(data, &authorities, names, now);
     let (authority, mut changes) = match signing {
-        Some(authority) if now < renewal(&authority.validity) => (authority.pair(data), Data::new()),
+        Some(authority) if now < renewal(&authority.validity) => {
+            (authority.pair(data), Data::new())
+        }
         Some(_) | None => {
             let authority = issue(&Order::Authority, now)?;
             let kept = authorities.iter().map(|it| it.pem.as_str());
             let bundle = [authority.certificate.as_str()].into_iter().chain(kept);
             let bundle: String = bundle.take(AUTHORITIES_MAX).collect();
             let changes = [(CA, bundle), (CA_KEY, authority.key.clone())];
-            (authority, changes.map(|(key, it)| (key.to_owned(), bytes(&it))).into())
+            (
+                authority,
+                changes.map(|(key, it)| (key.to_owned(), bytes(&it))).into(),
+            )
         }
     };
     let is_new = !changes.is_empty();
@@ -101,7 +106,11 @@ pub(super) fn decide(
             return Ok(Decision {
                 data: changes,
                 reason: "AuthorityIssued",
-                due: if is_new || is_due { recheck } else { due.min(of_authority) },
+                due: if is_new || is_due {
+                    recheck
+                } else {
+                    due.min(of_authority)
+                },
             });
         }
     }

@@ -39,6 +39,10 @@ pub(crate) struct Timeouts {
     pub(crate) idle: Duration,
     /// From the header of a request to the end of its body.
     pub(crate) body: Duration,
+    /// After the request to stop: until no API server connects to the pod any more.
+    pub(crate) endpoint_removal: Duration,
+    /// After that, for the requests in progress.
+    pub(crate) drain: Duration,
 }
 
 impl Default for Timeouts {
@@ -47,6 +51,8 @@ impl Default for Timeouts {
             start: Duration::from_secs(5),
             idle: Duration::from_secs(120),
             body: Duration::from_secs(5),
+            endpoint_removal: Duration::from_secs(3),
+            drain: Duration::from_secs(5),
         }
     }
 }
@@ -87,7 +93,10 @@ impl Refused {
     fn response(self) -> (StatusCode, &'static str) {
         match self {
             Self::Path => (StatusCode::NOT_FOUND, "there is no webhook at this path"),
-            Self::Method => (StatusCode::METHOD_NOT_ALLOWED, "send an AdmissionReview by POST"),
+            Self::Method => (
+                StatusCode::METHOD_NOT_ALLOWED,
+                "send an AdmissionReview by POST",
+            ),
             Self::TooLong => (StatusCode::PAYLOAD_TOO_LARGE, "the body exceeds 3 MiB"),
             Self::Slow => (StatusCode::REQUEST_TIMEOUT, "the body is incomplete"),
             Self::Busy => (

@@ -4,8 +4,8 @@ use super::certificates::{self, Data, SECRET, SERVICE, bundle, names};
 use super::issue::Issue;
 use control_api::{annotations, labels};
 use control_runtime::{
-    Action, Cache, Change, Cluster, Controller, Env, Event, Key, Kept, Plan, Ref, Registration, Scope,
-    Write,
+    Action, Cache, Change, Cluster, Controller, Env, Event, Kept, Key, Plan, Ref, Registration,
+    Scope, Write,
 };
 use k8s_openapi::ByteString;
 use k8s_openapi::api::admissionregistration::v1::{
@@ -25,7 +25,8 @@ const CONFIGURATION: &str = "liqo-webhook";
 const CHECK_PERIOD_MAX: Duration = Duration::from_secs(86_400);
 
 /// Why Applies take fields from other field managers.
-const FORCE: &str = "only the manager writes caBundle; an earlier installation of upstream's may have written it";
+const FORCE: &str =
+    "only the manager writes caBundle; an earlier installation of upstream's may have written it";
 
 /// A work item.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -157,6 +158,10 @@ impl WebhookController {
                 .map(|(name, _)| json!({"name": name, "clientConfig": {"caBundle": authorities}}));
             let fields = json!({"webhooks": webhooks.collect::<Vec<Value>>()});
             plan.apply(Ref::of::<K>(&Cluster::Local, &key), fields);
+            for write in &mut plan.writes {
+                // An uninstallation may have removed the configuration.
+                write.uid = configuration.meta().uid.clone();
+            }
         }
 
         plan
@@ -175,7 +180,11 @@ impl Controller for WebhookController {
     fn observe(&mut self, change: &Change<'_>, _: &Cache) -> Vec<WorkItem> {
         let name = change.object.key.name.as_str();
         if change.is::<Secret>() && change.object.key == self.secret_key() {
-            vec![WorkItem::Certificates, WorkItem::Mutating, WorkItem::Validating]
+            vec![
+                WorkItem::Certificates,
+                WorkItem::Mutating,
+                WorkItem::Validating,
+            ]
         } else if change.is::<MutatingWebhookConfiguration>() && name == CONFIGURATION {
             vec![WorkItem::Mutating, WorkItem::Certificates]
         } else if change.is::<ValidatingWebhookConfiguration>() && name == CONFIGURATION {

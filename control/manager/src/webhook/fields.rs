@@ -4,7 +4,11 @@ use super::review::{Operation, Request, Response};
 use serde_json::{Map, Value};
 
 /// Fields of a pod's spec that may change.
-const OF_POD: [&str; 3] = ["activeDeadlineSeconds", "tolerations", "ephemeralContainers"];
+const OF_POD: [&str; 3] = [
+    "activeDeadlineSeconds",
+    "tolerations",
+    "ephemeralContainers",
+];
 
 /// Lists of containers.
 const CONTAINERS: [&str; 2] = ["containers", "initContainers"];
@@ -51,7 +55,8 @@ fn difference(old: &Value, new: &Value) -> Option<String> {
         (Value::Object(old), Value::Object(new)) => {
             let names = old.keys().chain(new.keys());
             names.into_iter().find_map(|name| {
-                let [old, new] = [old, new].map(|it: &Map<_, _>| it.get(name).unwrap_or(&Value::Null));
+                let [old, new] =
+                    [old, new].map(|it: &Map<_, _>| it.get(name).unwrap_or(&Value::Null));
                 difference(old, new).map(|path| format!(".{name}{path}"))
             })
         }

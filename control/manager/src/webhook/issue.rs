@@ -69,7 +69,10 @@ pub(crate) fn issue(order: &Order<'_>, now: Timestamp) -> Result<Pair, IssueErro
     let certificate = match order {
         Order::Authority => {
             // Authorities with different names are distinguishable in a bundle.
-            subject.push(DnType::CommonName, format!("liqo-webhook {}", now.as_second()));
+            subject.push(
+                DnType::CommonName,
+                format!("liqo-webhook {}", now.as_second()),
+            );
             params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
             params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
             set_validity(&mut params, now, AUTHORITY_VALIDITY)?;

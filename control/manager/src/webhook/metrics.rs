@@ -55,7 +55,10 @@ impl Metrics {
 
     /// Counts a request.
     pub(super) fn handled(&self, handler: &str, outcome: &str, duration: Duration) {
-        let labels = [("handler", handler.to_owned()), ("outcome", outcome.to_owned())];
+        let labels = [
+            ("handler", handler.to_owned()),
+            ("outcome", outcome.to_owned()),
+        ];
         self.requests.get_or_create(&labels).inc();
         let labels = [("handler", handler.to_owned())];
         let duration = duration.as_secs_f64();
@@ -77,7 +80,15 @@ impl Metrics {
     /// Returns how often a handler had an outcome.
     #[cfg(test)]
     pub(super) fn count(&self, handler: &str, outcome: &str) -> u64 {
-        let labels = [("handler", handler.to_owned()), ("outcome", outcome.to_owned())];
+        let labels = [
+            ("handler", handler.to_owned()),
+            ("outcome", outcome.to_owned()),
+        ];
         self.requests.get_or_create(&labels).get()
+    }
+    /// Returns the number of open connections.
+    #[cfg(test)]
+    pub(super) fn connections(&self) -> i64 {
+        self.connections.get()
     }
 }

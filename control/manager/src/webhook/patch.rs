@@ -18,8 +18,9 @@ impl Patch {
                     let value = nested.fold(value, |value, name| {
                         Value::Object(Map::from_iter([((*name).to_owned(), value)]))
                     });
-                    self.0
-                        .push(json!({"op": "add", "path": pointer(&path[..=depth]), "value": value}));
+                    self.0.push(
+                        json!({"op": "add", "path": pointer(&path[..=depth]), "value": value}),
+                    );
                     return;
                 }
             }

@@ -108,7 +108,10 @@ fn repatriation(offloading: &NamespaceOffloading) -> (Option<Repatriation>, Opti
         Ok(repatriation) => (Some(repatriation), None),
         Err(error) => (
             None,
-            Some(format!("annotation {} is ignored: {error}", annotations::REPATRIATION)),
+            Some(format!(
+                "annotation {} is ignored: {error}",
+                annotations::REPATRIATION
+            )),
         ),
     }
 }

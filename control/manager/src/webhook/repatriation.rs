@@ -5,7 +5,10 @@ use std::str::FromStr;
 use std::time::Duration;
 
 /// Taints of a node whose kubelet does not report.
-const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
+const TAINTS: [&str; 2] = [
+    "node.kubernetes.io/not-ready",
+    "node.kubernetes.io/unreachable",
+];
 
 /// The value of the annotation `liqo.io/repatriation`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

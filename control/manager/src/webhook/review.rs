@@ -63,7 +63,9 @@ pub(super) struct UserInfo {
 pub(super) enum ReviewError {
     #[error("failed to decode the AdmissionReview")]
     Syntax(#[source] serde_json::Error),
-    #[error("{kind} of {api_version} is not supported: send an AdmissionReview of admission.k8s.io/v1")]
+    #[error(
+        "{kind} of {api_version} is not supported: send an AdmissionReview of admission.k8s.io/v1"
+    )]
     Kind { api_version: String, kind: String },
     #[error("request is missing in the AdmissionReview")]
     NoRequest,

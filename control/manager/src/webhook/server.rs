@@ -21,12 +21,6 @@ use tokio_rustls::rustls::{self, ServerConfig};
 /// Pause after an accept that fails, for example because the process has too many open files.
 const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 
-/// Time after which the nodes of API servers no longer connect to a pod that stops.
-const ENDPOINT_REMOVAL: Duration = Duration::from_secs(3);
-
-/// Time for the requests in progress when the server stops.
-const DRAIN_MAX: Duration = Duration::from_secs(5);
-
 /// Limits of the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Limits {
@@ -145,13 +139,14 @@ impl Server {
         }
 
         accepts.store(false, Ordering::Relaxed);
+        let timeouts = self.context.timeouts;
         let accepting = self.accept(&listener, &mut connections, &is_stopping);
         // The error is the expected end, since accept never completes.
-        let _ = timeout(ENDPOINT_REMOVAL, accepting).await;
+        let _ = timeout(timeouts.endpoint_removal, accepting).await;
         drop(listener);
         stopping.send_replace(true);
         let drained = async { while connections.join_next().await.is_some() {} };
-        let _ = timeout(DRAIN_MAX, drained).await;
+        let _ = timeout(timeouts.drain, drained).await;
         connections.shutdown().await;
     }
 

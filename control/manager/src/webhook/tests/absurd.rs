@@ -17,8 +17,14 @@ fn a_body_that_is_no_review_is_refused_with_its_fault() {
         (deep.as_str(), "decode"),
         (nested.as_str(), "decode"),
         (r#"{"apiVersion":"v1","kind":"Pod"}"#, "Pod of v1"),
-        (r#"{"apiVersion":"admission.k8s.io/v2","kind":"AdmissionReview"}"#, "v2"),
-        (r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#, "request is missing"),
+        (
+            r#"{"apiVersion":"admission.k8s.io/v2","kind":"AdmissionReview"}"#,
+            "v2",
+        ),
+        (
+            r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"}"#,
+            "request is missing",
+        ),
         (
             r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"1","operation":"EAT"}}"#,
             "decode",
@@ -43,7 +49,10 @@ fn the_response_has_the_version_and_the_uid_of_the_request_and_a_patch_in_base64
                 "object": {"spec": {}}, "oldObject": null, "options": {"kind": "CreateOptions"},
             },
         });
-        let cache = offloaded(json!({"podOffloadingStrategy": "LocalAndRemote"}), Value::Null);
+        let cache = offloaded(
+            json!({"podOffloadingStrategy": "LocalAndRemote"}),
+            Value::Null,
+        );
 
         let review = Review::parse(body.to_string().as_bytes()).unwrap();
         let (review, _) = review.decide(|request| decide(Handler::MutatePod, request, &cache));
@@ -55,7 +64,9 @@ fn the_response_has_the_version_and_the_uid_of_the_request_and_a_patch_in_base64
         assert_eq!(response["allowed"], true);
         assert_eq!(response["patchType"], "JSONPatch");
         let patch = response["patch"].as_str().unwrap();
-        let patch = base64::engine::general_purpose::STANDARD.decode(patch).unwrap();
+        let patch = base64::engine::general_purpose::STANDARD
+            .decode(patch)
+            .unwrap();
         let patch: Value = serde_json::from_slice(&patch).unwrap();
         assert_eq!(patch[0]["path"], "/spec/tolerations");
     }
@@ -113,11 +124,32 @@ fn absurd() -> impl Strategy<Value = Value> {
         "[a-z]{0,3}|Exists|NoExecute|liqo|liqo.io/type|true".prop_map(Value::from),
     ];
     let name = prop::sample::select(vec![
-        "metadata", "labels", "annotations", "liqo.io/creator-user", "deletionTimestamp", "spec", "pod",
-        "template", "affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution",
-        "preferredDuringSchedulingIgnoredDuringExecution", "preference", "nodeSelectorTerms",
-        "matchExpressions", "matchFields", "key", "operator", "effect", "tolerations", "containers",
-        "initContainers", "resources", "nodeSelector", "liqo.io/type", "runtimeClassName",
+        "metadata",
+        "labels",
+        "annotations",
+        "liqo.io/creator-user",
+        "deletionTimestamp",
+        "spec",
+        "pod",
+        "template",
+        "affinity",
+        "nodeAffinity",
+        "requiredDuringSchedulingIgnoredDuringExecution",
+        "preferredDuringSchedulingIgnoredDuringExecution",
+        "preference",
+        "nodeSelectorTerms",
+        "matchExpressions",
+        "matchFields",
+        "key",
+        "operator",
+        "effect",
+        "tolerations",
+        "containers",
+        "initContainers",
+        "resources",
+        "nodeSelector",
+        "liqo.io/type",
+        "runtimeClassName",
     ]);
     leaf.prop_recursive(10, 200, 6, move |inner| {
         let name = name.clone().prop_map(str::to_owned);

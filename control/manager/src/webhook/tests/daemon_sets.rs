@@ -60,10 +60,16 @@ fn an_update_is_changed_only_if_it_changes_the_template() {
     let unrelated = decide(HANDLER, &update(old.clone(), labelled), &cache());
     assert!(is_unchanged(&unrelated), "{unrelated:?}");
     let response = decide(HANDLER, &update(old.clone(), new.clone()), &cache());
-    assert_eq!(*terms(&patched(&new, &response)), json!([{"matchExpressions": [absent()]}]));
+    assert_eq!(
+        *terms(&patched(&new, &response)),
+        json!([{"matchExpressions": [absent()]}])
+    );
 
     // The expression is put back, so that the stored template does not change.
-    let stored = daemon_set("v1", &with_terms(&json!([{"matchExpressions": [absent()]}])));
+    let stored = daemon_set(
+        "v1",
+        &with_terms(&json!([{"matchExpressions": [absent()]}])),
+    );
     let response = decide(HANDLER, &update(stored.clone(), old.clone()), &cache());
     assert_eq!(patched(&old, &response), stored);
 }
@@ -79,7 +85,10 @@ fn a_template_that_names_the_label_and_an_annotated_daemon_set_stay_as_they_are(
     let mut declined = annotated.clone();
     declined["metadata"]["annotations"] = json!({"liqo.io/allow-virtual-nodes": "false"});
     for object in [
-        daemon_set("v1", &json!({"nodeSelector": {"liqo.io/type": "virtual-node"}})),
+        daemon_set(
+            "v1",
+            &json!({"nodeSelector": {"liqo.io/type": "virtual-node"}}),
+        ),
         daemon_set("v1", &with_terms(&named)),
         daemon_set("v1", &preferred),
         annotated,

@@ -64,7 +64,11 @@ fn a_pod_of_strategy_local_and_one_of_the_runtime_class_stay_as_they_are() {
         ("Remote", json!({"runtimeClassName": "liqo"})),
         ("LocalAndRemote", json!({"runtimeClassName": "liqo"})),
     ] {
-        assert_spec(selector(strategy, &[term(&[region("eu")])]), spec.clone(), spec);
+        assert_spec(
+            selector(strategy, &[term(&[region("eu")])]),
+            spec.clone(),
+            spec,
+        );
     }
 }
 
@@ -73,7 +77,11 @@ fn remote_without_a_selector_requires_a_virtual_node() {
     let mut expected = with_terms(&[term(&[node_type("In")])]);
     expected["tolerations"] = json!([toleration()]);
 
-    assert_spec(json!({"podOffloadingStrategy": "Remote"}), json!({}), expected);
+    assert_spec(
+        json!({"podOffloadingStrategy": "Remote"}),
+        json!({}),
+        expected,
+    );
 }
 
 #[test]
@@ -92,7 +100,11 @@ fn remote_adds_the_node_type_to_each_term_of_the_selector() {
 #[test]
 fn local_and_remote_is_the_default_and_only_adds_the_toleration_without_a_selector() {
     for offloading in [json!({}), selector("LocalAndRemote", &[])] {
-        assert_spec(offloading, json!({}), json!({"tolerations": [toleration()]}));
+        assert_spec(
+            offloading,
+            json!({}),
+            json!({"tolerations": [toleration()]}),
+        );
     }
 }
 
@@ -117,7 +129,10 @@ fn terms_of_the_pod_are_combined_with_each_term_of_the_selector_and_keep_all_fie
         json!({"matchExpressions": [region("eu")], "matchFields": [field("b")]}),
         term(&[region("us")]),
     ];
-    let (eu, us) = ([region("eu"), node_type("In")], [region("us"), node_type("In")]);
+    let (eu, us) = (
+        [region("eu"), node_type("In")],
+        [region("us"), node_type("In")],
+    );
     let mut expected = with_terms(&[
         json!({"matchExpressions": [disk, eu[0], eu[1]], "matchFields": [field("b")], "future": 1}),
         json!({"matchExpressions": [disk, us[0], us[1]], "future": 1}),
@@ -133,7 +148,11 @@ fn terms_of_the_pod_are_combined_with_each_term_of_the_selector_and_keep_all_fie
 fn a_term_that_matches_no_node_stays_so() {
     let mut expected = with_terms(&[json!({})]);
     expected["tolerations"] = json!([toleration()]);
-    assert_spec(selector("Remote", &[json!({})]), json!({}), expected.clone());
+    assert_spec(
+        selector("Remote", &[json!({})]),
+        json!({}),
+        expected.clone(),
+    );
     assert_spec(selector("Remote", &[]), with_terms(&[json!({})]), expected);
 }
 
@@ -142,7 +161,10 @@ fn a_pod_without_namespace_offloading_is_refused_with_a_remedy() {
     let message = refusal(decide(HANDLER, &create(pod(json!({}))), &cache()));
 
     assert!(message.contains("namespace shop"), "{message}");
-    assert!(message.contains("liqoctl offload namespace shop"), "{message}");
+    assert!(
+        message.contains("liqoctl offload namespace shop"),
+        "{message}"
+    );
 }
 
 #[test]
@@ -155,12 +177,18 @@ fn pods_stay_local_while_the_offloading_ends() {
     let object = json!({"metadata": metadata, "spec": {"podOffloadingStrategy": "Remote"}});
     super::fixture::put::<NamespaceOffloading>(&mut cache, object);
 
-    assert!(is_unchanged(&decide(HANDLER, &create(pod(json!({}))), &cache)));
+    assert!(is_unchanged(&decide(
+        HANDLER,
+        &create(pod(json!({}))),
+        &cache
+    )));
 }
 
 #[test]
 fn too_many_combinations_are_refused_before_they_take_memory() {
-    let many: Vec<_> = (0..100).map(|it| term(&[region(&it.to_string())])).collect();
+    let many: Vec<_> = (0..100)
+        .map(|it| term(&[region(&it.to_string())]))
+        .collect();
     let long = term(&[region(&"x".repeat(900_000))]);
     let cache = offloaded(selector("Remote", &many), Value::Null);
     for terms in [many, vec![long]] {
@@ -173,7 +201,8 @@ fn too_many_combinations_are_refused_before_they_take_memory() {
 #[test]
 fn repatriation_replaces_the_default_tolerations_only() {
     let of = |taint: &str, seconds: Option<i64>| {
-        let mut toleration = json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists"});
+        let mut toleration =
+            json!({"key": format!("node.kubernetes.io/{taint}"), "operator": "Exists"});
         toleration["effect"] = "NoExecute".into();
         if let Some(seconds) = seconds {
             toleration["tolerationSeconds"] = seconds.into();

@@ -68,7 +68,11 @@ fn an_update_keeps_the_creator_that_the_virtual_kubelet_omits() {
         let patched = labelled(&update(old.clone(), object));
         assert_eq!(creator(&patched), Some(USER));
     }
-    let same = decide(Handler::MutateShadowPod, &update(old.clone(), old), &cache());
+    let same = decide(
+        Handler::MutateShadowPod,
+        &update(old.clone(), old),
+        &cache(),
+    );
     assert!(is_unchanged(&same));
 }
 
@@ -80,7 +84,10 @@ fn another_user_and_an_unknown_creator_are_refused() {
     };
 
     let modified = refused("other", shadow_pod(Some(USER)));
-    assert!(modified.starts_with("creator name cannot be modified"), "{modified}");
+    assert!(
+        modified.starts_with("creator name cannot be modified"),
+        "{modified}"
+    );
     let missing = refused(USER, shadow_pod(None));
     assert!(missing.starts_with("missing creator name"), "{missing}");
 }
@@ -108,7 +115,10 @@ fn without_enforcement_no_user_chooses_the_creator() {
 
     let created = labelled(&create(shadow_pod(Some("victim"))));
     assert_eq!(creator(&created), None);
-    let kept = labelled(&by("other", update(shadow_pod(Some(USER)), shadow_pod(None))));
+    let kept = labelled(&by(
+        "other",
+        update(shadow_pod(Some(USER)), shadow_pod(None)),
+    ));
     assert_eq!(creator(&kept), Some(USER));
     let none = labelled(&update(shadow_pod(None), shadow_pod(Some("victim"))));
     assert_eq!(creator(&none), None);
@@ -122,7 +132,10 @@ fn fields_that_may_change_on_a_pod_may_change() {
         ("/containers/0/resources", json!({"requests": {"cpu": "2"}})),
         ("/activeDeadlineSeconds", json!(5)),
         ("/tolerations", json!([{"operator": "Exists"}])),
-        ("/ephemeralContainers", json!([{"name": "debug", "image": "d"}])),
+        (
+            "/ephemeralContainers",
+            json!([{"name": "debug", "image": "d"}]),
+        ),
         ("/hostname", Value::Null),
     ] {
         let old = shadow_pod(None);
@@ -132,7 +145,11 @@ fn fields_that_may_change_on_a_pod_may_change() {
     let mut relabelled = shadow_pod(None);
     relabelled["metadata"]["labels"]["x"] = "y".into();
     let request = update(shadow_pod(None), relabelled);
-    assert!(is_unchanged(&decide(Handler::ValidateShadowPod, &request, &cache())));
+    assert!(is_unchanged(&decide(
+        Handler::ValidateShadowPod,
+        &request,
+        &cache()
+    )));
 }
 
 #[test]
@@ -140,17 +157,36 @@ fn a_change_of_another_field_is_refused_by_its_path() {
     let container = json!({"name": "c", "image": "c", "securityContext": {"privileged": true}});
     let host = json!([{"name": "v", "hostPath": {"path": "/"}}]);
     for (pointer, value, path) in [
-        ("/containers/0/name", json!("z"), "spec.pod.containers[0].name"),
-        ("/containers/0/command", json!(["sh"]), "spec.pod.containers[0].command"),
-        ("/initContainers/0/args/0", json!("y"), "spec.pod.initContainers[0].args[0]"),
-        ("/containers", json!([container.clone(), container]), "spec.pod.containers"),
+        (
+            "/containers/0/name",
+            json!("z"),
+            "spec.pod.containers[0].name",
+        ),
+        (
+            "/containers/0/command",
+            json!(["sh"]),
+            "spec.pod.containers[0].command",
+        ),
+        (
+            "/initContainers/0/args/0",
+            json!("y"),
+            "spec.pod.initContainers[0].args[0]",
+        ),
+        (
+            "/containers",
+            json!([container.clone(), container]),
+            "spec.pod.containers",
+        ),
         ("/volumes", host, "spec.pod.volumes[0].emptyDir"),
         ("/hostNetwork", json!(true), "spec.pod.hostNetwork"),
         ("/nodeName", json!("n"), "spec.pod.nodeName"),
         ("/volumes", Value::Null, "spec.pod.volumes"),
     ] {
         let message = refusal(validated(&shadow_pod(None), pointer, value));
-        assert!(message.starts_with(&format!("{path} of the ShadowPod")), "{message}");
+        assert!(
+            message.starts_with(&format!("{path} of the ShadowPod")),
+            "{message}"
+        );
     }
     for spec in [Value::Null, json!({}), json!({"pod": null})] {
         let mut emptied = shadow_pod(None);
@@ -182,7 +218,10 @@ fn deletions_are_never_refused() {
                 old_object: shadow_pod(None),
                 ..create(Value::Null)
             };
-            assert!(is_unchanged(&decide(handler, &request, &cache())), "{handler:?}");
+            assert!(
+                is_unchanged(&decide(handler, &request, &cache())),
+                "{handler:?}"
+            );
         }
     }
 }
