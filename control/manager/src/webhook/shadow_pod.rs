@@ -16,10 +16,11 @@ pub(super) fn mutate(request: &Request, enforces_resources: bool) -> Response {
         Operation::Update => {
             let old = creator(&request.old_object);
             // The garbage collector removes finalizers of an object whose deletion is requested.
-            if enforces_resources && request.object["metadata"]["deletionTimestamp"].is_null() {
-                if let Err(message) = check(old, &request.user_info.username) {
-                    return Response::deny(message);
-                }
+            if enforces_resources
+                && request.object["metadata"]["deletionTimestamp"].is_null()
+                && let Err(message) = check(old, &request.user_info.username)
+            {
+                return Response::deny(message);
             }
             old.map(str::to_owned)
         }

@@ -201,9 +201,9 @@ fn validated(old: &Value, pointer: &str, value: Value) -> crate::webhook::review
     let mut object = old.clone();
     let (parent, name) = pointer.rsplit_once('/').unwrap();
     let parent = object["spec"]["pod"].pointer_mut(parent).unwrap();
-    match parent {
-        Value::Array(list) => list[name.parse::<usize>().unwrap()] = value,
-        parent => parent[name] = value,
+    match name.parse::<usize>() {
+        Ok(index) => parent[index] = value,
+        Err(_) => parent[name] = value,
     }
     let request = update(old.clone(), object);
     decide(Handler::ValidateShadowPod, &request, &cache())
