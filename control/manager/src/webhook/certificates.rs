@@ -47,7 +47,7 @@ const RECHECK_PERIOD: Duration = Duration::from_secs(60);
 /// The content of the Secret.
 pub(super) type Data = BTreeMap<String, ByteString>;
 
-/// What to write into the Secret, and when to decide again.
+/// The changes of the Secret, and the time of the next decision.
 pub(super) struct Decision {
     /// The keys to write; empty if all are valid.
     pub(super) data: Data,
