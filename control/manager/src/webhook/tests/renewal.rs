@@ -308,7 +308,8 @@ fn a_new_authority_issues_nothing_before_it_is_published() {
     // As in an upstream installation, whose Secret has no key of the authority.
     data.remove("ca.key");
 
-    let unpublished = decide(&data, false, &names, now, issue).unwrap();
+    // The configurations have the former authority.
+    let unpublished = decide(&data, true, &names, now, issue).unwrap();
     assert_eq!(Vec::from_iter(unpublished.data.keys()), ["ca", "ca.key"]);
     assert!(unpublished.data["ca"].0.ends_with(&first["ca"].0));
     data.extend(unpublished.data);
