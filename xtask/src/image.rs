@@ -185,7 +185,7 @@ impl Shipped {
 }
 
 /// Returns the Cargo packages whose binaries are in images.
-pub(crate) fn packages() -> [&'static str; 4] {
+pub(crate) fn packages() -> [&'static str; 5] {
     SHIPPED.map(|shipped| shipped.package)
 }
 

@@ -40,7 +40,7 @@ fn only_the_configured_peers_may_scrape() {
         let expected = Sources::Peers(peers.as_array().unwrap().clone());
         for pod in pods {
             let mut ports = ports(pod, "TCP");
-            ports.retain(|port| port["name"] != "proxy");
+            ports.retain(|port| port["name"] != "proxy" && port["name"] != "webhook");
             assert!(!ports.is_empty(), "{pod:#}");
             for port in ports {
                 assert_eq!(sources(&objects, pod, port), expected, "{port}");
@@ -69,6 +69,31 @@ fn only_the_allowed_cidrs_reach_the_proxy() {
         let blocks = cidrs.iter().map(|cidr| json!({"ipBlock": {"cidr": cidr}}));
         let expected = Sources::Peers(blocks.collect());
         assert_eq!(sources(&objects, pod, port), expected);
+    }
+}
+
+/// API servers may have any address.
+#[test]
+fn every_sender_reaches_the_webhooks_and_the_service_selects_their_pods() {
+    for golden in [MINIMAL, EVERYTHING, UPSTREAM, NO_NETWORKING] {
+        let objects = objects(golden);
+        let pods = pods(&objects, false);
+        let ports: Vec<_> = pods
+            .iter()
+            .flat_map(|pod| ports(pod, "TCP").into_iter().map(move |port| (*pod, port)))
+            .filter(|(_, port)| port["name"] == "webhook")
+            .collect();
+        assert_eq!(ports.len(), 1);
+        let (pod, port) = ports[0];
+        assert_eq!(sources(&objects, pod, port), Sources::Any);
+
+        let mut services = objects.iter().filter(|it| it["kind"] == "Service");
+        let service = services.find(|it| it["metadata"]["name"] == "liqo-webhook");
+        let service = &service.unwrap()["spec"];
+        assert_eq!(service["ports"][0]["port"], 9443);
+        assert_eq!(service["ports"][0]["targetPort"], "webhook");
+        let mut selected = service["selector"].as_object().unwrap().iter();
+        assert!(selected.all(|(key, value)| pod["metadata"]["labels"][key] == *value));
     }
 }
 

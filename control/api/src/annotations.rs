@@ -63,3 +63,10 @@ pub const TEMPLATE_VALUES: &str = "liqo.io/virtual-kubelet-values";
 pub const DEPLOYMENT_HASH: &str = "liqo.io/virtual-kubelet-hash";
 /// On the pods of a virtual kubelet. Value: SHA-256 of the VirtualNode's `spec.offloadingPatch` as JSON, hexadecimal.
 pub const OFFLOADING_PATCH_HASH: &str = "liqo.io/offloading-patch-hash";
+/// On a [`NamespaceOffloading`](crate::NamespaceOffloading): when the pods of an unreachable virtual node are replaced,
+/// `never` or a duration. An addition of this project.
+pub const REPATRIATION: &str = "liqo.io/repatriation";
+/// On a DaemonSet: its pods may run on virtual nodes. Value: `true`. An addition of this project.
+pub const ALLOW_VIRTUAL_NODES: &str = "liqo.io/allow-virtual-nodes";
+/// On the Secret with the certificates of the webhooks. Value: name of their Service.
+pub const WEBHOOK_SERVICE_NAME: &str = "liqo.io/webhook-service-name";

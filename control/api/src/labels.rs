@@ -119,6 +119,9 @@ pub const NODE_NAME: &str = "offloading.liqo.io/nodename";
 /// On a Node. Value: `true` if claims of its pods can have storage of the provider.
 pub const STORAGE_AVAILABLE: &str = "storage.liqo.io/available";
 
+/// On the objects of the admission webhooks. Value: `true`.
+pub const WEBHOOK: &str = "liqo.io/webhook";
+
 /// Kubernetes' recommended label. Value: the tool that manages the object.
 pub const APP_MANAGED_BY: &str = "app.kubernetes.io/managed-by";
 

@@ -8,6 +8,7 @@ use jiff::Timestamp;
 use std::time::Duration;
 use x509_cert::certificate::CertificateInner;
 use x509_cert::der::{Decode as _, Encode as _};
+use x509_cert::time::Validity;
 
 /// Label of a certificate in PEM.
 const LABEL: &str = "CERTIFICATE";
@@ -72,7 +73,23 @@ impl Certificate {
         if fields.subject_public_key_info().to_der().map_err(syntax)? != key.to_der() {
             return Err(CertificateError::Other("key"));
         }
-        let validity = fields.validity();
+        Self::of(fields.validity())
+    }
+
+    /// Parses the validity of a certificate in DER, of any subject and key.
+    ///
+    /// # Errors
+    ///
+    /// Returns what is wrong with it.
+    pub fn of_der(der: &[u8]) -> Result<Self, CertificateError> {
+        let certificate = CertificateInner::<x509_cert::certificate::Rfc5280>::from_der(der);
+        let certificate =
+            certificate.map_err(|error| CertificateError::Syntax(error.to_string()))?;
+
+        Self::of(certificate.tbs_certificate().validity())
+    }
+
+    fn of(validity: &Validity) -> Result<Self, CertificateError> {
         let time = |time: x509_cert::time::Time| {
             let seconds = time.to_unix_duration().as_secs();
             let seconds = i64::try_from(seconds).ok();

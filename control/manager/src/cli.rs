@@ -10,6 +10,7 @@ use crate::offloading::{self, OffloadingController};
 use crate::replication::ReplicationController;
 use crate::shadow_pod::{self, ShadowPodController};
 use crate::state;
+use crate::webhook::{self, WebhookController};
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use control_api::offloading::quota::LimitsEnforcement;
@@ -29,8 +30,10 @@ use std::sync::Arc;
 use x25519_dalek::StaticSecret;
 
 mod grants;
+mod webhook_args;
 
 use grants::GrantsArgs;
+use webhook_args::WebhookArgs;
 
 /// Reconciles the objects of a cluster's peerings: addresses, Services, keys, credentials and statuses.
 ///
@@ -88,10 +91,6 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "MODE", default_value = "None", value_parser = limits_enforcement)]
     default_limits_enforcement: LimitsEnforcement,
 
-    /// Limit the pods of consumers by their Quotas.
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
-    enable_resource_enforcement: bool,
-
     /// Keys of kubernetes.io, k8s.io and liqo.io that providers may set as labels of virtual nodes.
     #[arg(long, value_name = "KEY,...", value_delimiter = ',', value_parser = offloading::label_key)]
     allowed_node_labels: Vec<String>,
@@ -111,6 +110,9 @@ pub(crate) struct Cli {
     /// Image of those Deployments, with a program that sleeps until it is stopped.
     #[arg(long, value_name = "IMAGE", default_value = "")]
     gateway_deployment_image: String,
+
+    #[command(flatten)]
+    webhook: WebhookArgs,
 
     /// Serve metrics and health at this address.
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:8080")]
@@ -146,6 +148,7 @@ impl Cli {
         let client = transport::client(&config)?;
         let mut registry = Registry::with_prefix("liqo_controller_manager");
         let metrics = Metrics::new(&mut registry);
+        let webhook_metrics = webhook::Metrics::new(&mut registry);
         let runtime_metrics = runtime::Metrics::new(&mut registry);
         let state = Arc::new(state::State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
@@ -160,7 +163,7 @@ impl Cli {
         let managed = async move {
             let namespace = network.settings.namespace.clone();
             let installation = installation::owner(&client, &namespace).await;
-            network.settings.installation = installation;
+            network.settings.installation = installation.clone();
             let mut runtime = Runtime::new(client, runtime_settings, runtime_metrics);
             runtime.add(NetworkController::new(network, metrics), &replicas)?;
             let injector = runtime.add(foreign_clusters, &replicas)?;
@@ -176,8 +179,20 @@ impl Cli {
                 runtime.add(NamespaceController::new(namespaces), &replicas)?;
                 runtime.add(ShadowPodController::new(shadow_pods), &replicas)?;
             }
-            state.set(runtime.status());
-            runtime.run(stop()).await;
+            if self.webhook.webhook {
+                let controller =
+                    WebhookController::new(namespace.clone(), installation, webhook::issue);
+                runtime.add(controller, &replicas)?;
+                let reader = runtime.reader();
+                let server = self.webhook.server(reader, &namespace, webhook_metrics);
+                let (server, listener) = server.await?;
+                state.set_webhook(server.readiness());
+                state.set(runtime.status());
+                tokio::join!(runtime.run(stop()), server.run(listener, stop()));
+            } else {
+                state.set(runtime.status());
+                runtime.run(stop()).await;
+            }
             anyhow::Ok(())
         };
 
@@ -272,7 +287,7 @@ impl Cli {
     fn shadow_pods(&self) -> shadow_pod::Settings {
         shadow_pod::Settings {
             namespace: self.installation.namespace.clone(),
-            enforces_resources: self.enable_resource_enforcement,
+            enforces_resources: self.webhook.enforces_resources(),
         }
     }
 

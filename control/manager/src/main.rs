@@ -8,6 +8,7 @@
 //! replication  objects of a consumer at its providers, and their statuses (PURE)
 //! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
+//! webhook     admission webhooks, their server and its certificates
 //! cli         arguments; starts the runtime with the controllers
 //! ```
 //!
@@ -31,6 +32,7 @@ mod replication;
 mod rights;
 mod shadow_pod;
 mod state;
+mod webhook;
 
 use clap::Parser as _;
 use std::process::ExitCode;

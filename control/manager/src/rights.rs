@@ -2,6 +2,7 @@
 
 use crate::{
     authentication, foreign_cluster, namespace, network, offloading, replication, shadow_pod,
+    webhook,
 };
 use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
@@ -105,6 +106,7 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     registrations.extend(namespace::registrations(&settings.namespace));
     registrations.extend(shadow_pod::registrations(&settings.namespace));
     registrations.extend(replication::registrations(&settings.namespace));
+    registrations.extend(webhook::registrations(&settings.namespace));
     registrations.extend(foreign_cluster::registrations(&foreign_cluster::Settings {
         namespace: settings.namespace.clone(),
         tenant_namespaces: Vec::new(),

@@ -1,19 +1,26 @@
 //! Health and readiness of the process.
 
+use crate::webhook::Readiness;
 use control_runtime::RuntimeStatus;
 use std::sync::OnceLock;
 use telemetry::http::Observed;
 
-/// State of the process, which is that of its runtime once the runtime has started.
+/// State of the process, which is that of its runtime and its webhooks once they have started.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     runtime: OnceLock<RuntimeStatus>,
+    webhook: OnceLock<Readiness>,
 }
 
 impl State {
     /// Sets the status of the runtime.
     pub(crate) fn set(&self, status: RuntimeStatus) {
         self.runtime.get_or_init(|| status);
+    }
+
+    /// Sets the readiness of the webhooks.
+    pub(crate) fn set_webhook(&self, readiness: Readiness) {
+        self.webhook.get_or_init(|| readiness);
     }
 }
 
@@ -24,8 +31,9 @@ impl Observed for State {
 
     fn ready(&self) -> Result<(), String> {
         match self.runtime.get() {
-            Some(status) => status.ready(),
-            None => Err("the API server does not respond yet".to_owned()),
+            Some(status) => status.ready()?,
+            None => return Err("the API server does not respond yet".to_owned()),
         }
+        self.webhook.get().map_or(Ok(()), Readiness::ready)
     }
 }

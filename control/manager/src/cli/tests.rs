@@ -18,6 +18,10 @@ fn the_flags_of_the_chart_are_parsed() {
         "--gateway-port=51840",
         "--gateway-deployments=true",
         "--gateway-deployment-image=pause",
+        "--enable-resource-enforcement=false",
+        "--webhook=true",
+        "--webhook-address=0.0.0.0:9444",
+        "--default-toleration-seconds=60",
         "--http=0.0.0.0:8080",
         "--leader-elect=false",
     ])
@@ -37,6 +41,10 @@ fn the_flags_of_the_chart_are_parsed() {
     ];
     assert_eq!(offloading.allowed_node_labels, keys);
     assert!(!cli.leader_elect);
+    assert!(cli.webhook.webhook);
+    let webhook = cli.webhook.settings();
+    assert!(!webhook.enforces_resources);
+    assert_eq!(webhook.default_toleration_seconds, 60);
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Connects the plan of ShadowPods to the runtime.
 
-use super::objects::{Local, User, as_label, has_ended};
+use super::objects::{Local, User, has_ended};
 use super::plan;
 use super::registrations::registrations;
+use crate::webhook::creator_label;
 use control_api::{Quota, ShadowPod, TenantPolicy};
 use control_runtime::{Cache, Change, Controller, Env, Key, Plan, Queue, Registration};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -78,7 +79,7 @@ fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<Key> {
         let creators: BTreeSet<_> = states
             .into_iter()
             .flatten()
-            .map(|it| as_label(&it.spec.user))
+            .map(|it| creator_label(&it.spec.user))
             .collect();
         let users = creators.iter().map(|creator| User {
             tenant: &key.namespace,

@@ -1,6 +1,7 @@
 //! The objects of ShadowPods in the cache.
 
 use crate::authentication::label;
+use crate::webhook::creator_label;
 use control_api::authentication::tenant_policy;
 use control_api::{Quota, ShadowPod, TenantPolicy, annotations, labels};
 use control_runtime::{Cache, Cluster, Key, Objects};
@@ -84,7 +85,7 @@ impl<'a> Local<'a> {
     /// Returns the Quota of a user.
     pub(super) fn quota(&self, user: &User<'_>) -> Option<&'a Quota> {
         let mut quotas = self.quotas.within(user.tenant);
-        let found = quotas.find(|(_, quota)| as_label(&quota.spec.user) == user.creator);
+        let found = quotas.find(|(_, quota)| creator_label(&quota.spec.user) == user.creator);
 
         found.map(|(_, quota)| quota)
     }
@@ -99,15 +100,6 @@ impl<'a> Local<'a> {
 /// Returns the user that has created a ShadowPod, which the webhook writes.
 pub(super) fn creator(metadata: &ObjectMeta) -> Option<&str> {
     label(metadata, labels::CREATOR_USER).filter(|it| !it.is_empty())
-}
-
-/// Returns the name of a user as a value of a label, as upstream's webhook writes it.
-pub(super) fn as_label(user: &str) -> String {
-    let is_kept = |char: char| char.is_ascii_alphanumeric() || ['-', '_', '.'].contains(&char);
-
-    user.chars()
-        .map(|char| if is_kept(char) { char } else { '-' })
-        .collect()
 }
 
 /// Returns whether a Pod was created for a ShadowPod.

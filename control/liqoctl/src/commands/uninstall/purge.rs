@@ -43,12 +43,15 @@ const FINALIZERS_KEPT: Duration = Duration::from_secs(5);
 /// the sum is below a minute.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(19);
 
-/// Removes the admission policies. Their bindings are first, because they put policies into force.
+/// Removes the admission webhooks and policies. Webhooks are first: while no controller manager serves them, requests fail.
+/// The bindings of policies precede the policies, because they put them into force.
 ///
 /// # Errors
 ///
 /// Returns an error if the API server refuses a deletion.
 pub(crate) async fn remove_policies(cluster: &Cluster) -> Result<()> {
+    remove_labelled::<MutatingWebhookConfiguration>(cluster).await?;
+    remove_labelled::<ValidatingWebhookConfiguration>(cluster).await?;
     remove_labelled::<ValidatingAdmissionPolicyBinding>(cluster).await?;
     remove_labelled::<ValidatingAdmissionPolicy>(cluster).await
 }
@@ -71,14 +74,12 @@ pub(crate) async fn remove_tenant_bindings(cluster: &Cluster) -> Result<()> {
     Ok(())
 }
 
-/// Removes webhooks, CRDs, roles and namespaces.
+/// Removes CRDs, roles and namespaces.
 ///
 /// # Errors
 ///
 /// Returns an error that names the objects that still exist at the deadline.
 pub(crate) async fn run(cluster: &Cluster, namespace: &str, deadline: Deadline) -> Result<()> {
-    remove_labelled::<MutatingWebhookConfiguration>(cluster).await?;
-    remove_labelled::<ValidatingWebhookConfiguration>(cluster).await?;
     let purging = begin("", "Purging Liqo CRDs");
     remove_crds(cluster, deadline.within(DELETION_TIMEOUT)).await?;
     purging.done("Liqo CRDs purged");

@@ -1,10 +1,11 @@
 //! A cache that is changed by hand, for tests of controllers.
 
-use crate::cache::{Cache, CacheLimits, Changed};
+use crate::cache::{Cache, CacheLimits, CacheReader, Changed};
 use crate::entry::Entry;
 use crate::registration::{Registration, RegistrationError};
 use control_client::object::{Cluster, Ref};
 use control_client::watch::WatchId;
+use std::sync::{Arc, PoisonError, RwLock, RwLockWriteGuard};
 
 impl Cache {
     /// Creates a cache of the local cluster that keeps objects of these registrations.
@@ -54,5 +55,19 @@ impl Cache {
     pub fn fixture_replay(&self) -> Vec<Changed> {
         let resources = self.forms.keys().cloned().collect();
         self.replay(&resources)
+    }
+}
+
+impl CacheReader {
+    /// Creates a reader of a cache that is changed by hand.
+    pub fn fixture(cache: Cache) -> Self {
+        Self {
+            cache: Arc::new(RwLock::new(cache)),
+        }
+    }
+
+    /// Returns the cache to change it.
+    pub fn fixture_write(&self) -> RwLockWriteGuard<'_, Cache> {
+        self.cache.write().unwrap_or_else(PoisonError::into_inner)
     }
 }
