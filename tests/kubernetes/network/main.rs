@@ -23,6 +23,7 @@ mod input;
 mod members;
 mod node_loss;
 mod objects;
+mod offload;
 mod peering;
 mod removal;
 mod scale;
@@ -84,6 +85,7 @@ fn main() -> ExitCode {
     security::add(&mut suite);
     removal::add(&mut suite);
     peering::add(&mut suite);
+    offload::add(&mut suite);
 
     let code = suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args());
     rounds::print();

@@ -100,7 +100,7 @@ async fn the_server_of_the_network_peers_with_the_client(peering: &'static Peeri
 }
 
 /// Connects the shared clusters again after the test.
-fn connected_again(peering: &'static Peering) {
+pub(crate) fn connected_again(peering: &'static Peering) {
     cleanup::defer("the connection of the shared clusters", async || {
         let [rome, milan] = peering.clusters();
         for pair in [[rome, milan], [milan, rome]] {
@@ -114,7 +114,7 @@ fn connected_again(peering: &'static Peering) {
 }
 
 /// Runs `liqoctl peer`: the first cluster becomes a consumer of the second.
-fn peer(pair: [&Cluster; 2], flags: &[&str]) -> Result<String> {
+pub(crate) fn peer(pair: [&Cluster; 2], flags: &[&str]) -> Result<String> {
     let start = Instant::now();
     let out = between(pair, &[&["peer", NODE_PORT], flags].concat())?;
     let [consumer, provider] = pair.map(Cluster::name);
@@ -125,7 +125,7 @@ fn peer(pair: [&Cluster; 2], flags: &[&str]) -> Result<String> {
 }
 
 /// Runs `liqoctl unpeer`, and checks that nothing of the pair is left.
-async fn unpeer(pair: [&Cluster; 2], flags: &[&str]) -> Result<()> {
+pub(crate) async fn unpeer(pair: [&Cluster; 2], flags: &[&str]) -> Result<()> {
     let [consumer, provider] = pair;
     let start = Instant::now();
     between(pair, &[&["unpeer"], flags].concat())?;

@@ -156,8 +156,7 @@ pub(super) fn secrets(namespace: &str) -> WatchId {
         namespace: Some(namespace.to_owned()),
         selector: Selector {
             labels: labels::REMOTE_CLUSTER_ID.to_owned(),
-            name: None,
-            node: None,
+            ..Selector::default()
         },
     }
 }

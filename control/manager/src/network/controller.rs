@@ -390,8 +390,7 @@ pub(crate) fn secrets(namespace: &str) -> WatchId {
         namespace: Some(namespace.to_owned()),
         selector: Selector {
             labels: Kind::Secret.selector().unwrap_or_default(),
-            name: None,
-            node: None,
+            ..Selector::default()
         },
     }
 }

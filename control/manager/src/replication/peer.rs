@@ -89,8 +89,7 @@ impl Peer {
                     self.consumer,
                     labels::REPLICATED
                 ),
-                name: None,
-                node: None,
+                ..Selector::default()
             },
         }
     }

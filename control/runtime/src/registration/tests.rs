@@ -141,8 +141,7 @@ fn label_selectors_select_by_value_presence_and_absence() {
     let selects = |selector: &str| {
         let labels_selector = Selector {
             labels: selector.into(),
-            name: None,
-            node: None,
+            ..Selector::default()
         };
         labels_selector.selects(&labels)
     };

@@ -254,8 +254,7 @@ fn watch_of(cluster: &Cluster, label: &str) -> WatchId {
         cluster: cluster.clone(),
         selector: control_client::watch::Selector {
             labels: label.to_owned(),
-            name: None,
-            node: None,
+            ..control_client::watch::Selector::default()
         },
         ..id.unwrap()
     }

@@ -109,7 +109,7 @@ fn connect(cache: &Cache) -> Plan<Item> {
         namespace: Some(NAMESPACE.to_owned()),
         selector: Selector {
             labels: LABEL.to_owned(),
-            name: None,
+            ..Selector::default()
         },
     };
 
