@@ -90,6 +90,10 @@ impl Connection {
 
     /// Takes the result of a probe, and returns whether the provider has begun or ceased to respond.
     pub(crate) fn take(&mut self, outcome: &Outcome) -> bool {
+        // A standby has sent nothing.
+        if matches!(outcome, Outcome::NotLeader) {
+            return false;
+        }
         let is_responding = Some(outcome.is_success());
         let before = std::mem::replace(&mut self.is_responding, is_responding);
 

@@ -115,6 +115,10 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "PORT", requires = "home_api_server_host")]
     home_api_server_port: Option<u16>,
 
+    /// Origin of the certificate of the kubelet's API [accepted for later versions: the API is not served yet].
+    #[arg(long, value_name = "TYPE", default_value = "kubelet")]
+    certificate_type: CertificateType,
+
     /// Serve metrics.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     pub(super) metrics_enabled: bool,
@@ -158,6 +162,17 @@ Examples:
     --tenant-namespace=liqo-tenant-milan --home-cluster-id=rome --metrics-enabled
   virtual-kubelet --foreign-cluster-id=milan --nodename=milan --node-ip=10.244.0.5 \\
     --tenant-namespace=liqo-tenant-milan --home-cluster-id=rome --create-node=false";
+
+/// Origin of a serving certificate.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum CertificateType {
+    /// The signer of kubelets.
+    Kubelet,
+    /// The signer of kubelets on EKS.
+    Aws,
+    /// The process itself.
+    SelfSigned,
+}
 
 /// Workers and policies of the reflectors. Zero workers switch a reflector off; other numbers have no effect.
 #[derive(Clone, Debug, clap::Args)]
@@ -203,6 +218,11 @@ enum Policy {
 }
 
 impl Cli {
+    /// Returns whether pods run at the provider; otherwise other objects are reflected only.
+    pub(super) fn runs_pods(&self) -> bool {
+        self.reflection.pod_reflection_workers > 0
+    }
+
     /// Returns the values for the controllers. `version` is that of this cluster's API server.
     ///
     /// # Errors
@@ -341,6 +361,12 @@ mod tests {
 
         assert!(settings.has_storage && settings.creates_node && settings.checks_network);
         assert_eq!(settings.api_server_support, ApiServerSupport::TokenApi);
+    }
+
+    #[test]
+    fn the_flags_are_consistent() {
+        <Cli as clap::CommandFactory>::command().debug_assert();
+        assert!(settings(&["--certificate-type=self-signed"]).is_ok());
     }
 
     #[test]

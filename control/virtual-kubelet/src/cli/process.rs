@@ -51,7 +51,9 @@ impl Cli {
             let connection = Connection::new(content.clone());
             let node = NodeController::new(settings.clone(), connection);
             let injector = runtime.add(node, &replicas)?;
-            runtime.add(WorkloadController::new(settings), &replicas)?;
+            if self.runs_pods() {
+                runtime.add(WorkloadController::new(settings), &replicas)?;
+            }
             let changed = move || injector.push(WorkItem::Connection);
             let followed = kubeconfig::follow(self.kubeconfig.clone(), content, changed);
             drop(state.runtime.set(runtime.status()));

@@ -91,7 +91,7 @@ impl NodeController {
         });
         if patch != json!({"labels": {}, "annotations": {}}) {
             let merge = Action::Merge(json!({"metadata": patch}));
-            plan.writes.push(Write::new(target.clone(), merge));
+            plan.writes.push(changed(&target, merge, present));
         }
         plan.writes.extend(self.taints(present, node, &target));
         self.plan_status(node, (&target, present), cache, env, &mut plan);
@@ -125,6 +125,7 @@ impl NodeController {
             target.clone(),
             Action::Merge(json!({"spec": {"taints": taints}})),
         );
+        write.uid.clone_from(&present.metadata.uid);
         // The node controller changes the list as well.
         write.resource_version = present.metadata.resource_version.clone();
 
@@ -160,8 +161,8 @@ impl NodeController {
             remove_old(&mut status[field], &old[field]);
         }
         let merge = Action::Merge(json!({"status": status}));
-        plan.writes
-            .push(Write::new(target.clone(), merge).subresource("status"));
+        let write = changed(target, merge, present).subresource("status");
+        plan.writes.push(write);
         plan.requeue.push((HEARTBEAT, WorkItem::Node));
     }
 
@@ -268,6 +269,13 @@ impl Controller for NodeController {
     fn queue(_item: &WorkItem) -> Queue {
         Queue::default()
     }
+}
+
+/// Returns a change of the Node that was read, and of no other Node of its name.
+fn changed(target: &Ref, merge: Action, present: &Node) -> Write {
+    let mut write = Write::new(target.clone(), merge);
+    write.uid.clone_from(&present.metadata.uid);
+    write
 }
 
 /// Returns the VirtualNode, unless it is being deleted.

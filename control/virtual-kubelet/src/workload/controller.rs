@@ -1,12 +1,13 @@
 //! Connects the plan of pods to the runtime.
 
 use super::namespaces::Namespaces;
-use super::plan::Workload;
+use super::plan::{EXISTS, Workload};
 use crate::pod::status::Restarts;
 use crate::settings::Settings;
 use control_api::{NamespaceMap, ShadowPod, VirtualNode};
 use control_runtime::{
-    Cache, Change, Cluster, Controller, Env, Key, Plan, Queue, Registration, Scope, WatchId,
+    Action, Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration,
+    Request, Scope, WatchId,
 };
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,8 @@ pub(crate) struct WorkloadController {
     namespaces: Namespaces,
     /// Restarts of the pods, by name.
     restarts: BTreeMap<Key, Restarts>,
+    /// Why the provider has refused ShadowPods, by the names of the pods.
+    refusals: BTreeMap<Key, String>,
 }
 
 /// The item that plans the watches; pods have a namespace.
@@ -31,6 +34,7 @@ impl WorkloadController {
             settings,
             namespaces: Namespaces::default(),
             restarts: BTreeMap::new(),
+            refusals: BTreeMap::new(),
         }
     }
 
@@ -80,7 +84,9 @@ impl Controller for WorkloadController {
     fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<Key> {
         let object = change.object;
         if change.is::<NamespaceMap>() {
-            return vec![watches_item()];
+            let mut items = vec![watches_item()];
+            items.extend(self.items_in(&changed_entries(change), cache));
+            return items;
         }
         if change.is::<VirtualNode>() {
             let patch =
@@ -97,6 +103,7 @@ impl Controller for WorkloadController {
             Cluster::Local => {
                 if change.entry().is_none() {
                     self.restarts.remove(&object.key);
+                    self.refusals.remove(&object.key);
                 }
                 vec![object.key.clone()]
             }
@@ -136,6 +143,7 @@ impl Controller for WorkloadController {
             namespaces: &self.namespaces,
             cache,
             key: item,
+            refusal: self.refusals.get(item).map(String::as_str),
         };
         let restarts = self.restarts.entry(item.clone()).or_default();
         let plan = workload.plan(restarts, env);
@@ -146,7 +154,67 @@ impl Controller for WorkloadController {
         plan
     }
 
+    fn done(
+        &mut self,
+        item: &Key,
+        request: &Request,
+        outcome: &Outcome,
+        _cache: &Cache,
+    ) -> Vec<Key> {
+        let Request::Write(write) = request else {
+            return Vec::new();
+        };
+        let is_creation = matches!(write.action, Action::Create(_));
+        if !is_creation {
+            return Vec::new();
+        }
+        let refusal = match outcome {
+            Outcome::Refused(status) => Some(format!(
+                "the provider refuses the ShadowPod: {}",
+                status.message
+            )),
+            // One of this Node would be in the watch.
+            Outcome::AlreadyExists(_) => Some(EXISTS.to_owned()),
+            Outcome::Stored(_) | Outcome::Answer(_) | Outcome::Gone => {
+                self.refusals.remove(item);
+                None
+            }
+            Outcome::Conflict(_)
+            | Outcome::TimedOut
+            | Outcome::Failed(_)
+            | Outcome::Untrusted(_)
+            | Outcome::NotLeader => None,
+        };
+        // The runtime plans the item again after a while, and then the Event is published.
+        self.refusals
+            .extend(refusal.map(|refusal| (item.clone(), refusal)));
+
+        Vec::new()
+    }
+
     fn queue(item: &Key) -> Queue {
         Queue(item.namespace.clone())
     }
+}
+
+/// Returns the namespaces of this cluster whose entries in the NamespaceMap differ before and after a change.
+fn changed_entries(change: &Change<'_>) -> BTreeSet<String> {
+    let states = [
+        change.before::<NamespaceMap>(),
+        change.after::<NamespaceMap>(),
+    ];
+    let entry = |map: Option<&NamespaceMap>, name: &str| {
+        let desired = map.and_then(|it| it.spec.desired_mapping.get(name).cloned());
+        let current = map.and_then(|it| it.status.as_ref()?.current_mapping.get(name).cloned());
+        (desired, current)
+    };
+    let names = states.into_iter().flatten().flat_map(|map| {
+        let current = map.status.iter().flat_map(|it| it.current_mapping.keys());
+        map.spec.desired_mapping.keys().chain(current)
+    });
+
+    names
+        .filter(|name| entry(states[0], name) != entry(states[1], name))
+        .cloned()
+        .collect()
 }

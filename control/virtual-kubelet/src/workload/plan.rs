@@ -9,6 +9,7 @@ use control_api::offloading::virtual_node::OffloadingPatch;
 use control_api::{NamespaceMap, ShadowPod, VirtualNode, labels};
 use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Ref, Write};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::net::IpAddr;
@@ -20,7 +21,13 @@ pub(super) struct Workload<'a> {
     pub(super) cache: &'a Cache,
     /// Name of the pod in this cluster.
     pub(super) key: &'a Key,
+    /// Why the provider has refused the ShadowPod.
+    pub(super) refusal: Option<&'a str>,
 }
+
+/// Why a ShadowPod cannot be created, if the provider has another one.
+pub(super) const EXISTS: &str = "a ShadowPod of this name exists at the provider and is not of this pod: delete it there, or \
+                                 give the pod another name";
 
 impl<'a> Workload<'a> {
     /// Plans ShadowPod, status and end of the pod. `restarts` are those of earlier remote pods.
@@ -31,7 +38,7 @@ impl<'a> Workload<'a> {
             .local::<Pod>(self.key)
             .filter(|it| self.is_of_node(it));
         let Some(remote) = self.remote_key() else {
-            if let Some(local) = local.filter(|_| self.is_mapping_known()) {
+            if let Some(local) = local {
                 self.plan_unmapped(local, env, &mut plan);
             }
             return plan;
@@ -42,12 +49,14 @@ impl<'a> Workload<'a> {
         let provider = Cluster::remote(&self.settings.provider);
         let shadow = self.cache.objects::<ShadowPod>(&provider).get(&remote);
         let pod = self.cache.objects::<Pod>(&provider).get(&remote);
+        let pod = pod.filter(|it| self.is_own(&it.metadata));
         match local {
             Some(local) if local.metadata.deletion_timestamp.is_none() => {
                 let counterparts = Counterparts { shadow, pod };
                 self.plan_running(local, counterparts, restarts, env, &mut plan);
             }
             Some(local) => {
+                let shadow = shadow.filter(|it| self.is_own(&it.metadata));
                 self.delete_shadow(&remote, shadow, &mut plan);
                 if shadow.is_none() && pod.is_none() {
                     self.end(local, &mut plan);
@@ -77,14 +86,22 @@ impl<'a> Workload<'a> {
             // The remote pod of an earlier ShadowPod is still ending.
             if counterparts.pod.is_none() && !has_ended(local) {
                 self.create(local, &patch, plan);
+                let refusal = self.refusal.map(|it| self.failed_reflection(it));
+                plan.events.extend(refusal);
             }
             return;
         };
         if shadow.metadata.deletion_timestamp.is_some() {
             return;
         }
-        if !self.is_own(shadow) {
-            plan.events.push(self.failed_reflection());
+        if !self.is_own(&shadow.metadata) {
+            plan.events.push(self.failed_reflection(EXISTS));
+            return;
+        }
+        if is_aborted(local) {
+            if let Some(remote) = self.remote_key() {
+                self.delete_shadow(&remote, Some(shadow), plan);
+            }
             return;
         }
         self.mark(local, plan);
@@ -107,11 +124,25 @@ impl<'a> Workload<'a> {
 
     /// Plans a pod whose namespace is not offloaded to this Node.
     fn plan_unmapped(&self, local: &Pod, env: &Env<'_>, plan: &mut Plan<Key>) {
+        let map = self
+            .cache
+            .local::<NamespaceMap>(&self.settings.namespace_map());
+        let current = map.and_then(|it| it.status.as_ref());
+        let is_present =
+            current.is_some_and(|it| it.current_mapping.contains_key(&self.key.namespace));
         if local.metadata.deletion_timestamp.is_some() {
-            self.end(local, plan);
+            // The pod may run as long as the provider has the namespace.
+            if !is_present {
+                self.end(local, plan);
+            }
             return;
         }
-        self.set_status(local, &status::fallback(local, env.now), plan);
+        let desired = map.and_then(|it| it.spec.desired_mapping.get(&self.key.namespace));
+        // A NamespaceMap that does not exist yet, or an entry that the provider has not decided about, may follow.
+        let is_withdrawn = map.is_some() && desired.is_none();
+        if is_withdrawn || desired.is_none() && !has_started(local) {
+            self.set_status(local, &status::fallback(local, env.now), plan);
+        }
     }
 
     fn create(&self, local: &Pod, patch: &OffloadingPatch, plan: &mut Plan<Key>) {
@@ -211,8 +242,8 @@ impl<'a> Workload<'a> {
     }
 
     fn delete_shadow(&self, key: &Key, shadow: Option<&ShadowPod>, plan: &mut Plan<Key>) {
-        let shadow =
-            shadow.filter(|it| self.is_own(it) && it.metadata.deletion_timestamp.is_none());
+        let shadow = shadow
+            .filter(|it| self.is_own(&it.metadata) && it.metadata.deletion_timestamp.is_none());
         if let Some(shadow) = shadow {
             let uid = shadow.metadata.uid.clone().unwrap_or_default();
             plan.delete(self.shadow_ref(key), uid);
@@ -263,9 +294,9 @@ impl<'a> Workload<'a> {
         node == Some(self.settings.node.as_str())
     }
 
-    /// Returns whether a ShadowPod was created for a pod of this Node.
-    fn is_own(&self, shadow: &ShadowPod) -> bool {
-        let labels = shadow.metadata.labels.as_ref();
+    /// Returns whether an object of the provider is of a pod of this Node.
+    fn is_own(&self, metadata: &ObjectMeta) -> bool {
+        let labels = metadata.labels.as_ref();
         let is = |key: &str, value: &str| {
             labels
                 .and_then(|it| it.get(key))
@@ -281,17 +312,6 @@ impl<'a> Workload<'a> {
         self.cache.local(&self.settings.virtual_node())
     }
 
-    /// Returns whether the absence of a mapping says that the namespace is not offloaded: a NamespaceMap that does not exist
-    /// yet, or an entry that the provider has not decided about, may follow.
-    fn is_mapping_known(&self) -> bool {
-        let map = self
-            .cache
-            .local::<NamespaceMap>(&self.settings.namespace_map());
-        let desired = map.and_then(|it| it.spec.desired_mapping.get(&*self.key.namespace));
-
-        desired.is_none()
-    }
-
     fn remote_key(&self) -> Option<Key> {
         let namespace = self.namespaces.remote(&self.key.namespace)?;
         Some(Key::new(namespace, &*self.key.name))
@@ -305,13 +325,12 @@ impl<'a> Workload<'a> {
         Ref::of::<ShadowPod>(&Cluster::remote(&self.settings.provider), key)
     }
 
-    fn failed_reflection(&self) -> Event {
+    fn failed_reflection(&self, note: &str) -> Event {
         Event {
             object: self.local_ref(),
             is_warning: true,
             reason: "FailedReflection",
-            note: "a ShadowPod of this name exists at the provider and is not of this pod: delete it there, or give the pod another name"
-                .to_owned(),
+            note: note.to_owned(),
             is_repeated: false,
         }
     }
@@ -328,6 +347,21 @@ struct Counterparts<'a> {
 fn has_ended(pod: &Pod) -> bool {
     let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
     matches!(phase, Some("Succeeded" | "Failed"))
+}
+
+/// Returns whether a container of a pod has been started.
+fn has_started(pod: &Pod) -> bool {
+    let statuses = pod
+        .status
+        .as_ref()
+        .and_then(|it| it.container_statuses.as_ref());
+    statuses.is_some_and(|it| !it.is_empty())
+}
+
+/// Returns whether a pod has failed because its namespace was withdrawn.
+fn is_aborted(pod: &Pod) -> bool {
+    let reason = pod.status.as_ref().and_then(|it| it.reason.as_deref());
+    has_ended(pod) && reason == Some(status::OFFLOADING_ABORTED)
 }
 
 /// Returns whether the Node of a pod is not ready, so that the ShadowPod must not be changed.

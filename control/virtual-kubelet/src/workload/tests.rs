@@ -100,16 +100,60 @@ fn a_pod_whose_namespace_is_not_offloaded_waits() {
     assert_eq!(rome.pod("web")["status"]["reason"], Value::Null);
 }
 
+/// Withdraws the namespace, as the manager and the provider do.
+fn withdraw(rome: &mut Side, phase: Option<&str>) {
+    let current = match phase {
+        Some(phase) => json!({"shop": {"phase": phase, "remoteNamespace": "shop-rome"}}),
+        None => json!({}),
+    };
+    rome.edit::<NamespaceMap>(&map_key(), |map| {
+        map["spec"]["desiredMapping"] = json!({});
+        map["status"]["currentMapping"] = current;
+    });
+}
+
+fn map_key() -> Key {
+    Key::new("liqo-tenant-milan", "milan")
+}
+
 #[test]
 fn a_running_pod_fails_when_its_namespace_is_withdrawn() {
     let mut rome = rome(4);
-    rome.simulation
-        .local()
-        .remove::<NamespaceMap>(&Key::new("liqo-tenant-milan", "milan"));
+    withdraw(&mut rome, Some("Terminating"));
+    assert_eq!(rome.pod("web")["status"]["phase"], "Failed");
+    assert_eq!(rome.pod("web")["status"]["reason"], "OffloadingAborted");
+
+    // The remote pod still runs.
+    rome.simulation.local().remove::<Pod>(&pod_key());
+    rome.pass();
+    assert!(rome.pod("web").is_object());
+    withdraw(&mut rome, None);
+    assert_eq!(rome.pod("web"), Value::Null);
+}
+
+#[test]
+fn a_pod_that_failed_by_a_withdrawal_does_not_run_again() {
+    let mut rome = rome(4);
+    withdraw(&mut rome, Some("Terminating"));
+    rome.put_map("Accepted");
     rome.pass();
 
     assert_eq!(rome.pod("web")["status"]["phase"], "Failed");
-    assert_eq!(rome.pod("web")["status"]["reason"], "OffloadingAborted");
+    assert_eq!(rome.shadow("web"), Value::Null);
+}
+
+#[test]
+fn running_pods_stay_while_the_namespace_map_is_missing() {
+    let mut rome = rome(4);
+    let before = rome.pod("web");
+    rome.simulation.local().remove::<NamespaceMap>(&map_key());
+    rome.pass();
+    assert_eq!(rome.pod("web"), before);
+
+    rome.put_map("Accepted");
+    rome.pass();
+    assert_eq!(rome.pod("web"), before);
+    assert!(rome.shadow("web").is_object());
 }
 
 #[test]
@@ -195,6 +239,7 @@ fn a_shadow_pod_of_another_node_is_never_touched() {
     rome.pass();
 
     assert_eq!(rome.shadow("web"), before);
+    assert_eq!(rome.pod("web"), Value::Null, "it never ran");
     assert!(
         rome.events()
             .iter()
@@ -202,6 +247,49 @@ fn a_shadow_pod_of_another_node_is_never_touched() {
         "{:?}",
         rome.events()
     );
+}
+
+/// It lacks the label by which the virtual kubelet watches its objects.
+#[test]
+fn a_shadow_pod_of_someone_else_is_reported() {
+    let mut rome = Side::new(9);
+    rome.put_map("Accepted");
+    rome.provider().put::<ShadowPod>(json!({
+        "apiVersion": "offloading.liqo.io/v1beta1", "kind": "ShadowPod",
+        "metadata": {"name": "web", "namespace": "shop-rome"},
+        "spec": {},
+    }));
+    rome.put_pod("web");
+    rome.simulation.pass(Duration::from_secs(10));
+
+    assert!(
+        rome.events()
+            .iter()
+            .any(|it| it.starts_with("FailedReflection: a ShadowPod of this name exists")),
+        "{:?}",
+        rome.events()
+    );
+}
+
+#[test]
+fn a_refusal_of_the_provider_is_reported_and_tried_again() {
+    let mut rome = Side::new(9);
+    rome.put_map("Accepted");
+    rome.provider()
+        .refuse_right(Some(("create", "shadowpods")), false);
+    rome.put_pod("web");
+    rome.simulation.pass(Duration::from_secs(10));
+    assert!(
+        rome.events()
+            .iter()
+            .any(|it| it.starts_with("FailedReflection: the provider refuses the ShadowPod")),
+        "{:?}",
+        rome.events()
+    );
+
+    rome.provider().refuse_right(None, false);
+    rome.simulation.pass(Duration::from_secs(60));
+    assert!(rome.shadow("web").is_object());
 }
 
 #[test]
