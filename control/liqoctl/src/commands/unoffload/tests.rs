@@ -51,9 +51,13 @@ impl Rome {
 
     /// Waits until the command has deleted the object.
     async fn deleted(&self) {
-        while self.front.count(|head| head.method == "DELETE") == 0 {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
+        let deleted = async {
+            while self.front.count(|head| head.method == "DELETE") == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let deleted = tokio::time::timeout(LONG, deleted).await;
+        deleted.expect("the command deletes the object");
     }
 }
 
