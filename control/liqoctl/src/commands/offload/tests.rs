@@ -71,17 +71,28 @@ impl Rome {
         offloaded
     }
 
-    /// Writes a status once the object exists that is not being deleted.
+    /// Writes a status once the object of namespace `demo` exists.
     async fn control(&self, status: Value) {
-        let mut object = loop {
-            match self.server.get(DEMO) {
-                Some(object) if object["metadata"]["deletionTimestamp"].is_null() => break object,
-                Some(_) | None => tokio::time::sleep(Duration::from_millis(10)).await,
+        self.control_at(DEMO, status).await;
+    }
+
+    /// Writes a status once an object exists that is not being deleted.
+    async fn control_at(&self, path: &str, status: Value) {
+        let written = async {
+            loop {
+                match self.server.get(path) {
+                    Some(object) if object["metadata"]["deletionTimestamp"].is_null() => {
+                        break object;
+                    }
+                    Some(_) | None => tokio::time::sleep(Duration::from_millis(10)).await,
+                }
             }
         };
+        let written = tokio::time::timeout(Duration::from_secs(10), written).await;
+        let mut object = written.expect("the command writes the object");
         object["metadata"]["generation"] = 1.into();
         object["status"] = status;
-        self.server.put(DEMO, object);
+        self.server.put(path, object);
     }
 
     /// Returns the number of requests that change objects.

@@ -111,19 +111,10 @@ async fn a_failed_namespace_does_not_stop_another_one() {
     let failed = json!({"type": "Ready", "status": "False", "reason": "CreationLoopBackOff"});
 
     let shop = DEMO.replace("demo", "shop");
-    let of_shop = async {
-        while rome.server.get(&shop).is_none() {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-        let mut object = rome.server.get(&shop).unwrap();
-        object["metadata"]["generation"] = 1.into();
-        object["status"] = ready();
-        rome.server.put(&shop, object);
-    };
     let (offloaded, (), ()) = tokio::join!(
         rome.offload(&["demo", "shop"]),
         rome.control(status("AllFailed", failed)),
-        of_shop,
+        rome.control_at(&shop, ready()),
     );
 
     let error = offloaded.unwrap_err().to_string();
