@@ -29,6 +29,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 mod fields;
+mod parts;
 mod replica;
 mod sent;
 mod server;

@@ -209,10 +209,7 @@ impl Side {
     /// Removes the remote pod, as the provider does when its containers have ended.
     pub(crate) fn remove_remote(&mut self, name: &str) {
         let key = Key::new("shop-rome", name);
-        let mut pod = self.provider().get::<Pod>(&key).cloned().unwrap();
-        pod["spec"].as_object_mut().unwrap().remove("nodeName");
-        self.provider().put::<Pod>(pod);
-        self.provider().remove::<Pod>(&key);
+        self.provider().terminate::<Pod>(&key);
         self.pass();
     }
 

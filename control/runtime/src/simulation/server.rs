@@ -1,6 +1,7 @@
 //! The API server of one cluster, in memory.
 
 use super::fields::{Owners, merge};
+use super::parts::{is_selected, scope};
 use crate::controller::{Action, Answer, Outcome, Request, Write, named};
 use crate::entry::Signal;
 use crate::execute::{content, missing, refusal};
@@ -98,10 +99,20 @@ impl Server {
         self.put::<Namespace>(json!({"metadata": {"name": name}}));
     }
 
-    /// Deletes an object, as another client does.
+    /// Deletes an object, as another client does. A pod of a node is terminated gracefully.
     pub fn remove<K: kube::Resource<DynamicType = ()>>(&mut self, key: &Key) {
+        self.delete_now::<K>(key, false);
+    }
+
+    /// Deletes an object without grace period, as the kubelet does when a pod has ended.
+    pub fn terminate<K: kube::Resource<DynamicType = ()>>(&mut self, key: &Key) {
+        self.delete_now::<K>(key, true);
+    }
+
+    fn delete_now<K: kube::Resource<DynamicType = ()>>(&mut self, key: &Key, is_immediate: bool) {
         let id = (Resource::of::<K>(), key.clone());
-        let write = Write::new(Ref::of::<K>(&self.cluster, key), Action::Delete);
+        let mut write = Write::new(Ref::of::<K>(&self.cluster, key), Action::Delete);
+        write.is_immediate = is_immediate;
         // An object that is gone is the aim.
         self.delete(&id, &write).ok();
     }
@@ -473,33 +484,6 @@ impl Default for Stored {
 type Refusal = (u16, &'static str);
 
 const NOT_FOUND: Refusal = (404, "NotFound");
-
-/// Restricts the body of a write to the status, or to all but the status.
-fn scope(body: &mut Value, old: &Value, write: &Write) {
-    let is_update = matches!(write.action, Action::Update(_));
-    if write.subresource.is_some() {
-        let status = body["status"].take();
-        if is_update {
-            *body = old.clone();
-        } else if let Some(body) = body.as_object_mut() {
-            body.retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind"));
-        }
-        body["status"] = status;
-    } else if let Some(members) = body.as_object_mut() {
-        members.remove("status");
-        if is_update && !old["status"].is_null() {
-            body["status"] = old["status"].clone();
-        }
-    }
-}
-
-fn is_selected(id: &WatchId, labels: &Value, object: &Value) -> bool {
-    let labels = serde_json::from_value(labels.clone()).unwrap_or_default();
-    let node = id.selector.node.as_deref();
-    let is_of_node = node.is_none_or(|node| object["spec"]["nodeName"] == node);
-
-    id.selector.selects(&labels) && is_of_node
-}
 
 fn key(object: &Value) -> Key {
     Key::new(text(object, "namespace"), text(object, "name"))

@@ -96,7 +96,7 @@ fn a_virtual_node_ends_in_order() {
     );
 
     let third = requests(&rome);
-    rome.remove::<Pod>(&kubelet_pod());
+    rome.simulation.local().terminate::<Pod>(&kubelet_pod());
     rome.run(MOMENT);
     let log = log(&rome, third);
     let at = |entry: &str| log.iter().position(|it| it == entry).unwrap();
@@ -167,7 +167,7 @@ fn a_refused_eviction_is_repeated_and_the_end_does_not_wait_for_ever() {
     let expected = "VirtualNode milan DrainTimedOut: Node milan still has pods";
     assert!(events[0].starts_with(expected), "{events:?}");
 
-    rome.remove::<Pod>(&kubelet_pod());
+    rome.simulation.local().terminate::<Pod>(&kubelet_pod());
     rome.run(MOMENT);
     assert_eq!(rome.count::<VirtualNode>(), 0);
     assert_eq!(rome.count::<Node>(), 0);

@@ -237,7 +237,8 @@ fn crashes_and_partitions_end_in_the_same_objects() {
         start(&mut rome);
         rome.remove::<ResourceSlice>(&milan());
         rome.run_with_faults();
-        rome.remove::<Pod>(&key("milan", "vk-milan-1"));
+        let pod = key("milan", "vk-milan-1");
+        rome.simulation.local().terminate::<Pod>(&pod);
         rome.run_with_faults();
         assert_eq!(rome.count::<VirtualNode>(), 0, "seed {seed}");
         assert_eq!(rome.count::<Node>(), 0, "seed {seed}");

@@ -1,0 +1,32 @@
+//! Parts of objects: those that a write changes, and those by which a watch selects.
+
+use crate::controller::{Action, Write};
+use control_client::watch::WatchId;
+use serde_json::Value;
+
+/// Restricts the body of a write to the status, or to all but the status.
+pub(super) fn scope(body: &mut Value, old: &Value, write: &Write) {
+    let is_update = matches!(write.action, Action::Update(_));
+    if write.subresource.is_some() {
+        let status = body["status"].take();
+        if is_update {
+            *body = old.clone();
+        } else if let Some(body) = body.as_object_mut() {
+            body.retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind"));
+        }
+        body["status"] = status;
+    } else if let Some(members) = body.as_object_mut() {
+        members.remove("status");
+        if is_update && !old["status"].is_null() {
+            body["status"] = old["status"].clone();
+        }
+    }
+}
+
+pub(super) fn is_selected(id: &WatchId, labels: &Value, object: &Value) -> bool {
+    let labels = serde_json::from_value(labels.clone()).unwrap_or_default();
+    let node = id.selector.node.as_deref();
+    let is_of_node = node.is_none_or(|node| object["spec"]["nodeName"] == node);
+
+    id.selector.selects(&labels) && is_of_node
+}
