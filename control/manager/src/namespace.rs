@@ -10,9 +10,10 @@
 //! The replication controller copies a NamespaceMap to the provider, and its status back. `selector` evaluates which
 //! virtual nodes a namespace selects, and `phase` computes conditions and the phase.
 
-pub(crate) use controller::{NamespaceController, Settings};
+pub(crate) use controller::NamespaceController;
 #[cfg(test)]
 pub(crate) use registrations::registrations;
+pub(crate) use settings::Settings;
 
 mod binding;
 mod controller;
@@ -27,6 +28,7 @@ mod quota;
 mod registrations;
 mod remote;
 mod selector;
+mod settings;
 
 #[cfg(test)]
 mod tests;

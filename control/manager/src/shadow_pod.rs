@@ -11,7 +11,8 @@
 #[cfg(test)]
 pub(crate) use registrations::registrations;
 
-pub(crate) use controller::{Settings, ShadowPodController};
+pub(crate) use controller::ShadowPodController;
+pub(crate) use settings::Settings;
 
 mod controller;
 mod objects;
@@ -20,6 +21,7 @@ mod policy;
 mod quota;
 mod registrations;
 mod request;
+mod settings;
 
 #[cfg(test)]
 mod tests;

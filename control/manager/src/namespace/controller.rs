@@ -3,6 +3,7 @@
 use super::item::WorkItem;
 use super::objects::{BY_NAME, BY_REMOTE, Local, NAME, entries, is_replica, map_of, mapping};
 use super::registrations::registrations;
+use super::settings::Settings;
 use super::{mapping, offloading, remote};
 use control_api::tenant_namespace::peer_of;
 use control_api::{ForeignCluster, NamespaceMap, NamespaceOffloading, TenantPolicy, VirtualNode};
@@ -10,15 +11,6 @@ use control_runtime::{Cache, Change, Controller, Env, Key, Plan, Queue, Registra
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::collections::{BTreeMap, BTreeSet};
-
-/// Values of the flags.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// Namespace of Liqo.
-    pub(crate) namespace: String,
-    /// Whether virtual kubelets run, which need rights in offloaded namespaces.
-    pub(crate) has_virtual_kubelets: bool,
-}
 
 /// Plans the namespaces of both sides.
 pub(crate) struct NamespaceController {

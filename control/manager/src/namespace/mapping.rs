@@ -1,11 +1,10 @@
 //! NamespaceMaps of this cluster: the namespaces that each provider is to create.
 //!
-//! Each entry is planned by itself, so the change of one namespace does not cost the number of namespaces.
+//! Each entry is an item of its own, so the change of one namespace does not cost the number of namespaces.
 
 use super::item::WorkItem;
 use super::name::{NameError, remote_name};
-use super::objects::Local;
-use super::offloading::FINALIZER;
+use super::objects::{FINALIZER, Local};
 use super::selector::{self, SelectorError};
 use control_api::{NamespaceMap, NamespaceOffloading, labels};
 use control_runtime::{Action, Cluster, Env, Key, Plan, Protection, Ref, Write};

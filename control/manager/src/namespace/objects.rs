@@ -8,11 +8,12 @@ use control_api::tenant_namespace::peer_of;
 use control_api::{
     NamespaceMap, NamespaceOffloading, TenantPolicy, VirtualNode, annotations, labels,
 };
-use control_runtime::{Cache, Cluster, Key, Objects};
+use control_runtime::{Cache, Cluster, Finalizer, Key, Objects};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 /// Name of a NamespaceOffloading. Others have no effect.
 pub(super) const NAME: &str = "offloading";
@@ -28,6 +29,12 @@ pub(super) const BY_REMOTE: &str = "namespace/remote";
 
 /// Index of VirtualNodes by name, which is that of their Node.
 pub(super) const BY_NAME: &str = "namespace/name";
+
+/// Delays the deletion of a NamespaceOffloading until the remote namespaces are gone, as upstream's.
+pub(super) const FINALIZER: Finalizer = Finalizer {
+    name: "namespaceoffloading-controller.liqo.io/finalizer",
+    wait_max: Duration::from_secs(600),
+};
 
 /// The objects of the local cluster.
 pub(super) struct Local<'a> {

@@ -1,27 +1,20 @@
 //! NamespaceOffloadings: the namespaces of this cluster whose pods may run in other clusters.
 
 use super::binding::{self, Binding};
-use super::controller::Settings;
 use super::item::WorkItem;
 use super::mapping::{self, MappingError};
-use super::objects::{BY_ENTRY, Local, NAME, is_replica, mapping};
+use super::objects::{BY_ENTRY, FINALIZER, Local, NAME, is_replica, mapping};
 use super::phase::{self, State};
+use super::settings::Settings;
 use crate::authentication::{label, warn};
 use crate::offloading::difference;
 use crate::replication::is_dead;
 use control_api::offloading::namespace_offloading::PodOffloadingStrategy as Strategy;
 use control_api::{NamespaceMap, NamespaceOffloading, NamespaceOffloadingStatus, labels};
-use control_runtime::{Action, Cluster, Env, Finalizer, Key, Plan, Protection, Ref, Write};
+use control_runtime::{Action, Cluster, Env, Key, Plan, Protection, Ref, Write};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
-use std::time::Duration;
-
-/// Delays the deletion of a NamespaceOffloading until the remote namespaces are gone, as upstream's.
-pub(super) const FINALIZER: Finalizer = Finalizer {
-    name: "namespaceoffloading-controller.liqo.io/finalizer",
-    wait_max: Duration::from_secs(600),
-};
 
 /// Plans the NamespaceOffloading of a namespace.
 pub(super) fn plan(

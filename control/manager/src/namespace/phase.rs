@@ -106,7 +106,7 @@ pub(super) fn conditions(state: &State, old: &[Condition], now: Timestamp) -> Ve
     state.conditions().into_iter().map(condition).collect()
 }
 
-/// Returns the phase of a NamespaceOffloading from the states at all providers.
+/// Returns the phase of a NamespaceOffloading from the states of its providers.
 pub(super) fn phase(is_terminating: bool, states: &BTreeMap<String, State>) -> &'static str {
     let count = |state: &State| states.values().filter(|it| *it == state).count();
     let required = states.values().filter(|it| it.is_required()).count();

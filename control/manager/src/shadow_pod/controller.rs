@@ -3,20 +3,12 @@
 use super::objects::{Local, User, has_ended};
 use super::plan;
 use super::registrations::registrations;
+use super::settings::Settings;
 use crate::webhook::creator_label;
 use control_api::{Quota, ShadowPod, TenantPolicy};
 use control_runtime::{Cache, Change, Controller, Env, Key, Plan, Queue, Registration};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
 use std::collections::BTreeSet;
-
-/// Values of the flags.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// Namespace of Liqo.
-    pub(crate) namespace: String,
-    /// Whether Quotas limit the pods of consumers.
-    pub(crate) enforces_resources: bool,
-}
 
 /// Plans the pods of consumers.
 pub(crate) struct ShadowPodController {

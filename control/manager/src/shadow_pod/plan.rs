@@ -1,10 +1,10 @@
 //! The Pod of one ShadowPod.
 
-use super::controller::Settings;
 use super::objects::{Local, User, has_ended, is_own};
 use super::policy::{self, PolicyError, SPEC_LEN_MAX};
 use super::quota::{self, Claim};
 use super::request::{self, Amounts};
+use super::settings::Settings;
 use crate::authentication::{controller_reference, label, warn};
 use control_api::offloading::quota::LimitsEnforcement;
 use control_api::offloading::shadow_pod::ShadowPodPhase as Phase;

@@ -17,7 +17,7 @@ pub(super) struct Claim<'a> {
     pub(super) created: Option<Timestamp>,
     /// UID of the ShadowPod.
     pub(super) uid: &'a str,
-    /// What the pod requests.
+    /// Amounts that the pod requests.
     pub(super) amounts: Amounts,
 }
 

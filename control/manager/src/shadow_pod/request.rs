@@ -1,4 +1,4 @@
-//! What a pod requests, as Kubernetes' scheduler computes it (`component-helpers/resource/helpers.go`).
+//! The requests of a pod, as Kubernetes' scheduler computes it (`component-helpers/resource/helpers.go`).
 
 use crate::quantity::{Amount, amount};
 use k8s_openapi::api::core::v1::{Container, PodSpec};
@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 /// Amounts by resource.
 pub(super) type Amounts = BTreeMap<String, Amount>;
 
-/// The resource that counts pods.
+/// Resource of the number of pods.
 const PODS: &str = "pods";
 
 /// Resources that each container must request if limits are enforced.

@@ -213,7 +213,7 @@ struct Reflection {
 enum Policy {
     /// All but those with the annotation `liqo.io/skip-reflection`.
     DenyList,
-    /// Those with the annotation `liqo.io/allow-reflection`.
+    /// Objects with the annotation `liqo.io/allow-reflection`.
     AllowList,
 }
 

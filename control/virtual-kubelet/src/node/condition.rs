@@ -32,7 +32,7 @@ impl State {
         let is_needed = networking.is_none_or(|it| it.enabled);
 
         Self {
-            has_resources: has_resources(&super::object::capacity(node)),
+            has_resources: has_resources(&capacity(node)),
             is_connected: (settings.checks_network && is_needed)
                 .then(|| networking.is_some_and(is_connected)),
         }
@@ -40,74 +40,7 @@ impl State {
 
     /// Returns the conditions. The time of a condition is that of the last change of its status.
     pub(super) fn conditions(self, old: &[NodeCondition], now: Timestamp) -> Vec<NodeCondition> {
-        let is_ready = self.has_resources && self.is_connected != Some(false);
-        let pressure = |type_, [reason_true, reason_false]: [&'static str; 2]| {
-            let (reason, message) = if self.has_resources {
-                (
-                    reason_false,
-                    "The remote cluster is advertising sufficient resources",
-                )
-            } else {
-                (
-                    reason_true,
-                    "The remote cluster is advertising no or insufficient resources",
-                )
-            };
-            (type_, !self.has_resources, reason, message)
-        };
-        let ready = if is_ready {
-            (
-                "KubeletReady",
-                "The Liqo Virtual Kubelet is posting ready status",
-            )
-        } else {
-            (
-                "KubeletNotReady",
-                "The Liqo Virtual Kubelet is not ready: the network or the resources are missing",
-            )
-        };
-        let mut all = vec![
-            ("Ready", is_ready, ready.0, ready.1),
-            pressure(
-                "MemoryPressure",
-                [
-                    "RemoteClusterHasMemoryPressure",
-                    "RemoteClusterHasSufficientMemory",
-                ],
-            ),
-            pressure(
-                "DiskPressure",
-                [
-                    "RemoteClusterHasDiskPressure",
-                    "RemoteClusterHasNoDiskPressure",
-                ],
-            ),
-            pressure(
-                "PIDPressure",
-                [
-                    "RemoteClusterHasPIDPressure",
-                    "RemoteClusterHasNoPIDPressure",
-                ],
-            ),
-        ];
-        all.extend(self.is_connected.map(|is_connected| {
-            if is_connected {
-                (
-                    "NetworkUnavailable",
-                    false,
-                    "LiqoNetworkingUp",
-                    "The Liqo cluster interconnection is established",
-                )
-            } else {
-                (
-                    "NetworkUnavailable",
-                    true,
-                    "LiqoNetworkingDown",
-                    "The Liqo cluster interconnection is down",
-                )
-            }
-        }));
-        let condition = |(type_, is_true, reason, message): (&str, bool, &str, &str)| {
+        let condition = |(type_, is_true, reason, message): Line| {
             let status = if is_true { "True" } else { "False" };
             let same = old
                 .iter()
@@ -122,9 +55,94 @@ impl State {
                 type_: type_.to_owned(),
             }
         };
+        let pressures = PRESSURES.map(|it| self.pressure(it));
+        let all = [self.ready()].into_iter().chain(pressures);
 
-        all.into_iter().map(condition).collect()
+        all.chain(self.network()).map(condition).collect()
     }
+
+    fn ready(self) -> Line {
+        if self.has_resources && self.is_connected != Some(false) {
+            (
+                "Ready",
+                true,
+                "KubeletReady",
+                "The Liqo Virtual Kubelet is posting ready status",
+            )
+        } else {
+            (
+                "Ready",
+                false,
+                "KubeletNotReady",
+                "The Liqo Virtual Kubelet is not ready: the network or the resources are missing",
+            )
+        }
+    }
+
+    fn pressure(self, (type_, insufficient, sufficient): Pressure) -> Line {
+        if self.has_resources {
+            (
+                type_,
+                false,
+                sufficient,
+                "The remote cluster is advertising sufficient resources",
+            )
+        } else {
+            (
+                type_,
+                true,
+                insufficient,
+                "The remote cluster is advertising no or insufficient resources",
+            )
+        }
+    }
+
+    fn network(self) -> Option<Line> {
+        let is_connected = self.is_connected?;
+        let (reason, message) = if is_connected {
+            (
+                "LiqoNetworkingUp",
+                "The Liqo cluster interconnection is established",
+            )
+        } else {
+            (
+                "LiqoNetworkingDown",
+                "The Liqo cluster interconnection is down",
+            )
+        };
+
+        Some(("NetworkUnavailable", !is_connected, reason, message))
+    }
+}
+
+/// Type of a condition, whether it is true, reason and message.
+type Line = (&'static str, bool, &'static str, &'static str);
+
+/// Type of a condition, and its reasons if it is true and if it is false.
+type Pressure = (&'static str, &'static str, &'static str);
+
+const PRESSURES: [Pressure; 3] = [
+    (
+        "MemoryPressure",
+        "RemoteClusterHasMemoryPressure",
+        "RemoteClusterHasSufficientMemory",
+    ),
+    (
+        "DiskPressure",
+        "RemoteClusterHasDiskPressure",
+        "RemoteClusterHasNoDiskPressure",
+    ),
+    (
+        "PIDPressure",
+        "RemoteClusterHasPIDPressure",
+        "RemoteClusterHasNoPIDPressure",
+    ),
+];
+
+/// Returns what the Node has to offer: the quota of the VirtualNode.
+pub(super) fn capacity(node: &VirtualNode) -> BTreeMap<String, Quantity> {
+    let quota = node.spec.resource_quota.as_ref();
+    quota.and_then(|it| it.hard.clone()).unwrap_or_default()
 }
 
 fn has_resources(capacity: &BTreeMap<String, Quantity>) -> bool {

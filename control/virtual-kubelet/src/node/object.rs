@@ -1,12 +1,11 @@
 //! The Node object.
 
-use super::condition::State;
+use super::condition::{State, capacity};
 use crate::settings::Settings;
 use control_api::{VirtualNode, labels};
 use k8s_openapi::api::core::v1::{
     DaemonEndpoint, Node, NodeAddress, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo, Taint,
 };
-use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
 
@@ -77,12 +76,6 @@ pub(super) fn is_own(settings: &Settings, node: &Node) -> bool {
 
     is(labels::NODE_TYPE, labels::NODE_TYPE_VIRTUAL)
         && is(labels::REMOTE_CLUSTER_ID, &settings.provider)
-}
-
-/// Returns what the Node has to offer: the quota of the VirtualNode.
-pub(super) fn capacity(node: &VirtualNode) -> BTreeMap<String, Quantity> {
-    let quota = node.spec.resource_quota.as_ref();
-    quota.and_then(|it| it.hard.clone()).unwrap_or_default()
 }
 
 /// Returns the status of the Node.

@@ -272,7 +272,7 @@ fn a_shadow_pod_of_someone_else_is_reported() {
 }
 
 #[test]
-fn a_refusal_of_the_provider_is_reported_and_tried_again() {
+fn a_refusal_of_the_provider_is_reported_and_the_creation_repeated() {
     let mut rome = Side::new(9);
     rome.put_map("Accepted");
     rome.provider()
