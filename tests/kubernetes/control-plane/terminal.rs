@@ -6,7 +6,6 @@ use crate::liqoctl::{command, execute, liqoctl};
 use anyhow::{Context as _, Result, ensure};
 use control_api::{NamespaceMap, Tenant, VirtualNode};
 use kube::Api;
-use kube::api::PostParams;
 use nix::pty::{OpenptyResult, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -147,24 +146,24 @@ async fn unpeer_asks_on_a_terminal_only_and_only_if_namespaces_are_offloaded(
     Ok(())
 }
 
-/// Maps a namespace to one of the provider `milan`, as the controller of NamespaceOffloadings does.
+/// Offloads the namespace `demo`, and waits until the provider `milan` is to create one.
 async fn offload(rome: &Site) -> Result<()> {
-    let maps: Api<NamespaceMap> = Api::namespaced(rome.client.clone(), &rome.tenant_namespace());
-    let map = json!({
-        "apiVersion": "offloading.liqo.io/v1beta1", "kind": "NamespaceMap",
-        "metadata": {
-            "name": "milan",
-            "labels": {
-                "liqo.io/remote-cluster-id": "milan",
-                "liqo.io/remoteID": "milan",
-                "liqo.io/replication": "true",
-            },
-        },
-        "spec": {"desiredMapping": {"demo": "demo-rome"}},
-    });
-    maps.create(&PostParams::default(), &serde_json::from_value(map)?)
+    rome.apply(&json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "demo"}}))
         .await?;
-    Ok(())
+    rome.apply(&json!({
+        "apiVersion": "offloading.liqo.io/v1beta1",
+        "kind": "NamespaceOffloading",
+        "metadata": {"name": "offloading", "namespace": "demo"},
+        "spec": {},
+    }))
+    .await?;
+    let maps: Api<NamespaceMap> = Api::namespaced(rome.client.clone(), &rome.tenant_namespace());
+    until(Deadline::after(SOON), "the NamespaceMap", async || {
+        let map = maps.get("milan").await?;
+        ensure!(map.spec.desired_mapping.contains_key("demo"), "{map:?}");
+        Ok(())
+    })
+    .await
 }
 
 /// `cordon tenant` and `drain tenant` ask always. With standard input at its end they end with an error and use no processor

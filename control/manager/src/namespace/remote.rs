@@ -83,12 +83,12 @@ impl<'a> Consumer<'a> {
         let limits = Limits::new(self.local.policy(self.peer), self.local.liqo);
         let entries = &self.map.spec.desired_mapping;
         let mut entries: Vec<_> = entries.iter().take(ENTRIES_MAX).collect();
-        // Namespaces that exist precede others, so a limit does not end what runs.
+        // Entries that have a namespace precede others, so neither a limit nor another entry ends what runs.
         entries.sort_by_key(|(original, remote)| {
             let present = self.present(remote);
             let is_present = present
                 .is_some_and(|it| self.owns(it) && original_name(it) == Some(original.as_str()));
-            (!is_present, *original)
+            (!is_present && !self.had(original, remote), *original)
         });
         let mut accepted = BTreeMap::new();
         for (original, remote) in entries {
@@ -174,6 +174,15 @@ impl<'a> Consumer<'a> {
 
     fn present(&self, name: &str) -> Option<&'a Namespace> {
         self.local.namespaces.get(&Key::cluster(name))
+    }
+
+    /// Returns whether an entry had a namespace, which may have been deleted and is created again.
+    fn had(&self, original: &str, remote: &str) -> bool {
+        let mapping = super::objects::mapping(Some(self.map), original);
+        mapping.is_some_and(|it| {
+            it.remote_namespace.as_deref() == Some(remote)
+                && matches!(it.phase, Some(Phase::Accepted | Phase::Terminating))
+        })
     }
 
     /// Returns whether a namespace was created for this NamespaceMap.

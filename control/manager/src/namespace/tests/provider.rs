@@ -134,6 +134,21 @@ fn a_deleted_namespace_is_created_again() {
 }
 
 #[test]
+fn a_deleted_namespace_is_not_taken_by_another_entry() {
+    let mut milan = milan(4);
+    milan.edit::<NamespaceMap>(&map(), |it| {
+        it["spec"]["desiredMapping"]["books"] = json!("shop-rome");
+    });
+    milan.remove::<Namespace>(&Key::cluster("shop-rome"));
+
+    let phases = phases(&mut milan, &map());
+    assert_eq!(
+        phases,
+        json!({"books": "CreationLoopBackOff", "shop": "Accepted"})
+    );
+}
+
+#[test]
 fn a_namespace_of_another_owner_is_never_touched() {
     let mut milan = Side::new("milan", 5);
     milan.put_peer("rome");
