@@ -16,6 +16,8 @@ pub enum Role {
     Namespace,
     /// The ClusterRole that is bound in tenant namespaces.
     Tenant,
+    /// The ClusterRole that is bound in the namespaces of consumers.
+    RemoteNamespace,
 }
 
 /// Rights in a role of a process.
@@ -53,6 +55,10 @@ pub fn assert_exact<'a>(
         let role = match scope {
             Scope::All => Role::Cluster,
             Scope::Planned => Role::Tenant,
+            Scope::Bound(role) => {
+                assert_eq!(role, format!("{account}-remote-namespace"));
+                Role::RemoteNamespace
+            }
             Scope::Namespace(name) => {
                 assert_eq!(name, namespace, "the chart has no role in this namespace");
                 Role::Namespace
@@ -91,6 +97,11 @@ fn granted(account: &str) -> BTreeSet<(Role, Right)> {
         (Role::Cluster, "ClusterRole", account.to_owned()),
         (Role::Namespace, "Role", account.to_owned()),
         (Role::Tenant, "ClusterRole", format!("{account}-tenant")),
+        (
+            Role::RemoteNamespace,
+            "ClusterRole",
+            format!("{account}-remote-namespace"),
+        ),
     ];
     let mut granted = BTreeSet::new();
     for object in objects() {

@@ -7,6 +7,7 @@ use crate::metrics::Metrics;
 use crate::network::{NetworkController, Settings, State};
 use crate::offloading::{self, OffloadingController};
 use crate::replication::ReplicationController;
+use crate::shadow_pod::{self, ShadowPodController};
 use crate::state;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
@@ -86,6 +87,10 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "MODE", default_value = "None", value_parser = limits_enforcement)]
     default_limits_enforcement: LimitsEnforcement,
 
+    /// Create only pods of consumers that fit into their Quotas.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    enable_resource_enforcement: bool,
+
     /// Keys of kubernetes.io, k8s.io and liqo.io that providers may set as labels of virtual nodes.
     #[arg(long, value_name = "KEY,...", value_delimiter = ',', value_parser = offloading::label_key)]
     allowed_node_labels: Vec<String>,
@@ -142,6 +147,7 @@ impl Cli {
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
         let destinations = self.destinations();
         let (authentication, offloading) = (self.authentication(), self.offloading());
+        let shadow_pods = self.shadow_pods();
         let refusals = Refusals::default();
         let foreign_clusters =
             ForeignClusterController::new(self.foreign_clusters(), refusals.clone());
@@ -162,6 +168,7 @@ impl Cli {
                 runtime.add(controller, &replicas)?;
                 runtime.add(replication, &replicas)?;
                 runtime.add(OffloadingController::new(offloading), &replicas)?;
+                runtime.add(ShadowPodController::new(shadow_pods), &replicas)?;
             }
             state.set(runtime.status());
             runtime.run(stop()).await;
@@ -248,6 +255,13 @@ impl Cli {
         offloading::Settings {
             limits_enforcement: self.default_limits_enforcement,
             allowed_node_labels: self.allowed_node_labels.clone(),
+        }
+    }
+
+    fn shadow_pods(&self) -> shadow_pod::Settings {
+        shadow_pod::Settings {
+            namespace: self.installation.namespace.clone(),
+            enforces_resources: self.enable_resource_enforcement,
         }
     }
 

@@ -3,6 +3,7 @@
 //! ```text
 //! authentication  identities of consumers: keys, nonces, Tenants, certificates, Identities (PURE)
 //! offloading  what a consumer may use at a provider: Quotas, VirtualNodes (PURE)
+//! shadow_pod  the pods of consumers in this cluster (PURE)
 //! replication  objects of a consumer at its providers, and their statuses (PURE)
 //! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
@@ -26,6 +27,7 @@ mod quantity;
 mod replication;
 #[cfg(test)]
 mod rights;
+mod shadow_pod;
 mod state;
 
 use clap::Parser as _;

@@ -69,6 +69,17 @@ pub(crate) struct Amount(u128);
 const ONE: u128 = 1_000_000_000;
 
 impl Amount {
+    /// The number 1.
+    pub(crate) const ONE: Self = Self(ONE);
+
+    /// 2^63, which is more than any quantity. Sums of it are exact.
+    pub(crate) const MAX: Self = Self(ONE << 63);
+
+    /// Returns the sum.
+    pub(crate) fn saturating_add(self, other: Self) -> Self {
+        Self(self.0.saturating_add(other.0))
+    }
+
     /// Returns the difference, or zero.
     pub(crate) fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))

@@ -1,6 +1,6 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
-use crate::{authentication, foreign_cluster, network, offloading, replication};
+use crate::{authentication, foreign_cluster, network, offloading, replication, shadow_pod};
 use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
@@ -78,6 +78,7 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     let mut registrations = network::registrations(&settings);
     registrations.extend(authentication::registrations(&settings.namespace));
     registrations.extend(offloading::registrations());
+    registrations.extend(shadow_pod::registrations(&settings.namespace));
     registrations.extend(replication::registrations(&settings.namespace));
     registrations.extend(foreign_cluster::registrations(&foreign_cluster::Settings {
         namespace: settings.namespace.clone(),

@@ -27,6 +27,8 @@ pub enum Scope {
     Namespace(String),
     /// Where a plan adds a watch, in any cluster.
     Planned,
+    /// In the namespaces where a plan binds the ClusterRole of this name to the process. For writes only.
+    Bound(&'static str),
 }
 
 /// A resource as one controller uses it. Create it by [`Registration::of`].
@@ -230,7 +232,7 @@ impl Registration {
         let namespace = match &self.scope {
             Scope::All => None,
             Scope::Namespace(namespace) => Some(namespace.clone()),
-            Scope::Planned => return None,
+            Scope::Planned | Scope::Bound(_) => return None,
         };
         Some(WatchId {
             cluster: Cluster::Local,

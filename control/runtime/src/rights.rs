@@ -8,8 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const WATCH: [&str; 3] = ["get", "list", "watch"];
 
 /// Returns the rules that controllers with these registrations need, by scope: in a ClusterRole that is
-/// bound in the whole cluster, in a Role in a namespace, or in a role that is bound where plans add
-/// watches, for example in the namespaces of tenants.
+/// bound in the whole cluster, in a Role in a namespace, in a role that is bound where plans add
+/// watches, for example in the namespaces of tenants, or in a role that plans bind.
 pub fn rules<'a>(
     registrations: impl IntoIterator<Item = &'a Registration>,
 ) -> BTreeMap<Scope, Vec<PolicyRule>> {

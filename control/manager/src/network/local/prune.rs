@@ -2,15 +2,16 @@
 
 use super::stored::Stored;
 use control_api::{
-    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, annotations,
-    labels,
+    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, ShadowPod,
+    annotations, labels,
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus, Secret, Service,
+    ConfigMap, Container, Namespace, Node, NodeStatus, Pod, PodSpec, PodStatus, Secret, Service,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::RoleBinding;
+use kube::Resource as _;
 use std::collections::BTreeMap;
 
 impl Stored for Network {}
@@ -82,13 +83,28 @@ impl Stored for Node {
 }
 
 impl Stored for Pod {
-    /// Keeps node, addresses and the condition `Ready`.
+    /// Keeps node, addresses and the condition `Ready`. Of the pods of consumers it also keeps metadata, which follows the
+    /// ShadowPod, and the resources that they request.
     fn prune(&mut self) {
-        self.metadata.annotations = None;
-        self.metadata.owner_references = None;
-        self.spec = self.spec.take().map(|spec| PodSpec {
-            node_name: spec.node_name,
-            ..PodSpec::default()
+        let owners = self.metadata.owner_references.iter().flatten();
+        // The owner shows whose a pod is that has lost its label.
+        let is_owned = |kind: &str| kind == ShadowPod::kind(&());
+        let is_of_consumer = owners.into_iter().any(|owner| is_owned(&owner.kind))
+            || self.metadata.labels.as_ref().is_some_and(|labels| {
+                labels.get(labels::MANAGED_BY).map(String::as_str)
+                    == Some(labels::MANAGED_BY_SHADOW_POD)
+            });
+        if !is_of_consumer {
+            self.metadata.annotations = None;
+            self.metadata.owner_references = None;
+        }
+        self.spec = self.spec.take().map(|spec| {
+            let node_name = spec.node_name.clone();
+            let requests = is_of_consumer.then(|| requests(spec));
+            PodSpec {
+                node_name,
+                ..requests.unwrap_or_default()
+            }
         });
         self.status = self.status.take().map(|status| PodStatus {
             phase: status.phase,
@@ -108,12 +124,38 @@ impl Stored for Pod {
     }
 }
 
+/// Clears the fields of a pod's spec but those that determine how much it requests.
+fn requests(spec: PodSpec) -> PodSpec {
+    let of_container = |container: Container| Container {
+        resources: container.resources,
+        restart_policy: container.restart_policy,
+        ..Container::default()
+    };
+    let of_containers =
+        |containers: Vec<Container>| containers.into_iter().map(of_container).collect();
+
+    PodSpec {
+        containers: of_containers(spec.containers),
+        init_containers: spec.init_containers.map(of_containers),
+        overhead: spec.overhead,
+        resources: spec.resources,
+        ..PodSpec::default()
+    }
+}
+
 impl Stored for Namespace {
-    /// Keeps the labels that determine the effect of the objects in the namespace, and the decisions about its Tenant.
+    /// Keeps the labels that determine the effect of the objects in the namespace, the decisions about its Tenant, and the
+    /// NamespaceMap that it was created for.
     fn prune(&mut self) {
         self.metadata.annotations = self.metadata.annotations.take().map(|annotations| {
             let is_kept = |key: &str| {
-                [annotations::TENANT_CONDITION, annotations::CORDONED_SLICES].contains(&key)
+                [
+                    annotations::TENANT_CONDITION,
+                    annotations::CORDONED_SLICES,
+                    annotations::NAMESPACE_MAP,
+                    annotations::ORIGINAL_NAME,
+                ]
+                .contains(&key)
             };
             BTreeMap::from_iter(annotations.into_iter().filter(|(key, _)| is_kept(key)))
         });

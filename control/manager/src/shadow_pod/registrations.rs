@@ -1,0 +1,55 @@
+//! The resources of the ShadowPod controller.
+
+use super::creator::creator_label;
+use super::kept::{KeptShadowPod, keep as keep_shadow_pod};
+use super::objects::{BY_CREATOR, BY_TENANT, group_index, tenant_of};
+use crate::network::keep;
+use control_api::{Quota, ShadowPod, TenantPolicy, labels};
+use control_runtime::{Registration, Scope};
+use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::node::v1::RuntimeClass;
+use kube::ResourceExt as _;
+
+/// ClusterRole that the manager binds to itself in the namespaces of consumers, as in the chart.
+const ROLE: &str = "liqo-controller-manager-remote-namespace";
+
+/// Why Applies take the status from other field managers.
+const FORCE_STATUS: &str =
+    "only the manager writes the status of a ShadowPod; a user may have edited one";
+
+/// Returns the resources that the controller follows, with Liqo in namespace `liqo`.
+pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
+    vec![
+        Registration::of::<ShadowPod, KeptShadowPod, _>(Scope::All, keep_shadow_pod)
+            .full_objects()
+            .subresource("status", "patch")
+            // The ShadowPod is the owner that controls its pod.
+            .subresource("finalizers", "update")
+            .written_in(Scope::Bound(ROLE))
+            .force("status", FORCE_STATUS)
+            .fields(&["status"]),
+        Registration::of(Scope::All, keep::<Pod>)
+            .labels(format!(
+                "{}={}",
+                labels::MANAGED_BY,
+                labels::MANAGED_BY_SHADOW_POD
+            ))
+            .verbs(&["create", "patch"])
+            .written_in(Scope::Bound(ROLE)),
+        Registration::of(Scope::All, keep::<Namespace>).index(
+            BY_TENANT,
+            |namespace: &Namespace| {
+                tenant_of(&namespace.metadata)
+                    .into_iter()
+                    .map(str::to_owned)
+                    .collect()
+            },
+        ),
+        Registration::whole::<Quota>(Scope::All).index(BY_CREATOR, |quota: &Quota| {
+            let tenant = quota.namespace().unwrap_or_default();
+            vec![group_index(&tenant, &creator_label(&quota.spec.user))]
+        }),
+        Registration::whole::<TenantPolicy>(Scope::Namespace(liqo.to_owned())),
+        Registration::whole::<RuntimeClass>(Scope::All),
+    ]
+}

@@ -1,0 +1,253 @@
+//! Quotas, at every instant.
+
+use super::Side;
+use super::side::{MOMENT, USER, key};
+use control_api::{Quota, ShadowPod};
+use control_runtime::Key;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::node::v1::RuntimeClass;
+use proptest::prelude::*;
+use serde_json::json;
+use std::time::Duration;
+
+#[test]
+fn a_shadow_pod_that_does_not_fit_waits_and_its_event_names_the_amounts() {
+    let mut milan = Side::new(1);
+    milan.request("a", 1, "3");
+    milan.request("b", 2, "1500m");
+    milan.run(MOMENT);
+
+    assert_eq!(milan.pods(), ["a"]);
+    let expected = "FailedCreatePod: exceeded quota: cpu, requested 1.5, used 3, limited 4, available 1: wait until pods end, \
+                    or enlarge the ResourceSlice";
+    assert_eq!(milan.events("b"), [expected]);
+    assert!(milan.replanned().is_empty());
+}
+
+#[test]
+fn waiting_shadow_pods_get_what_becomes_available_in_their_order() {
+    let mut milan = Side::new(1);
+    milan.request("a", 1, "4");
+    milan.run(MOMENT);
+    for (name, second, cpu) in [("d", 4, "1"), ("c", 3, "2"), ("b", 2, "2")] {
+        milan.request(name, second, cpu);
+    }
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), ["a"]);
+
+    milan.set_phase("a", "Succeeded");
+    milan.run(MOMENT);
+    assert_eq!(
+        milan.pods(),
+        ["a", "b", "c"],
+        "the ended pod counts no more"
+    );
+    milan.remove_both("c");
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), ["a", "b", "d"]);
+}
+
+#[test]
+fn a_smaller_shadow_pod_does_not_wait_for_a_larger_one() {
+    let mut milan = Side::new(1);
+    milan.request("a", 1, "5");
+    milan.request("b", 2, "4");
+    milan.run(MOMENT);
+
+    assert_eq!(milan.pods(), ["b"]);
+}
+
+#[test]
+fn a_changed_quota_is_considered_and_revokes_nothing() {
+    let mut milan = Side::new(1);
+    milan.request("a", 1, "3");
+    milan.request("b", 2, "3");
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), ["a"]);
+
+    milan.edit_quota(|it| it["spec"]["resources"]["cpu"] = json!("6"));
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), ["a", "b"]);
+
+    milan.edit_quota(|it| it["spec"]["resources"]["cpu"] = json!("1"));
+    milan.request("c", 3, "1");
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), ["a", "b"]);
+    let event = milan.events("c").pop().unwrap();
+    assert!(event.contains("used 6, limited 1, available 0"), "{event}");
+}
+
+#[test]
+fn a_cordoned_quota_keeps_pods_and_grants_no_new_ones() {
+    let mut milan = Side::new(1);
+    milan.request("a", 1, "1");
+    milan.run(MOMENT);
+    milan.edit_quota(|it| it["spec"]["cordoned"] = json!(true));
+    milan.request("b", 2, "1");
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), ["a"]);
+    assert!(milan.events("b")[0].contains("user is cordoned"));
+
+    milan.edit_quota(|it| it["spec"]["cordoned"] = json!(false));
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), ["a", "b"]);
+}
+
+#[test]
+fn a_resource_that_the_quota_does_not_contain_is_refused() {
+    let mut milan = Side::new(1);
+    milan.request("a", 1, "1");
+    milan.edit::<ShadowPod>(&key("a"), |it| {
+        it["spec"]["pod"]["containers"][0]["resources"]["limits"] = json!({"nvidia.com/gpu": "1"});
+    });
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), [""; 0]);
+    assert!(
+        milan.events("a")[0]
+            .contains("nvidia.com/gpu, requested 1, which the Quota does not contain")
+    );
+
+    milan.edit_quota(|it| it["spec"]["resources"]["nvidia.com/gpu"] = json!("1"));
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), ["a"]);
+}
+
+#[test]
+fn pods_are_counted() {
+    let mut milan = Side::new(1);
+    milan.edit_quota(|it| it["spec"]["resources"]["pods"] = json!("1"));
+    milan.request("a", 1, "1m");
+    milan.request("b", 2, "1m");
+    milan.run(MOMENT);
+
+    assert_eq!(milan.pods(), ["a"]);
+    assert!(milan.events("b")[0].contains("pods, requested 1, used 1, limited 1, available 0"));
+}
+
+#[test]
+fn each_user_has_a_quota_of_its_own() {
+    let mut milan = Side::new(1);
+    milan.put_quota("rome", "other:user", &json!({"cpu": "1", "pods": "10"}));
+    milan.request("a", 1, "4");
+    milan.request("b", 2, "1");
+    milan.edit::<ShadowPod>(&key("b"), |it| {
+        it["metadata"]["labels"]["liqo.io/creator-user"] = json!("other-user");
+    });
+    milan.run(MOMENT);
+
+    assert_eq!(milan.pods(), ["a", "b"]);
+}
+
+#[test]
+fn without_a_quota_nothing_is_created() {
+    let mut milan = Side::new(1);
+    milan
+        .simulation
+        .local()
+        .remove::<Quota>(&Key::new("liqo-tenant-rome", USER));
+    milan.request("a", 1, "1");
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), [""; 0]);
+    assert!(milan.events("a")[0].contains("no Quota in namespace liqo-tenant-rome"));
+
+    milan.put_quota("rome", USER, &json!({"cpu": "1", "pods": "1"}));
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), ["a"]);
+}
+
+#[test]
+fn a_setting_switches_enforcement_off() {
+    let mut milan = Side::with_enforcement(1, false);
+    milan.request("a", 1, "400");
+    milan.edit::<ShadowPod>(&key("a"), |it| {
+        it["metadata"]["labels"]
+            .as_object_mut()
+            .unwrap()
+            .remove("liqo.io/creator-user");
+    });
+    milan.run(MOMENT);
+
+    assert_eq!(milan.pods(), ["a"]);
+    assert!(milan.replanned().is_empty());
+}
+
+#[test]
+fn the_overhead_of_a_runtime_class_counts() {
+    let mut milan = Side::new(1);
+    milan.put::<RuntimeClass>(json!({"metadata": {"name": "kata"}, "handler": "kata",
+        "overhead": {"podFixed": {"cpu": "1500m"}}}));
+    // As Kubernetes' admission does.
+    milan.simulation.local().set_defaults::<Pod>(|pod| {
+        pod["spec"]["overhead"] = json!({"cpu": "1500m"});
+    });
+    for (name, second) in [("a", 1), ("b", 2)] {
+        milan.request(name, second, "1");
+        milan.edit::<ShadowPod>(&key(name), |it| {
+            it["spec"]["pod"]["runtimeClassName"] = json!("kata");
+        });
+    }
+    milan.run(Duration::from_millis(1));
+    milan.run(MOMENT);
+    assert_eq!(milan.pods(), ["a"]);
+    assert!(
+        milan.events("b")[0].contains("cpu, requested 2.5, used 2.5"),
+        "{:?}",
+        milan.events("b")
+    );
+}
+
+/// A response is lost, the ShadowPod is deleted, and another one takes its place: a late pod counts.
+#[test]
+fn a_creation_with_unknown_outcome_counts() {
+    for seed in 0..60 {
+        let mut milan = Side::new(seed);
+        milan.run(MOMENT);
+        milan.request("a", 1, "3");
+        milan.run(Duration::from_millis(seed % 12));
+        milan.simulation.partition(&control_runtime::Cluster::Local);
+        milan.remove::<ShadowPod>("a");
+        milan.request("b", 2, "3");
+        milan.run_within_quota(20);
+        milan
+            .simulation
+            .swap_credentials(&control_runtime::Cluster::Local);
+        milan.run(Duration::from_secs(40));
+        milan.simulation.heal(&control_runtime::Cluster::Local);
+        milan.run_within_quota(200);
+        milan.remove::<Pod>("a");
+        milan.run(Duration::from_secs(120));
+
+        assert_eq!(milan.pods(), ["b"], "seed {seed}");
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 40, ..ProptestConfig::default() })]
+
+    /// ShadowPods arrive in any order and change or go at any time, requests are lost, and replicas crash.
+    #[test]
+    fn the_pods_fit_into_the_quota_at_every_instant(
+        seed in any::<u64>(),
+        steps in prop::collection::vec((0_u8..7, 0_u8..6, 1_u8..9, 0_usize..8), 1..30),
+    ) {
+        let mut milan = Side::new(seed);
+        for (action, number, size, time) in steps {
+            let name = format!("p{number}");
+            let has = milan.object::<ShadowPod>(&key(&name)).is_some();
+            match action {
+                0..3 if !has => milan.request(&name, number, &format!("{}m", 500 * u32::from(size))),
+                3 if has => milan.remove::<ShadowPod>(&name),
+                4 => milan.remove::<Pod>(&name),
+                5 => milan.simulation.swap_credentials(&control_runtime::Cluster::Local),
+                6 if has => milan.edit::<ShadowPod>(&key(&name), |it| {
+                    it["spec"]["pod"] = super::side::spec(&format!("{}m", 500 * u32::from(size)));
+                }),
+                _ => {}
+            }
+            milan.run_within_quota(time);
+        }
+        milan.run_within_quota(50);
+        milan.run(Duration::from_secs(300));
+        prop_assert!(milan.used() <= crate::quantity::amount("4").unwrap());
+    }
+}
