@@ -1,4 +1,4 @@
-//! What a pod requests of the cluster, as Kubernetes' scheduler counts it.
+//! The effective request of a pod, as Kubernetes' scheduler computes it.
 
 use super::text::shown;
 use crate::quantity::{Amount, amount, check};
@@ -6,7 +6,7 @@ use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
-/// The resource that counts pods.
+/// The resource of which each pod requests 1.
 const PODS: &str = "pods";
 
 /// Resources whose requests `Soft` and `Hard` enforcement need.
@@ -27,7 +27,7 @@ pub(super) type Amounts = BTreeMap<String, Amount>;
 /// Quantities by resource, as in objects.
 pub(super) type Quantities = BTreeMap<String, Quantity>;
 
-/// What a pod requests.
+/// The effective request of a pod, and what limits enforcement needs to know.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub(super) amounts: Amounts,

@@ -39,7 +39,7 @@ pub(super) struct KeptShadowPod {
     pub(super) is_deleting: bool,
     pub(super) labels: Texts,
     pub(super) annotations: Texts,
-    /// What the pod requests, or what is wrong with the ShadowPod.
+    /// The pod's effective request, or the error in the ShadowPod.
     pub(super) demand: Result<Arc<Demand>, String>,
     pub(super) profile: Arc<Profile>,
     /// Spec of the pod; `None` if it is large, or if the pod has a phase.

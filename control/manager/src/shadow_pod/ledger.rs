@@ -29,7 +29,7 @@ pub(super) struct Group {
 /// Position of a ShadowPod: the time of its creation, and its UID.
 pub(super) type Rank = (Option<Timestamp>, String);
 
-/// What is known about a name.
+/// State of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
     /// A pod exists.

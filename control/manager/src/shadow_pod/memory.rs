@@ -1,4 +1,4 @@
-//! What the controller knows of a name besides its objects. None of it has to survive the process.
+//! Outcomes of requests that the next plan of a name needs. None of them has to survive the process.
 
 use super::pod::Removed;
 use control_api::ShadowPod;
@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// What is known of one name.
+/// The outcomes for one name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Memory {
     /// When the creation of the pod was requested, while its outcome is unknown.
@@ -38,7 +38,7 @@ impl Memory {
     }
 }
 
-/// What is known of all names.
+/// The outcomes for all names.
 #[derive(Debug, Default)]
 pub(super) struct Memories(BTreeMap<Key, Memory>);
 

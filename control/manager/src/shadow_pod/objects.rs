@@ -38,7 +38,7 @@ pub(super) struct Local<'a> {
     runtime_classes: Objects<'a, RuntimeClass>,
 }
 
-/// What the objects of one name mean.
+/// The meaning of the objects of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Standing {
     /// Nothing is to be created, and no existing pod counts.

@@ -151,7 +151,7 @@ impl Planner<'_> {
             return Some(desired(self.key, metadata, spec));
         }
         let read = memory.read.as_ref()?;
-        // What was judged and charged is what is created.
+        // Only the spec that was judged and charged is created.
         let is_judged = keep(ShadowPod::clone(read)).is_equivalent(shadow_pod);
         let spec = read.spec.pod.as_ref().filter(|_| is_judged)?;
         let (labels, annotations) = (&read.metadata.labels, &read.metadata.annotations);

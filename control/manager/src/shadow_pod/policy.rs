@@ -37,9 +37,9 @@ const NAME_LEN_MAX: usize = 253;
 pub(crate) struct Refusal {
     /// Path of the field.
     pub(crate) field: String,
-    /// What is wrong with it.
+    /// The violation.
     pub(crate) cause: String,
-    /// What the consumer or the provider can do.
+    /// A change by the consumer or the provider.
     pub(crate) remedy: String,
 }
 
@@ -59,7 +59,7 @@ type Checked = Result<(), Refusal>;
 /// Annotations of a pod.
 type Annotations = BTreeMap<String, String>;
 
-/// What a TenantPolicy decides about in a pod.
+/// The properties of a pod that a TenantPolicy decides about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Profile {
     /// Violation that no policy permits.

@@ -1,4 +1,4 @@
-//! What a Quota permits (PURE): the decision about one pod, given what is used already.
+//! The decision about one pod by a Quota (PURE), given the amounts that are used.
 
 use super::demand::{Amounts, Demand, amounts};
 use crate::quantity::{Amount, amount};

@@ -5,7 +5,7 @@ use k8s_openapi::api::core::v1::{
     ContainerPort, Lifecycle, LifecycleHandler, PodSpec, Probe, SecurityContext,
 };
 
-/// What the checks read of a container.
+/// The fields of a container that the checks read.
 pub(super) struct Container<'a> {
     /// Path of the field.
     pub(super) path: String,

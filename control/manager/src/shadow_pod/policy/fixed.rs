@@ -4,7 +4,7 @@ use super::{Annotations, Checked, Refusal};
 use crate::shadow_pod::text::shown;
 use k8s_openapi::api::core::v1::PodSpec;
 
-/// The scheduler that counts what pods request.
+/// The scheduler that places pods by their requests.
 const SCHEDULER: &str = "default-scheduler";
 
 /// Prefix of the annotations by which kubelets mark static pods.

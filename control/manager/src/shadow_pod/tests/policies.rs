@@ -132,6 +132,15 @@ fn baseline_refuses_known_privilege_escalations() {
                 "/containers/0/ports",
                 json!([{"containerPort": 80, "hostPort": 80}]),
             ),
+        ],
+    );
+}
+
+#[test]
+fn baseline_refuses_unconfined_profiles() {
+    assert_levels(
+        ONLY_PRIVILEGED,
+        &[
             ("/containers/0/securityContext/procMount", json!("Unmasked")),
             (
                 "/containers/0/securityContext/seccompProfile",
@@ -163,6 +172,15 @@ fn baseline_refuses_known_privilege_escalations() {
                 "/securityContext/sysctls",
                 json!([{"name": "net.core.somaxconn", "value": "1"}]),
             ),
+        ],
+    );
+}
+
+#[test]
+fn baseline_refuses_probes_and_hooks_of_other_hosts() {
+    assert_levels(
+        ONLY_PRIVILEGED,
+        &[
             (
                 "/containers/0/livenessProbe",
                 json!({"httpGet": {"host": "169.254.169.254", "port": 80}}),
@@ -181,6 +199,10 @@ fn baseline_refuses_known_privilege_escalations() {
             ),
         ],
     );
+}
+
+#[test]
+fn baseline_permits_confined_pods() {
     assert_levels(
         ALL,
         &[

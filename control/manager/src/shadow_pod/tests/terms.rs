@@ -216,7 +216,7 @@ proptest! {
 }
 
 #[test]
-fn a_refused_pod_frees_its_claim_for_others_until_it_is_tried_again() {
+fn a_refused_pod_frees_its_claim_for_others_until_the_next_attempt() {
     let mut ledger = Ledger::default();
     let terms = terms(&json!({}));
     wait(&mut ledger, 1, (1, 1), 4000);
