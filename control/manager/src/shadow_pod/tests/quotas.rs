@@ -3,7 +3,7 @@
 use super::Side;
 use super::side::{MOMENT, USER, key};
 use control_api::{Quota, ShadowPod};
-use control_runtime::Key;
+use control_runtime::{Cluster, Key};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use proptest::prelude::*;
@@ -204,20 +204,83 @@ fn a_creation_with_unknown_outcome_counts() {
         milan.run(MOMENT);
         milan.request("a", 1, "3");
         milan.run(Duration::from_millis(seed % 12));
-        milan.simulation.partition(&control_runtime::Cluster::Local);
+        milan.simulation.partition(&Cluster::Local);
         milan.remove::<ShadowPod>("a");
         milan.request("b", 2, "3");
         milan.run_within_quota(20);
-        milan
-            .simulation
-            .swap_credentials(&control_runtime::Cluster::Local);
+        milan.simulation.swap_credentials(&Cluster::Local);
         milan.run(Duration::from_secs(40));
-        milan.simulation.heal(&control_runtime::Cluster::Local);
+        milan.simulation.heal(&Cluster::Local);
         milan.run_within_quota(200);
         milan.remove::<Pod>("a");
         milan.run(Duration::from_secs(120));
 
         assert_eq!(milan.pods(), ["b"], "seed {seed}");
+    }
+}
+
+/// The ShadowPod is deleted while its pod is being created, and the connection breaks. The pod may exist, or not.
+#[test]
+fn a_creation_that_had_no_effect_frees_its_claim() {
+    for seed in 0..120 {
+        let mut milan = Side::new(seed);
+        milan.run(MOMENT);
+        milan.request("a", 1, "3");
+        milan.run(Duration::from_millis(seed % 6));
+        milan.remove::<ShadowPod>("a");
+        milan.request("b", 2, "3");
+        milan.run_within_quota(usize::try_from(seed % 5).unwrap());
+        milan.simulation.swap_credentials(&Cluster::Local);
+        milan.run_within_quota(100);
+        milan.run(Duration::from_secs(60));
+        milan.remove::<Pod>("a");
+        milan.run(Duration::from_secs(60));
+
+        assert_eq!(milan.pods(), ["b"], "seed {seed}");
+    }
+}
+
+#[test]
+fn a_large_pod_that_changes_while_it_is_read_is_charged_as_it_is_created() {
+    let large = |cpu: &str| {
+        let mut large = super::side::spec(cpu);
+        large["containers"][0]["args"] = json!(["x".repeat(66_000)]);
+        large
+    };
+    for seed in 0..48 {
+        let mut milan = Side::new(seed);
+        milan.run(MOMENT);
+        milan.put::<ShadowPod>(super::side::shadow_pod("a", 1, &large("1")));
+        milan.run(Duration::from_millis(seed % 12));
+        milan.edit::<ShadowPod>(&key("a"), |it| it["spec"]["pod"] = large("500m"));
+        milan.request("b", 2, "3500m");
+        milan.run_within_quota(60);
+        milan.run(MOMENT);
+
+        assert!(milan.pods().contains(&"a".to_owned()), "seed {seed}");
+    }
+}
+
+/// A standby may have decided before it knew of an earlier ShadowPod. Its decisions have no effect when it leads.
+#[test]
+fn a_new_leader_decides_from_the_objects() {
+    for seed in 0..120 {
+        let mut milan = Side::new(seed);
+        milan
+            .simulation
+            .local()
+            .remove::<Quota>(&Key::new("liqo-tenant-rome", USER));
+        milan.run(MOMENT);
+        milan.request("late", 2, "3");
+        milan.put_quota("rome", USER, &json!({"cpu": "4", "pods": "100"}));
+        milan.request("early", 1, "3");
+        milan.run(MOMENT);
+        assert_eq!(milan.pods().len(), 1);
+        milan.simulation.hand_over(1);
+        milan.run_within_quota(100);
+        milan.run(MOMENT);
+
+        assert_eq!(milan.pods().len(), 1, "seed {seed}");
     }
 }
 
@@ -238,7 +301,7 @@ proptest! {
                 0..3 if !has => milan.request(&name, number, &format!("{}m", 500 * u32::from(size))),
                 3 if has => milan.remove::<ShadowPod>(&name),
                 4 => milan.remove::<Pod>(&name),
-                5 => milan.simulation.swap_credentials(&control_runtime::Cluster::Local),
+                5 => milan.simulation.swap_credentials(&Cluster::Local),
                 6 if has => milan.edit::<ShadowPod>(&key(&name), |it| {
                     it["spec"]["pod"] = super::side::spec(&format!("{}m", 500 * u32::from(size)));
                 }),
