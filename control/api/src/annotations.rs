@@ -54,3 +54,10 @@ pub const ANTI_AFFINITY_LABELS: &str = "liqo.io/anti-affinity-labels";
 pub const REMOTE_RUNTIME_CLASS: &str = "liqo.io/remote-runtime-class-name";
 /// On a pod: ServiceAccount of the remote pod, if [`API_SERVER_SUPPORT`] is `remote`.
 pub const REMOTE_SERVICE_ACCOUNT: &str = "liqo.io/remote-service-account-name";
+
+/// On a ShadowEndpointSlice. Value: the addresses that other providers of the consumer have, by cluster ID, as JSON. They are
+/// reached without the consumer.
+pub const DIRECT_CONNECTIONS_DATA: &str = "liqo.io/direct-connections-data";
+
+/// On an object that `kubectl apply` has written. Value: the object as it was applied.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

@@ -8,6 +8,7 @@ use crate::namespace::{self, NamespaceController};
 use crate::network::{NetworkController, Settings, State};
 use crate::offloading::{self, OffloadingController};
 use crate::replication::ReplicationController;
+use crate::shadow_endpoint_slice::{self, ShadowEndpointSliceController};
 use crate::state;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
@@ -91,6 +92,10 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "KEY,...", value_delimiter = ',', value_parser = offloading::label_key)]
     allowed_node_labels: Vec<String>,
 
+    /// Leave out the endpoints that a consumer's pods have at its other providers, to which this cluster is connected.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    deny_direct_connections: bool,
+
     /// The UDP port on which gateway pods listen.
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
     gateway_port: u16,
@@ -137,13 +142,14 @@ impl Cli {
         let client = transport::client(&config)?;
         let mut registry = Registry::with_prefix("liqo_controller_manager");
         let metrics = Metrics::new(&mut registry);
+        let endpoint_metrics = shadow_endpoint_slice::Metrics::new(&mut registry);
         let runtime_metrics = runtime::Metrics::new(&mut registry);
         let state = Arc::new(state::State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
         let destinations = self.destinations();
         let (authentication, offloading) = (self.authentication(), self.offloading());
-        let namespaces = self.namespaces();
+        let (namespaces, endpoints) = (self.namespaces(), self.endpoints());
         let refusals = Refusals::default();
         let foreign_clusters =
             ForeignClusterController::new(self.foreign_clusters(), refusals.clone());
@@ -165,6 +171,8 @@ impl Cli {
                 runtime.add(replication, &replicas)?;
                 runtime.add(OffloadingController::new(offloading), &replicas)?;
                 runtime.add(NamespaceController::new(namespaces), &replicas)?;
+                let endpoints = ShadowEndpointSliceController::new(endpoints, endpoint_metrics);
+                runtime.add(endpoints, &replicas)?;
             }
             state.set(runtime.status());
             runtime.run(stop()).await;
@@ -258,6 +266,14 @@ impl Cli {
         namespace::Settings {
             namespace: self.installation.namespace.clone(),
             has_virtual_kubelets: false,
+        }
+    }
+
+    fn endpoints(&self) -> shadow_endpoint_slice::Settings {
+        shadow_endpoint_slice::Settings {
+            namespace: self.installation.namespace.clone(),
+            tenant_namespaces: self.installation.tenant_namespaces.clone(),
+            deny_direct_connections: self.deny_direct_connections,
         }
     }
 

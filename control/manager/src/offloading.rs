@@ -10,7 +10,7 @@
 //! `bounds` limits what the status of a ResourceSlice may contain, because the other cluster may be hostile, `write`
 //! compares objects with their desired state, and `controller` connects them to the runtime.
 
-pub(crate) use bounds::label_key;
+pub(crate) use bounds::{is_name, label_key};
 pub(crate) use controller::{OffloadingController, Settings};
 #[cfg(test)]
 pub(crate) use registrations::registrations;

@@ -1,6 +1,9 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
-use crate::{authentication, foreign_cluster, namespace, network, offloading, replication};
+use crate::{
+    authentication, foreign_cluster, namespace, network, offloading, replication,
+    shadow_endpoint_slice,
+};
 use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
@@ -101,6 +104,7 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     registrations.extend(authentication::registrations(&settings.namespace));
     registrations.extend(offloading::registrations());
     registrations.extend(namespace::registrations(&settings.namespace));
+    registrations.extend(shadow_endpoint_slice::registrations(&settings.namespace));
     registrations.extend(replication::registrations(&settings.namespace));
     registrations.extend(foreign_cluster::registrations(&foreign_cluster::Settings {
         namespace: settings.namespace.clone(),

@@ -1,0 +1,11 @@
+//! Tests with a cluster in memory, under virtual time.
+
+mod addresses;
+mod direct;
+mod golden;
+mod hostile;
+mod mapping;
+mod provider;
+mod side;
+
+use side::{Side, endpoint};
