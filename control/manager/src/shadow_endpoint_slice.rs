@@ -10,10 +10,11 @@
 //! allowed, and `content` takes the valid parts of a slice. `plan` compares the result with the EndpointSlice, and
 //! `controller` connects it to the runtime.
 
-pub(crate) use controller::{Settings, ShadowEndpointSliceController};
+pub(crate) use controller::ShadowEndpointSliceController;
 pub(crate) use metrics::Metrics;
 #[cfg(test)]
 pub(crate) use registrations::registrations;
+pub(crate) use settings::Settings;
 
 mod addresses;
 mod content;
@@ -27,6 +28,7 @@ mod objects;
 mod observe;
 mod plan;
 mod registrations;
+mod settings;
 
 #[cfg(test)]
 mod tests;

@@ -7,23 +7,13 @@ use super::objects::Local;
 use super::observe::{items_of, loses_address};
 use super::plan::{self, is_owned, slice_of};
 use super::registrations::registrations;
+use super::settings::Settings;
 use control_runtime::{
     Cache, Change, Controller, Entry, Env, Key, Outcome, Plan, Queue, Registration, Request,
 };
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use std::collections::BTreeMap;
-
-/// Values of the flags.
-#[derive(Clone, Debug)]
-pub(crate) struct Settings {
-    /// Namespace of Liqo.
-    pub(crate) namespace: String,
-    /// Namespaces that may hold the Configuration of any peer.
-    pub(crate) tenant_namespaces: Vec<String>,
-    /// Whether endpoints at other providers of a consumer are left out.
-    pub(crate) deny_direct_connections: bool,
-}
 
 /// Plans the EndpointSlices of consumers.
 pub(crate) struct ShadowEndpointSliceController {

@@ -1,8 +1,8 @@
 //! The objects that endpoints depend on, in the cache.
 
-use super::controller::Settings;
 use super::item::WorkItem;
 use super::mapping::{Mapping, NotMapped};
+use super::settings::Settings;
 use crate::authentication::label;
 use crate::network::is_real;
 use control_api::authentication::tenant_policy;

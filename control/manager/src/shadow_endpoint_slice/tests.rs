@@ -5,6 +5,7 @@ mod direct;
 mod golden;
 mod hostile;
 mod mapping;
+mod observe;
 mod provider;
 mod side;
 

@@ -19,7 +19,7 @@ pub(super) const REMOTE: &str = "demo-rome";
 
 pub(super) struct Side {
     pub(super) simulation: Simulation,
-    /// Those of each controller that was created, which are one for each replica at the end.
+    /// Metrics of each controller that was created. The last two are of the two replicas.
     metrics: Arc<Mutex<Vec<Metrics>>>,
 }
 
