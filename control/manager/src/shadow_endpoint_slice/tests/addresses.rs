@@ -128,6 +128,16 @@ fn a_remapped_address_of_a_node_is_left_out_while_the_node_exists() {
 }
 
 #[test]
+fn no_address_is_remapped_to_a_metadata_service() {
+    let mut milan = Side::milan(1);
+    milan.put_configuration("rome", "10.244.0.0/16", "168.63.0.0/16");
+
+    assert_eq!(reflected(&mut milan, "10.244.129.15"), ["168.63.129.15"]);
+    assert_eq!(reflected(&mut milan, "10.244.129.16"), [""; 0]);
+    assert!(milan.has_event("PartsLeftOut", "a metadata service"));
+}
+
+#[test]
 fn a_service_cidr_that_is_added_later_is_protected() {
     let mut milan = unconnected(&["10.30.0.0/24"]);
     assert_eq!(reflected(&mut milan, "10.30.0.7"), ["10.30.0.7"]);
