@@ -7,4 +7,6 @@
 
 #![forbid(unsafe_code)]
 
+mod reflection;
+
 fn main() {}

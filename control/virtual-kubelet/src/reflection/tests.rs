@@ -1,0 +1,16 @@
+use super::peering::Peering;
+
+mod endpointslice;
+mod golden;
+mod policy;
+mod token;
+mod transformations;
+
+/// Returns the peering of the consumer `rome` with the provider `milan`.
+fn peering() -> Peering {
+    Peering {
+        origin: "rome".to_owned(),
+        destination: "milan".to_owned(),
+        ..Peering::default()
+    }
+}
