@@ -15,12 +15,25 @@
 #![expect(dead_code, reason = "the process of the virtual kubelet follows")]
 
 mod configmap;
+mod controller;
+mod desired;
 mod endpointslice;
+mod events;
+mod item;
+mod kind;
+mod memory;
 mod metadata;
+mod namespaces;
+mod observe;
 mod peering;
+mod plan;
 mod policy;
+mod present;
+mod registrations;
 mod secret;
 mod service;
+mod settings;
+mod summary;
 mod token;
 
 #[cfg(test)]

@@ -1,8 +1,11 @@
 use super::peering::Peering;
 
 mod endpointslice;
+mod faults;
 mod golden;
 mod policy;
+mod reflection;
+mod side;
 mod token;
 mod transformations;
 
