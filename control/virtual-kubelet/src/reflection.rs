@@ -14,27 +14,29 @@
 
 #![expect(dead_code, reason = "the process of the virtual kubelet follows")]
 
+pub(crate) mod controller;
+pub(crate) mod kind;
+pub(crate) mod peering;
+pub(crate) mod policy;
+pub(crate) mod secret;
+pub(crate) mod settings;
+pub(crate) mod token;
+pub(crate) mod tokens;
+
 mod configmap;
-mod controller;
 mod desired;
 mod endpointslice;
 mod events;
 mod item;
-mod kind;
 mod memory;
 mod metadata;
 mod namespaces;
 mod observe;
-mod peering;
 mod plan;
-mod policy;
 mod present;
 mod registrations;
-mod secret;
 mod service;
-mod settings;
 mod summary;
-mod token;
 
 #[cfg(test)]
 mod tests;

@@ -7,6 +7,7 @@ mod policy;
 mod reflection;
 mod side;
 mod token;
+mod tokens;
 mod transformations;
 
 /// Returns the peering of the consumer `rome` with the provider `milan`.

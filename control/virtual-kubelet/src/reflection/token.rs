@@ -89,6 +89,17 @@ impl TokenSpec {
     }
 }
 
+impl TokenSpec {
+    /// Reads the properties of a [`request`](Self::request).
+    pub(crate) fn of_request(request: &Value) -> Option<Self> {
+        let spec = &request["spec"];
+        Some(Self {
+            audience: spec["audiences"][0].as_str().map(str::to_owned),
+            expiration_seconds: spec["expirationSeconds"].as_i64()?,
+        })
+    }
+}
+
 impl Token {
     /// Reads the response to a TokenRequest.
     pub(crate) fn parse(response: &Value) -> Option<Self> {
