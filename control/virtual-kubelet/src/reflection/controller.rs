@@ -145,6 +145,7 @@ impl Controller for ReflectionController {
     /// The watches of a former leader have ended.
     fn started(&mut self, cache: &Cache) -> Vec<WorkItem> {
         self.namespaces = Namespaces::default();
+        self.carried = Carried::default();
         self.memory = Memory::default();
         let map = cache.local::<NamespaceMap>(&self.settings.map());
         let names = map.into_iter().flat_map(names);
@@ -154,11 +155,12 @@ impl Controller for ReflectionController {
     fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
         let namespace = self.namespaces.of_watch(id, &self.settings.peering);
         let items = namespace.map(|it| self.observer(cache).items_in(it));
+        let items = items.unwrap_or_default().into_iter();
 
-        Vec::from_iter(items.unwrap_or_default())
+        items.filter(|it| it.is_of(&id.resource)).collect()
     }
 
-    fn plan(&mut self, item: &WorkItem, cache: &Cache, _: &mut Env<'_>) -> Plan<WorkItem> {
+    fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
         match item {
             WorkItem::Namespace(namespace) => self.plan_namespace(namespace, cache),
             WorkItem::Object(kind, key) => {
@@ -168,7 +170,7 @@ impl Controller for ReflectionController {
                     carried: &self.carried,
                 };
                 let remote = self.namespaces.remote(&key.namespace);
-                let planned = plan::plan(&view, (*kind, key), remote, &mut self.memory);
+                let planned = plan::plan(&view, (*kind, key), remote, (&mut self.memory, env.at));
                 // Nothing is left to write, or the object is gone.
                 if planned.writes.is_empty() && planned.reads.is_empty() {
                     self.carried.remove(item);

@@ -1,7 +1,9 @@
 //! Work items of reflection.
 
 use super::kind::Kind;
-use control_runtime::Key;
+use control_api::IP;
+use control_runtime::{Key, Resource};
+use k8s_openapi::api::core::v1::Service;
 use std::fmt;
 
 /// Part of reflection that is compared with its desired state.
@@ -20,6 +22,16 @@ impl WorkItem {
             Self::Namespace(namespace) => namespace,
             Self::Object(_, key) => &key.namespace,
         }
+    }
+
+    /// Returns whether the item depends on objects of a resource.
+    pub(super) fn is_of(&self, resource: &Resource) -> bool {
+        let Self::Object(kind, _) = self else {
+            return true;
+        };
+        let further = [Resource::of::<Service>(), Resource::of::<IP>()];
+        let is_further = *kind == Kind::EndpointSlice && further.contains(resource);
+        kind.local() == *resource || kind.remote() == *resource || is_further
     }
 
     pub(super) fn kind(&self) -> &'static str {

@@ -5,6 +5,14 @@ use super::summary::Fingerprint;
 use control_runtime::Digest;
 use kube::core::Status;
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Shortest interval between writes of one state, so that a controller of the provider that changes an object again and again
+/// causes few of them.
+const RESTORE_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Number of remembered writes from which older ones are dropped.
+const WRITTEN_MAX: usize = 256;
 
 /// Longest part of a provider's message that is published, in characters.
 const MESSAGE_LEN_MAX: usize = 300;
@@ -13,7 +21,9 @@ const MESSAGE_LEN_MAX: usize = 300;
 #[derive(Debug, Default)]
 pub(super) struct Memory {
     /// The desired state that is being written.
-    sent: BTreeMap<WorkItem, Digest>,
+    sent: BTreeMap<WorkItem, (Digest, Instant)>,
+    /// The state that was written last, for some time.
+    written: BTreeMap<WorkItem, (Digest, Instant)>,
     /// Desired state that was written, and a different one that the provider has stored.
     settled: BTreeMap<WorkItem, (Digest, Digest)>,
     /// Objects whose name another object of the provider has.
@@ -27,8 +37,20 @@ pub(super) struct Memory {
 
 impl Memory {
     /// Notes that the desired state of an object is written.
-    pub(super) fn send(&mut self, item: &WorkItem, desired: &Fingerprint) {
-        self.sent.insert(item.clone(), Digest::of(desired));
+    pub(super) fn send(&mut self, item: &WorkItem, desired: &Fingerprint, now: Instant) {
+        self.sent.insert(item.clone(), (Digest::of(desired), now));
+    }
+
+    /// Returns how long to wait before this state of an object is written again.
+    pub(super) fn wait(
+        &self,
+        item: &WorkItem,
+        desired: &Fingerprint,
+        now: Instant,
+    ) -> Option<Duration> {
+        let (written, at) = self.written.get(item)?;
+        let rest = RESTORE_INTERVAL.checked_sub(now.saturating_duration_since(*at))?;
+        (*written == Digest::of(desired) && !rest.is_zero()).then_some(rest)
     }
 
     /// Notes that the provider has stored an object.
@@ -37,10 +59,15 @@ impl Memory {
         self.foreign.remove(item);
         self.settled.remove(item);
         let present = Digest::of(present);
-        if let Some(sent) = self.sent.remove(item)
-            && sent != present
-        {
-            self.settled.insert(item.clone(), (sent, present));
+        if let Some((sent, at)) = self.sent.remove(item) {
+            if self.written.len() >= WRITTEN_MAX {
+                let is_recent = |it: &Instant| at.saturating_duration_since(*it) < RESTORE_INTERVAL;
+                self.written.retain(|_, (_, it)| is_recent(it));
+            }
+            self.written.insert(item.clone(), (sent, at));
+            if sent != present {
+                self.settled.insert(item.clone(), (sent, present));
+            }
         }
         if is_new {
             self.created.insert(item.clone());
@@ -106,6 +133,7 @@ impl Memory {
     pub(super) fn forget(&mut self, item: &WorkItem) {
         let Self {
             sent,
+            written: _,
             settled,
             foreign,
             replaced,

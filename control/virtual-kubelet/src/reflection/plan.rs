@@ -12,7 +12,7 @@ use super::registrations::{local_watches, remote_watch};
 use super::summary::Fingerprint;
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
 use serde_json::Value;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Interval at which an object whose name another object has is read.
 const FOREIGN_INTERVAL: Duration = Duration::from_secs(60);
@@ -22,7 +22,7 @@ pub(super) fn plan(
     view: &View<'_>,
     (kind, key): (Kind, &Key),
     remote: Option<&str>,
-    memory: &mut Memory,
+    (memory, now): (&mut Memory, Instant),
 ) -> Plan<WorkItem> {
     let item = WorkItem::Object(kind, key.clone());
     let Some(remote) = remote else {
@@ -42,6 +42,7 @@ pub(super) fn plan(
         present: Present::find(view.cache, peering, (kind, &remote_key)),
         target: Ref::new(&peering.cluster(), &kind.remote(), &remote_key),
         memory,
+        now,
         plan: Plan::default(),
     };
     let is_listed = view.cache.is_synced(&remote_watch(peering, kind, remote));
@@ -63,6 +64,7 @@ struct Object<'a> {
     present: Option<Present<'a>>,
     target: Ref,
     memory: &'a mut Memory,
+    now: Instant,
     plan: Plan<WorkItem>,
 }
 
@@ -142,8 +144,11 @@ impl Object<'_> {
             return;
         }
         let uid = present.uid.to_owned();
+        if self.waits(desired) {
+            return;
+        }
         if let Some(object) = self.content(object) {
-            self.memory.send(&self.item, desired);
+            self.memory.send(&self.item, desired, self.now);
             self.plan.apply(self.target.clone(), object);
             // Another object of the name is not changed.
             if let Some(write) = self.plan.writes.last_mut() {
@@ -161,11 +166,22 @@ impl Object<'_> {
             self.plan.requeue.push((FOREIGN_INTERVAL, item));
             return;
         }
+        if self.waits(desired) {
+            return;
+        }
         if let Some(object) = self.content(object) {
-            self.memory.send(&self.item, desired);
+            self.memory.send(&self.item, desired, self.now);
             let create = Write::new(self.target.clone(), Action::Create(object));
             self.plan.writes.push(create);
         }
+    }
+
+    /// Returns whether the state was written a short time ago, and plans the object again after that time.
+    fn waits(&mut self, desired: &Fingerprint) -> bool {
+        let rest = self.memory.wait(&self.item, desired, self.now);
+        let later = rest.map(|rest| (rest, self.item.clone()));
+        self.plan.requeue.extend(later);
+        rest.is_some()
     }
 
     /// Returns the content of the object, or plans to read the object of this cluster.

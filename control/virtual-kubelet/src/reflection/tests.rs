@@ -1,10 +1,13 @@
 use super::peering::Peering;
 
 mod endpointslice;
+mod exclusions;
 mod faults;
 mod golden;
+mod immutable;
 mod policy;
 mod reflection;
+mod shop;
 mod side;
 mod token;
 mod tokens;

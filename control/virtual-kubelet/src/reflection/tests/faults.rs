@@ -119,7 +119,7 @@ fn contents(sides: &mut Sides, object: usize) -> ([Value; 3], [Value; 3]) {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(64))]
 
     #[test]
     fn both_clusters_have_the_same_objects_after_any_faults(

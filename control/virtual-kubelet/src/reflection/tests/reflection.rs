@@ -1,65 +1,12 @@
 //! The controller with two clusters.
 
-use super::side::{Sides, milan, settings};
-use crate::reflection::kind::Kind;
-use crate::reflection::policy::Policy;
+use super::shop::{addresses, map, put_node, shop, slice};
+use super::side::{Sides, milan, remote, settings};
 use control_api::{IP, ShadowEndpointSlice};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-fn map(value: &str) -> Value {
-    json!({"data": {"color": value}})
-}
-
-fn service() -> Value {
-    json!({"spec": {"clusterIP": "10.96.0.7", "type": "ClusterIP", "ports": [{"port": 80, "protocol": "TCP"}]}})
-}
-
-fn slice(endpoints: &[(&str, &str)]) -> Value {
-    let endpoints = endpoints.iter().map(|(address, node)| {
-        json!({"addresses": [address], "nodeName": node, "conditions": {"ready": true, "serving": true}})
-    });
-    json!({
-        "metadata": {"labels": {"kubernetes.io/service-name": "web"}},
-        "addressType": "IPv4",
-        "endpoints": Vec::from_iter(endpoints),
-        "ports": [{"name": "http", "port": 80}],
-    })
-}
-
-fn put_node(sides: &mut Sides, name: &str, cluster: Option<&str>) {
-    let labels = match cluster {
-        Some(cluster) => {
-            json!({"liqo.io/type": "virtual-node", "liqo.io/remote-cluster-id": cluster})
-        }
-        None => json!({"liqo.io/remote-cluster-id": "milan"}),
-    };
-    sides.put::<Node>(json!({"metadata": {"name": name, "labels": labels}}));
-}
-
-fn shop(seed: u64) -> Sides {
-    let mut sides = Sides::new(seed, settings());
-    put_node(&mut sides, "rome-1", None);
-    put_node(&mut sides, "milan", Some("milan"));
-    sides.put_in_shop::<ConfigMap>("kube-root-ca.crt", json!({"data": {"ca.crt": "x"}}));
-    sides.put_in_shop::<ConfigMap>("web", map("blue"));
-    sides.put_in_shop::<Secret>("web", json!({"data": {"key": "AAE="}, "type": "Opaque"}));
-    sides.put_in_shop::<Service>("web", service());
-    let endpoints = [("10.244.0.5", "rome-1"), ("10.244.0.6", "milan")];
-    sides.put_in_shop::<EndpointSlice>("web-1", slice(&endpoints));
-    sides
-}
-
-fn addresses(sides: &mut Sides) -> Vec<String> {
-    let slice = sides.remote::<ShadowEndpointSlice>("web-1");
-    let endpoints = slice["spec"]["template"]["endpoints"].as_array();
-    let endpoints = endpoints.into_iter().flatten();
-    endpoints
-        .map(|it| it["addresses"][0].as_str().unwrap().to_owned())
-        .collect()
-}
 
 #[test]
 fn each_object_is_created_once_with_the_markers() {
@@ -166,7 +113,7 @@ fn a_changed_or_deleted_reflected_object_is_restored() {
     let mut changed = sides.remote::<ConfigMap>("web");
     changed["data"]["color"] = "green".into();
     sides.put_remote::<ConfigMap>("web", changed);
-    let key = super::side::remote("web");
+    let key = remote("web");
     sides.simulation.cluster(&milan()).remove::<Secret>(&key);
     sides.pass();
 
@@ -223,7 +170,7 @@ fn an_object_is_created_when_its_name_is_free_again() {
     sides
         .simulation
         .cluster(&milan())
-        .remove::<ConfigMap>(&super::side::remote("web"));
+        .remove::<ConfigMap>(&remote("web"));
 
     sides.simulation.pass(Duration::from_secs(130));
 
@@ -310,68 +257,6 @@ fn a_status_that_names_another_namespace_has_no_effect() {
 }
 
 #[test]
-fn annotations_exclude_objects_and_remove_reflected_ones() {
-    let mut sides = shop(1);
-    sides.pass();
-    let skip = json!({"liqo.io/skip-reflection": "true"});
-    let mut skipped = map("blue");
-    skipped["metadata"] = json!({"annotations": skip});
-    sides.put_in_shop::<ConfigMap>("web", skipped);
-    let mut skipped = service();
-    skipped["metadata"] = json!({"annotations": skip});
-    sides.put_in_shop::<Service>("web", skipped);
-    sides.pass();
-
-    assert_eq!(sides.remote::<ConfigMap>("web"), Value::Null);
-    assert_eq!(sides.remote::<Service>("web"), Value::Null);
-    // The slice has the annotation of its Service.
-    assert_eq!(sides.remote::<ShadowEndpointSlice>("web-1"), Value::Null);
-    let event = "ReflectionDisabled ConfigMap/web: not reflected to cluster milan: the annotation liqo.io/skip-reflection is set";
-    assert!(
-        sides.events().contains(&event.to_owned()),
-        "{:?}",
-        sides.events()
-    );
-
-    let mut allowed = slice(&[("10.244.0.5", "rome-1")]);
-    allowed["metadata"]["annotations"] = json!({"liqo.io/allow-reflection": "true"});
-    sides.put_in_shop::<EndpointSlice>("web-1", allowed);
-    sides.pass();
-    assert_eq!(addresses(&mut sides), ["10.244.0.5"]);
-    sides.assert_settled();
-}
-
-#[test]
-fn with_an_allow_list_only_annotated_objects_are_reflected() {
-    let mut settings = settings();
-    settings.policies.insert(Kind::ConfigMap, Policy::AllowList);
-    let mut sides = Sides::new(1, settings);
-    sides.put_in_shop::<ConfigMap>("web", map("blue"));
-    let mut allowed = map("red");
-    allowed["metadata"] = json!({"annotations": {"liqo.io/allow-reflection": "true"}});
-    sides.put_in_shop::<ConfigMap>("api", allowed);
-    sides.pass();
-
-    assert_eq!(sides.writes(), ["create ConfigMap/api"]);
-    sides.assert_settled();
-}
-
-#[test]
-fn a_kind_without_workers_is_not_reflected() {
-    let mut settings = settings();
-    settings.policies.remove(&Kind::Secret);
-    let mut sides = Sides::new(1, settings);
-    sides.put_in_shop::<Secret>("web", json!({"data": {"key": "AAE="}}));
-    sides.put_in_shop::<ConfigMap>("web", map("blue"));
-    let stale = json!({"metadata": {"labels": {
-        "offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan"}}});
-    sides.put_remote::<Secret>("stale", stale);
-    sides.pass();
-
-    assert_eq!(sides.writes(), ["create ConfigMap/web"]);
-}
-
-#[test]
 fn a_changed_ip_object_or_node_changes_the_endpoints() {
     let mut sides = shop(1);
     put_node(&mut sides, "turin", Some("turin"));
@@ -396,48 +281,6 @@ fn a_changed_ip_object_or_node_changes_the_endpoints() {
     put_node(&mut sides, "milan", None);
     sides.pass();
     assert_eq!(addresses(&mut sides), ["10.244.0.6"]);
-    sides.assert_settled();
-}
-
-#[test]
-fn the_service_of_the_api_server_and_reserved_names_are_not_reflected() {
-    let mut sides = Sides::new(1, settings());
-    sides.simulation.local().put_namespace("default");
-    sides
-        .simulation
-        .cluster(&milan())
-        .put_namespace("default-rome");
-    sides.put_map(
-        &json!({"default": "default-rome", "shop": "shop-rome"}),
-        &json!({"default": "Accepted", "shop": "Accepted"}),
-    );
-    let metadata = json!({"name": "kubernetes", "namespace": "default"});
-    let mut object = service();
-    object["metadata"] = metadata.clone();
-    sides.put::<Service>(object);
-    let mut object = slice(&[]);
-    object["metadata"] = metadata;
-    sides.put::<EndpointSlice>(object);
-    sides.put_in_shop::<Secret>("a", json!({"type": "kubernetes.io/service-account-token"}));
-    sides.put_in_shop::<ConfigMap>(
-        "kube-root-ca.crt.rome",
-        json!({"data": {"ca.crt": "forged"}}),
-    );
-    sides.put_in_shop::<ConfigMap>("kube-root-ca.crt", json!({"data": {"ca.crt": "x"}}));
-    sides.pass();
-
-    assert_eq!(sides.writes(), ["create ConfigMap/kube-root-ca.crt.rome"]);
-    assert_eq!(
-        sides.remote::<ConfigMap>("kube-root-ca.crt.rome")["data"]["ca.crt"],
-        "x"
-    );
-    let is_reserved =
-        |it: &String| it.starts_with("FailedReflection ConfigMap/kube-root-ca.crt.rome");
-    assert!(
-        sides.events().iter().any(is_reserved),
-        "{:?}",
-        sides.events()
-    );
     sides.assert_settled();
 }
 
@@ -484,4 +327,84 @@ fn a_refusal_is_published_and_the_write_repeated() {
     sides.simulation.cluster(&milan()).refuse_right(None, false);
     sides.simulation.pass(Duration::from_secs(70));
     assert!(sides.remote::<Secret>("web").is_object());
+}
+
+/// The provider decides what it stores, and when.
+#[test]
+fn an_object_that_the_provider_changes_again_and_again_is_written_at_intervals() {
+    let mut sides = shop(1);
+    sides.pass();
+    let before = sides.writes().len();
+    for value in 0..100 {
+        let mut changed = sides.remote::<ConfigMap>("web");
+        changed["data"]["color"] = value.to_string().into();
+        sides.put_remote::<ConfigMap>("web", changed);
+        sides.simulation.pass(Duration::from_millis(50));
+    }
+    sides.pass();
+
+    let writes = sides.writes().len() - before;
+    assert!((3..=8).contains(&writes), "{writes}");
+    assert_eq!(sides.remote::<ConfigMap>("web")["data"]["color"], "blue");
+    sides.assert_stable();
+}
+
+#[test]
+fn an_object_that_takes_the_name_of_a_reflected_one_is_not_changed() {
+    for seed in 0..100 {
+        let mut sides = shop(seed);
+        sides.pass();
+        sides
+            .simulation
+            .cluster(&milan())
+            .remove::<ConfigMap>(&remote("web"));
+        sides.put_remote::<ConfigMap>("web", json!({"data": {"color": "theirs"}}));
+        let foreign = sides.remote::<ConfigMap>("web");
+        sides.put_in_shop::<ConfigMap>("web", map("red"));
+        sides.pass();
+
+        assert_eq!(sides.remote::<ConfigMap>("web"), foreign, "seed {seed}");
+    }
+}
+
+#[test]
+fn a_refused_change_is_repeated_and_deletes_nothing() {
+    let mut sides = shop(1);
+    sides.pass();
+    sides
+        .simulation
+        .cluster(&milan())
+        .refuse_right(Some(("apply", "secrets")), false);
+    let uid = sides.remote::<Secret>("web")["metadata"]["uid"].clone();
+    sides.put_in_shop::<Secret>("web", json!({"data": {"key": "AAI="}, "type": "Opaque"}));
+    sides.pass();
+
+    assert_eq!(sides.remote::<Secret>("web")["metadata"]["uid"], uid);
+    sides.simulation.cluster(&milan()).refuse_right(None, false);
+    sides.simulation.pass(Duration::from_secs(70));
+    assert_eq!(sides.remote::<Secret>("web")["data"]["key"], "AAI=");
+}
+
+#[test]
+fn fields_that_the_api_server_of_the_provider_sets_are_no_difference() {
+    let mut sides = shop(1);
+    let set = |service: &mut Value| {
+        let spec = &mut service["spec"];
+        spec["clusterIP"] = "10.96.1.1".into();
+        spec["clusterIPs"] = json!(["10.96.1.1"]);
+        spec["ipFamilies"] = json!(["IPv4"]);
+        spec["ports"][0]["nodePort"] = 30_000.into();
+        service["status"] = json!({"loadBalancer": {}});
+    };
+    sides
+        .simulation
+        .cluster(&milan())
+        .set_defaults::<Service>(set);
+    sides.pass();
+    // Another process remembers no write.
+    sides.simulation.crash(0);
+    sides.pass();
+
+    assert_eq!(sides.writes().len(), 5, "{:?}", sides.writes());
+    sides.assert_settled();
 }

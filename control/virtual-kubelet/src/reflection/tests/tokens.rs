@@ -419,3 +419,19 @@ fn a_pod_waits_until_its_tokens_and_the_root_ca_exist_at_the_provider() {
     assert!(waiting.contains(&Waiting::Namespace("shop-rome".to_owned())));
     assert!(waiting.contains(&Waiting::Pod(Key::new("shop-rome", "web"))));
 }
+
+#[test]
+fn a_provider_that_changes_the_expiration_causes_few_tokens() {
+    let mut fixture = fixture(1);
+    fixture.put_pod("web", "milan");
+    for _ in 0..100 {
+        let mut secret = fixture.sides.remote::<Secret>("web-token");
+        let annotations = &mut secret["metadata"]["annotations"];
+        annotations["offloading.liqo.io/service-account-expiration"] =
+            "1970-01-01T00:00:00Z".into();
+        fixture.sides.put_remote::<Secret>("web-token", secret);
+        fixture.sides.simulation.pass(Duration::from_millis(500));
+    }
+
+    assert!((4..=6).contains(&fixture.issued()), "{}", fixture.issued());
+}

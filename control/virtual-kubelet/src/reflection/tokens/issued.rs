@@ -9,12 +9,24 @@ use std::time::Duration;
 /// Difference between the requested and the granted lifetime of a token that the time of the request explains.
 const TOLERANCE: Duration = Duration::from_secs(60);
 
-/// Tokens by pod, and the lifetimes that the API server has granted.
+/// Shortest interval between tokens for one pod. The provider chooses what its Secrets contain, and so when tokens are
+/// missing there.
+const INTERVAL: Duration = Duration::from_secs(30);
+
+/// Tokens by pod, and when the API server has issued the last ones.
 #[derive(Default)]
 pub(super) struct Issued {
     pods: BTreeMap<Key, Tokens>,
-    /// Shortest lifetime of a pod's tokens, where it is below the requested one.
-    granted: BTreeMap<Key, Duration>,
+    last: BTreeMap<Key, Last>,
+}
+
+/// The last tokens of a pod.
+struct Last {
+    /// UID of the pod.
+    uid: String,
+    at: Timestamp,
+    /// Shortest lifetime of the tokens, if it is below the requested one.
+    granted: Option<Duration>,
 }
 
 struct Tokens {
@@ -27,7 +39,6 @@ struct Tokens {
 impl Issued {
     /// Notes that tokens of the pod with this UID are requested.
     pub(super) fn request(&mut self, (pod, uid): (&Key, &str), now: Timestamp) {
-        self.granted.remove(pod);
         let valid = self.valid((pod, uid), now).clone();
         let tokens = Tokens {
             uid: uid.to_owned(),
@@ -42,10 +53,19 @@ impl Issued {
         let Some(issued) = self.pods.get_mut(pod) else {
             return;
         };
+        let last = self.last.entry(pod.clone()).or_insert_with(|| Last {
+            uid: issued.uid.clone(),
+            at: issued.requested_at,
+            granted: None,
+        });
+        if last.uid != issued.uid || last.at != issued.requested_at {
+            issued.uid.clone_into(&mut last.uid);
+            (last.at, last.granted) = (issued.requested_at, None);
+        }
         let lifetime = token.expiration.duration_since(issued.requested_at);
         let lifetime = Duration::try_from(lifetime).unwrap_or_default();
         if lifetime + TOLERANCE < requested(&spec) {
-            let shortest = self.granted.entry(pod.clone()).or_insert(lifetime);
+            let shortest = last.granted.get_or_insert(lifetime);
             *shortest = lifetime.min(*shortest);
         }
         issued.tokens.insert(spec, token);
@@ -62,7 +82,7 @@ impl Issued {
         let Some(issued) = self.pods.get_mut(pod).filter(|it| it.uid == uid) else {
             return &NONE;
         };
-        let granted = self.granted.get(pod).copied();
+        let granted = self.last.get(pod).and_then(|it| it.granted);
         issued.tokens.retain(|spec, token| {
             let lifetime = granted.map_or(requested(spec), |it| it.min(requested(spec)));
             let rest = Duration::try_from(token.expiration.duration_since(now));
@@ -74,7 +94,14 @@ impl Issued {
 
     /// Returns the shortest lifetime of a pod's tokens, if it is below the requested ones.
     pub(super) fn granted(&self, pod: &Key) -> Option<Duration> {
-        self.granted.get(pod).copied()
+        self.last.get(pod)?.granted
+    }
+
+    /// Returns how long to wait before tokens of the pod with this UID are requested again.
+    pub(super) fn wait(&self, (pod, uid): (&Key, &str), now: Timestamp) -> Option<Duration> {
+        let last = self.last.get(pod).filter(|it| it.uid == uid)?;
+        let elapsed = Duration::try_from(now.duration_since(last.at)).unwrap_or_default();
+        INTERVAL.checked_sub(elapsed).filter(|it| !it.is_zero())
     }
 
     /// Drops the tokens of a pod, whose Secret was written.
@@ -85,7 +112,7 @@ impl Issued {
     /// Drops everything about a pod.
     pub(super) fn forget(&mut self, pod: &Key) {
         self.pods.remove(pod);
-        self.granted.remove(pod);
+        self.last.remove(pod);
     }
 }
 

@@ -145,9 +145,14 @@ fn request(
     plan: &mut Plan<TokenItem>,
 ) {
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
+    let specs: BTreeSet<_> = desired.tokens.iter().map(|it| &it.token).collect();
+    let is_first = issued.valid((key, uid), now).is_empty();
+    if let Some(rest) = issued.wait((key, uid), now).filter(|_| is_first) {
+        plan.requeue.push((rest, TokenItem::Pod(key.clone())));
+        return;
+    }
     issued.request((key, uid), now);
     let valid = issued.valid((key, uid), now);
-    let specs: BTreeSet<_> = desired.tokens.iter().map(|it| &it.token).collect();
     let account = Key::new(&*key.namespace, account(pod));
     let account = Ref::of::<ServiceAccount>(&Cluster::Local, &account);
     for spec in specs.into_iter().filter(|it| !valid.contains_key(it)) {
