@@ -16,6 +16,7 @@ use control_runtime::{
     Request, WatchId, Write,
 };
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 /// Code of the response to a write that changes an immutable field.
 const INVALID: u16 = 422;
@@ -53,7 +54,13 @@ impl ReflectionController {
         let state = State::in_cache(cache, &map, namespace);
         let settings = &self.settings;
         let of_remote = |remote: &str| watches(settings, (namespace, state), remote);
+        let is_followed = self.namespaces.remote(namespace).is_some();
         self.namespaces.plan(namespace, state, of_remote, &mut plan);
+        if !is_followed {
+            // Watches that another leader or controller has added are listed already.
+            let items = self.observer(cache).items_in(namespace).into_iter();
+            plan.requeue.extend(items.map(|it| (Duration::ZERO, it)));
+        }
 
         plan
     }

@@ -408,3 +408,15 @@ fn fields_that_the_api_server_of_the_provider_sets_are_no_difference() {
     assert_eq!(sides.writes().len(), 5, "{:?}", sides.writes());
     sides.assert_settled();
 }
+
+#[test]
+fn another_process_writes_nothing_while_it_lists_unchanged_objects() {
+    for seed in 0..50 {
+        let mut sides = shop(seed);
+        sides.pass();
+        sides.simulation.crash(0);
+        sides.pass();
+
+        assert_eq!(sides.writes().len(), 5, "seed {seed}: {:?}", sides.writes());
+    }
+}

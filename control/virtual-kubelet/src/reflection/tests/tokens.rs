@@ -2,6 +2,7 @@
 
 use super::peering;
 use super::side::{Connect, Sides, TENANT, local, milan, remote};
+use crate::reflection::controller::ReflectionController;
 use crate::reflection::token::{TokenKey, TokenSecret, TokenSpec};
 use crate::reflection::tokens::awaited::{Awaited, Waiting, missing, pods_of};
 use crate::reflection::tokens::controller::TokenController;
@@ -144,6 +145,11 @@ struct Fixture {
 }
 
 fn fixture(seed: u64) -> Fixture {
+    hosted(seed, false)
+}
+
+/// Creates both clusters. The process that is the leader reflects other objects, too.
+fn hosted(seed: u64, is_leader: bool) -> Fixture {
     let server = Server {
         issued: 0,
         lifetime: 100_000,
@@ -158,6 +164,10 @@ fn fixture(seed: u64) -> Fixture {
         server: Arc::clone(&shared.borrow()),
     };
     let simulation = Simulation::new(seed).host(|| Connect).host(make);
+    let simulation = match is_leader {
+        true => simulation.host(|| ReflectionController::new(super::side::settings())),
+        false => simulation,
+    };
     Fixture {
         sides: Sides::with(simulation),
         server,
@@ -434,4 +444,49 @@ fn a_provider_that_changes_the_expiration_causes_few_tokens() {
     }
 
     assert!((4..=6).contains(&fixture.issued()), "{}", fixture.issued());
+}
+
+#[test]
+fn both_controllers_of_a_process_leave_the_objects_of_the_other_one_alone() {
+    for seed in 0..20 {
+        let mut fixture = hosted(seed, true);
+        let secret =
+            |labels: Value| json!({"metadata": {"labels": labels}, "data": {"key": "AAE="}});
+        let marked = json!({
+            "offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan",
+            "offloading.liqo.io/nodename": "milan-2"});
+        fixture
+            .sides
+            .put_remote::<Secret>("api-token", secret(marked));
+        fixture
+            .sides
+            .put_in_shop::<Secret>("web", secret(json!({})));
+        fixture.put_pod("web", "milan");
+        fixture.sides.simulation.crash(0);
+        fixture.sides.pass();
+
+        let mut writes = fixture.sides.writes();
+        writes.sort();
+        assert_eq!(writes, ["create Secret/web", "create Secret/web-token"]);
+        assert_eq!(fixture.issued(), 2);
+        assert!(fixture.sides.remote::<Secret>("api-token").is_object());
+        fixture.sides.remove::<Pod>("web");
+        fixture.sides.remove::<Secret>("web");
+        fixture.sides.pass();
+        assert_eq!(fixture.sides.remote::<Secret>("web"), Value::Null);
+        assert_eq!(fixture.sides.remote::<Secret>("web-token"), Value::Null);
+        fixture.sides.assert_settled();
+    }
+}
+
+#[test]
+fn another_process_requests_no_tokens_while_the_secrets_are_listed() {
+    for seed in 0..50 {
+        let mut fixture = fixture(seed);
+        fixture.put_pod("web", "milan");
+        fixture.sides.simulation.crash(0);
+        fixture.sides.pass();
+
+        assert_eq!(fixture.issued(), 2, "seed {seed}");
+    }
 }

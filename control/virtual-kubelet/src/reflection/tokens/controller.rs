@@ -16,6 +16,7 @@ use control_runtime::{
 };
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
 
 /// Requests tokens for the pods of a virtual node, and writes them to Secrets of the provider.
 pub(crate) struct TokenController {
@@ -43,7 +44,13 @@ impl TokenController {
         let map = settings.map();
         let state = State::in_cache(cache, &map, namespace);
         let of_remote = |remote: &str| watches(settings, remote);
+        let is_followed = self.namespaces.remote(namespace).is_some();
         self.namespaces.plan(namespace, state, of_remote, &mut plan);
+        if !is_followed {
+            // Another controller may have added the watches, which are listed already.
+            let items = self.items_in(namespace, cache).into_iter();
+            plan.requeue.extend(items.map(|it| (Duration::ZERO, it)));
+        }
 
         plan
     }
