@@ -5,6 +5,7 @@ mod exclusions;
 mod faults;
 mod golden;
 mod immutable;
+mod issuing;
 mod policy;
 mod reflection;
 mod shop;

@@ -1,7 +1,9 @@
 //! The controller while replicas crash, clusters are away and objects change.
 
-use super::side::{Sides, local, milan, remote, settings};
+use super::side::{Connect, Sides, local, milan, remote, settings};
+use crate::reflection::controller::ReflectionController;
 use control_runtime::Cluster;
+use control_runtime::simulation::Simulation;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use proptest::prelude::*;
 use serde_json::{Value, json};
@@ -20,7 +22,8 @@ enum Fault {
     Partition(bool),
     Heal(bool),
     SwapCredentials,
-    Crash,
+    Crash(usize),
+    HandOver(usize),
     Run(u64),
 }
 
@@ -34,7 +37,8 @@ fn fault() -> impl Strategy<Value = Fault> {
         1 => any::<bool>().prop_map(Fault::Partition),
         2 => any::<bool>().prop_map(Fault::Heal),
         1 => Just(Fault::SwapCredentials),
-        1 => Just(Fault::Crash),
+        1 => (0..2_usize).prop_map(Fault::Crash),
+        1 => (0..2_usize).prop_map(Fault::HandOver),
         4 => (0_u64..40_000).prop_map(Fault::Run),
         6 => (0_u64..30).prop_map(Fault::Run),
     ]
@@ -89,7 +93,8 @@ fn inject(sides: &mut Sides, fault: &Fault) {
         Fault::Partition(is_local) => sides.simulation.partition(&cluster(is_local)),
         Fault::Heal(is_local) => sides.simulation.heal(&cluster(is_local)),
         Fault::SwapCredentials => sides.simulation.swap_credentials(&milan()),
-        Fault::Crash => sides.simulation.crash(0),
+        Fault::Crash(replica) => sides.simulation.crash(replica),
+        Fault::HandOver(replica) => sides.simulation.hand_over(replica),
         Fault::Run(millis) => {
             sides.simulation.run(Duration::from_millis(millis));
         }
@@ -127,7 +132,9 @@ proptest! {
         is_offloaded: bool,
         faults in prop::collection::vec(fault(), 0..40),
     ) {
-        let mut sides = Sides::new(seed, settings());
+        let make = || ReflectionController::new(settings());
+        let simulation = Simulation::new(seed).host(|| Connect).host(make);
+        let mut sides = Sides::with(simulation.replicas(2));
         let foreign = json!({"metadata": {"labels": {"offloading.liqo.io/origin": "turin"}}});
         sides.put_remote::<ConfigMap>("foreign", foreign);
         let foreign = sides.remote::<ConfigMap>("foreign");
@@ -150,5 +157,22 @@ proptest! {
         prop_assert!(redundant.is_empty(), "{:?}", redundant);
         let again = sides.simulation.replan(LIMIT)?;
         prop_assert!(again.is_empty(), "{:?}", again);
+    }
+}
+
+#[test]
+fn a_new_leader_makes_the_writes_that_the_former_one_has_not_sent() {
+    for seed in 0..100 {
+        let make = || ReflectionController::new(settings());
+        let simulation = Simulation::new(seed).host(|| Connect).host(make);
+        let mut sides = Sides::with(simulation.replicas(2));
+        sides.pass();
+        inject(&mut sides, &Fault::Put(0, 1));
+        sides.simulation.pass(Duration::from_millis(seed / 4));
+        sides.simulation.hand_over(1);
+        sides.pass();
+
+        let (here, there) = contents(&mut sides, 0);
+        assert_eq!(here, there, "seed {seed}");
     }
 }

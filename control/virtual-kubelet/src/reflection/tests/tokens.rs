@@ -1,143 +1,18 @@
 //! The controller of tokens with two clusters.
 
-use super::peering;
-use super::side::{Connect, Sides, TENANT, local, milan, remote};
+use super::issuing::{Issuing, Server, settings};
+use super::side::{Connect, Sides, local, milan, remote};
 use crate::reflection::controller::ReflectionController;
-use crate::reflection::token::{TokenKey, TokenSecret, TokenSpec};
-use crate::reflection::tokens::awaited::{Awaited, Waiting, missing, pods_of};
+use crate::reflection::tokens::awaited::{Awaited, Waiting};
 use crate::reflection::tokens::controller::TokenController;
-use crate::reflection::tokens::settings::TokenSettings;
+use control_runtime::Key;
 use control_runtime::simulation::Simulation;
-use control_runtime::{
-    Action, Answer, Cache, Change, Controller, Env, Key, Outcome, Plan, Registration, Request,
-    Scope, WatchId,
-};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
-use kube::core::Status;
 use serde_json::{Value, json};
 use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
-
-/// State of the API server of this cluster, which the simulation lacks: it issues tokens.
-#[derive(Debug)]
-struct Server {
-    issued: u32,
-    /// Longest lifetime in seconds.
-    lifetime: i64,
-    is_refusing: bool,
-    /// Objects that the pod `web` waits for.
-    missing: Vec<Awaited>,
-    /// Pods that may no longer wait.
-    waiting: Vec<Waiting>,
-}
-
-/// Returns responses to the requests of the controller for tokens.
-struct Issuing {
-    controller: TokenController,
-    server: Arc<Mutex<Server>>,
-}
-
-impl Controller for Issuing {
-    type Item = <TokenController as Controller>::Item;
-    const NAME: &'static str = TokenController::NAME;
-    const FIELD_MANAGER: &'static str = TokenController::FIELD_MANAGER;
-
-    fn resources(&self) -> Vec<Registration> {
-        self.controller.resources()
-    }
-
-    fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<Self::Item> {
-        let settings = settings();
-        let mut server = self.server.lock().unwrap();
-        server.waiting.extend(pods_of(change, &settings));
-        let pod = cache.local::<Pod>(&local("web"));
-        let missing = pod.map(|it| missing(cache, &settings, (it, "shop-rome"), true));
-        server.missing = missing.unwrap_or_default();
-        drop(server);
-        self.controller.observe(change, cache)
-    }
-
-    fn plan(&mut self, item: &Self::Item, cache: &Cache, env: &mut Env<'_>) -> Plan<Self::Item> {
-        let mut plan = self.controller.plan(item, cache, env);
-        let is_post = |action: &Action| matches!(action, Action::Post(_));
-        let posts: Vec<_> = plan
-            .writes
-            .extract_if(.., |it| is_post(&it.action))
-            .collect();
-        for post in posts {
-            let mut server = self.server.lock().unwrap();
-            let Action::Post(body) = &post.action else {
-                panic!("no request for a token");
-            };
-            let seconds = body["spec"]["expirationSeconds"]
-                .as_i64()
-                .unwrap()
-                .min(server.lifetime);
-            let expiration = env.now + Duration::from_secs(seconds.try_into().unwrap());
-            let outcome = if server.is_refusing {
-                let status = Status::failure("no", "Forbidden").with_code(403);
-                plan.is_incomplete = true;
-                Outcome::Refused(Box::new(status))
-            } else {
-                server.issued += 1;
-                let token = format!("token-{}", server.issued);
-                Outcome::Answer(Answer(
-                    json!({"status": {"token": token, "expirationTimestamp": expiration.to_string()}}),
-                ))
-            };
-            let items = self
-                .controller
-                .done(item, &Request::Write(post), &outcome, cache);
-            plan.requeue
-                .extend(items.into_iter().map(|it| (Duration::ZERO, it)));
-        }
-        plan
-    }
-
-    fn started(&mut self, cache: &Cache) -> Vec<Self::Item> {
-        self.controller.started(cache)
-    }
-
-    fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<Self::Item> {
-        self.controller.listed(id, cache)
-    }
-
-    fn done(
-        &mut self,
-        item: &Self::Item,
-        request: &Request,
-        outcome: &Outcome,
-        cache: &Cache,
-    ) -> Vec<Self::Item> {
-        self.controller.done(item, request, outcome, cache)
-    }
-}
-
-fn settings() -> TokenSettings {
-    let key = |key: &str, audience: Option<&str>| TokenKey {
-        key: key.to_owned(),
-        token: TokenSpec {
-            audience: audience.map(str::to_owned),
-            expiration_seconds: 3600,
-        },
-    };
-    let secret_of = move |pod: &Pod| TokenSecret {
-        name: format!("{}-token", pod.metadata.name.as_ref().unwrap()),
-        tokens: match pod.metadata.annotations {
-            Some(_) => Vec::new(),
-            None => vec![key("a", None), key("b", Some("vault")), key("c", None)],
-        },
-    };
-    TokenSettings {
-        peering: peering(),
-        tenant_namespace: TENANT.to_owned(),
-        node: "milan".to_owned(),
-        pods: Registration::whole::<Pod>(Scope::All),
-        secret_of: Arc::new(secret_of),
-    }
-}
 
 struct Fixture {
     sides: Sides,
@@ -407,6 +282,16 @@ fn a_pod_waits_until_its_tokens_and_the_root_ca_exist_at_the_provider() {
     let mut object = pod("", "milan");
     object["spec"]["volumes"] = json!([{"name": "api", "projected": {"sources": [{"configMap": {"name": "kube-root-ca.crt"}}]}}]);
     fixture.sides.put_in_shop::<Pod>("web", object);
+    fixture.sides.pass();
+    // The Secret of an earlier pod with the name.
+    let labels = json!({
+        "offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan",
+        "offloading.liqo.io/nodename": "milan"});
+    let annotations = json!({"offloading.liqo.io/service-account-for-pod-name": "web"});
+    let metadata = json!({"labels": labels, "annotations": annotations});
+    fixture
+        .sides
+        .put_remote::<Secret>("web-token", json!({"metadata": metadata}));
     fixture.sides.pass();
     let missing = |fixture: &Fixture| fixture.server.lock().unwrap().missing.clone();
     assert_eq!(missing(&fixture), [Awaited::Tokens, Awaited::RootCa]);

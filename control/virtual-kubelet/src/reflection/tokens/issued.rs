@@ -119,3 +119,31 @@ impl Issued {
 fn requested(spec: &TokenSpec) -> Duration {
     Duration::from_secs(u64::try_from(spec.expiration_seconds).unwrap_or_default())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tokens_of_an_earlier_pod_of_the_name_are_not_used() {
+        let (pod, now) = (Key::new("shop", "web"), Timestamp::UNIX_EPOCH);
+        let spec = TokenSpec {
+            audience: None,
+            expiration_seconds: 3600,
+        };
+        let token = Token {
+            value: "x".to_owned(),
+            expiration: now + Duration::from_secs(3600),
+        };
+        let mut issued = Issued::default();
+        issued.request((&pod, "u"), now);
+        issued.put(&pod, spec, token);
+
+        assert_eq!(issued.valid((&pod, "u"), now).len(), 1);
+        assert!(issued.valid((&pod, "v"), now).is_empty());
+        assert!(issued.wait((&pod, "u"), now).is_some());
+        assert!(issued.wait((&pod, "v"), now).is_none());
+        let later = now + Duration::from_secs(1900);
+        assert!(issued.valid((&pod, "u"), later).is_empty());
+    }
+}
