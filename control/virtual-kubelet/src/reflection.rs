@@ -9,7 +9,7 @@
 //! ```
 //!
 //! The modules of the kinds are pure: they compute the remote object of a local one. `summary` is the form in which the
-//! cache keeps objects of both clusters, `verdict` compares them. An object of the provider without the labels of
+//! cache keeps objects of both clusters, `plan` compares them. An object of the provider without the labels of
 //! [`peering::Peering::markers`] is never changed.
 
 #![expect(dead_code, reason = "the process of the virtual kubelet follows")]
