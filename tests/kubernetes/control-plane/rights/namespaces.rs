@@ -70,25 +70,25 @@ async fn the_managers_token_writes_namespaces_of_consumers_only(
     let administrator = administrator(fixture).await?;
     let manager = manager(fixture).await?;
     let policy = Refusal::Policy(NAMESPACES);
-    of_consumer(fixture, "of-a-buyer").await?;
-    fixture.namespace("of-a-user").await?;
-    label(fixture, "of-a-user", &json!({"team": "a"})).await?;
+    of_consumer(fixture, "created-for-a-buyer").await?;
+    fixture.namespace("kept-from-the-manager").await?;
+    label(fixture, "kept-from-the-manager", &json!({"team": "a"})).await?;
 
     let create = |labels: &Value, annotations: &Value| {
         Request::Create(namespace("created", labels, annotations))
     };
     manager.may(&create(&labels(), &annotations())).await?;
-    manager.may(&delete("of-a-buyer")).await?;
+    manager.may(&delete("created-for-a-buyer")).await?;
     let scheduling = |value: Value| json!({"labels": {"liqo.io/scheduling-enabled": value}});
     let security = json!({"labels": {"pod-security.kubernetes.io/enforce": "restricted"}});
     for (name, metadata) in [
-        ("of-a-user", scheduling(json!("true"))),
-        ("of-a-user", scheduling(Value::Null)),
+        ("kept-from-the-manager", scheduling(json!("true"))),
+        ("kept-from-the-manager", scheduling(Value::Null)),
         (
-            "of-a-user",
+            "kept-from-the-manager",
             json!({"annotations": {"liqo.io/tenant-condition": "Drained"}}),
         ),
-        ("of-a-buyer", security.clone()),
+        ("created-for-a-buyer", security.clone()),
     ] {
         manager.may(&change(name, &metadata)).await?;
     }
@@ -101,18 +101,21 @@ async fn the_managers_token_writes_namespaces_of_consumers_only(
         create(&json!({}), &annotations()),
         create(&tenant, &annotations()),
         Request::Create(namespace("kube-created", &labels(), &annotations())),
-        delete("of-a-user"),
-        change("of-a-user", &security),
-        change("of-a-user", &json!({"labels": {"team": "b"}})),
-        change("of-a-user", &json!({"labels": {"team": null}})),
-        change("of-a-user", &json!({"labels": {"other": "b"}})),
-        change("of-a-user", &json!({"annotations": annotations()})),
+        delete("kept-from-the-manager"),
+        change("kept-from-the-manager", &security),
+        change("kept-from-the-manager", &json!({"labels": {"team": "b"}})),
+        change("kept-from-the-manager", &json!({"labels": {"team": null}})),
+        change("kept-from-the-manager", &json!({"labels": {"other": "b"}})),
         change(
-            "of-a-buyer",
+            "kept-from-the-manager",
+            &json!({"annotations": annotations()}),
+        ),
+        change(
+            "created-for-a-buyer",
             &json!({"annotations": {"liqo.io/managed-by-namespace-map": null}}),
         ),
         change(
-            "of-a-buyer",
+            "created-for-a-buyer",
             &json!({"labels": {"liqo.io/remote-cluster-id": "other"}}),
         ),
     ] {
@@ -129,9 +132,9 @@ async fn the_managers_token_binds_the_roles_of_offloaded_namespaces_there_only(
 ) -> Result<()> {
     let administrator = administrator(fixture).await?;
     let manager = manager(fixture).await?;
-    of_consumer(fixture, "remote-of-a-buyer").await?;
-    fixture.namespace("offloaded").await?;
-    let (remote, local) = ("remote-of-a-buyer", "offloaded");
+    of_consumer(fixture, "bound-for-a-buyer").await?;
+    fixture.namespace("bound-for-kubelets").await?;
+    let (remote, local) = ("bound-for-a-buyer", "bound-for-kubelets");
     let group = |name: &str| json!({"apiGroup": RBAC, "kind": "Group", "name": name});
     let account = |namespace: &str, name: &str| json!({"kind": "ServiceAccount", "name": name, "namespace": namespace});
     let kubelet = || account("liqo-tenant-seller", "seller");
