@@ -4,6 +4,7 @@ use super::item::WorkItem;
 use super::kind::Kind;
 use super::peer::{Peer, is_dead};
 use super::selection::FINALIZER;
+use crate::offloading::difference;
 use control_api::authentication::resource_slice::REPLICATION_FORBIDDEN;
 use control_api::{annotations, labels};
 use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Protection, Ref, Write};
@@ -152,7 +153,10 @@ impl Replication<'_> {
             plan.events.push(warning(object, "StatusTooLarge", note));
             return;
         }
-        plan.writes.push(status_of(object, status));
+        plan.writes.push(match self.kind {
+            Kind::NamespaceMap => merged(object, &local["status"], &status),
+            Kind::ResourceSlice | Kind::Renew => status_of(object, status),
+        });
     }
 
     /// Returns the replica as it is created. Labels and annotations are copied once, then they are the provider's.
@@ -239,6 +243,13 @@ fn deletion(replica: Ref, remote: &Value) -> Option<Write> {
 fn status_of(object: &Ref, status: Value) -> Write {
     let apply = Action::Apply(json!({"status": status}));
     Write::new(object.clone(), apply).subresource("status")
+}
+
+/// Returns the write that changes a status into another one. An Apply of a status without entries would leave the last one.
+fn merged(object: &Ref, old: &Value, new: &Value) -> Write {
+    let patch = difference(old, new).unwrap_or_default();
+    let merge = Action::Merge(json!({"status": patch}));
+    Write::new(object.clone(), merge).subresource("status")
 }
 
 /// Returns an Event about a problem.
