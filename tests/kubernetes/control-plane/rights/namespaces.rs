@@ -93,13 +93,10 @@ async fn the_managers_token_writes_namespaces_of_consumers_only(
         manager.may(&change(name, &metadata)).await?;
     }
 
-    let mut tenant = labels();
-    tenant["liqo.io/tenant-namespace"] = json!("true");
     for request in [
         create(&json!({}), &json!({})),
         create(&labels(), &json!({})),
         create(&json!({}), &annotations()),
-        create(&tenant, &annotations()),
         Request::Create(namespace("kube-created", &labels(), &annotations())),
         delete("kept-from-the-manager"),
         change("kept-from-the-manager", &security),
