@@ -4,8 +4,9 @@ use crate::authentication::site::Site;
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::liqoctl::{command, execute, liqoctl};
 use anyhow::{Context as _, Result, ensure};
-use control_api::{NamespaceMap, Tenant, VirtualNode};
+use control_api::{NamespaceMap, NamespaceOffloading, Tenant, VirtualNode};
 use kube::Api;
+use kube::api::DeleteParams;
 use nix::pty::{OpenptyResult, openpty};
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
@@ -135,6 +136,16 @@ async fn unpeer_asks_on_a_terminal_only_and_only_if_namespaces_are_offloaded(
     );
 
     // Without offloaded namespaces, it does not ask.
+    let offloadings: Api<NamespaceOffloading> = Api::namespaced(rome.client.clone(), "demo");
+    offloadings
+        .delete("offloading", &DeleteParams::default())
+        .await?;
+    until(Deadline::after(SOON), "no offloading", async || {
+        let left = offloadings.get_opt("offloading").await?;
+        ensure!(left.is_none(), "{left:?}");
+        Ok(())
+    })
+    .await?;
     liqoctl(&rome, &milan, &peer).await?;
     let mut terminal = Terminal::start(&rome, &unpeer)?;
     terminal.read_until(None).await?;
