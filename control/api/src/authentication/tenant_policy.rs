@@ -16,8 +16,9 @@ pub const DEFAULT: &str = "default";
 /// of the consumer, or `default`. One object applies as a whole: the fields of two are not merged. An absent field, like an
 /// absent object, has the default that its comment states.
 ///
-/// `resources` bounds ResourceSlices of the class `default`. The other fields are checked and stored, and have no effect
-/// before this project offloads pods.
+/// `resources` bounds ResourceSlices of the class `default`. `namespaces`, `podSecurity`, `objects` and the node ports and load
+/// balancers of `serviceTypes` apply to namespaces, `serviceAccounts`, `runtimeClasses` and `priorityClasses` to pods. The other
+/// fields are checked and stored, and have no effect yet.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "authentication.liqo.io",
@@ -29,7 +30,7 @@ pub const DEFAULT: &str = "default";
     namespaced,
     derive = "Default",
     derive = "PartialEq",
-    doc = "Limits that a provider sets for a consumer. The object is in the namespace of Liqo, and its name is the cluster ID of the consumer, or `default`. Only `spec.resources` has an effect yet.",
+    doc = "Limits that a provider sets for a consumer. The object is in the namespace of Liqo, and its name is the cluster ID of the consumer, or `default`. `spec.endpointCIDRs` and `spec.ingressHosts` have no effect yet.",
     printcolumn(
         name = "PodSecurity",
         type_ = "string",

@@ -96,6 +96,17 @@ impl Rome {
     }
 
     /// Returns the number of requests that change objects.
+    /// Waits until the command follows the object.
+    async fn followed(&self) {
+        let followed = async {
+            while self.front.count(|head| head.target.contains("watch=true")) == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let followed = tokio::time::timeout(Duration::from_secs(10), followed).await;
+        followed.expect("the command waits for the deletion");
+    }
+
     fn writes(&self) -> usize {
         self.front.count(|head| head.method != "GET")
     }

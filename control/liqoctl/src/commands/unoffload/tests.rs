@@ -49,6 +49,17 @@ impl Rome {
         });
     }
 
+    /// Waits until the command follows the object.
+    async fn followed(&self) {
+        let followed = async {
+            while self.front.count(|head| head.target.contains("watch=true")) == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let followed = tokio::time::timeout(LONG, followed).await;
+        followed.expect("the command waits for the deletion");
+    }
+
     /// Waits until the command has deleted the object.
     async fn deleted(&self) {
         let deleted = async {
@@ -125,15 +136,16 @@ async fn the_command_ends_when_the_object_is_gone_and_not_before() {
         let mut leaving = offloading();
         leaving["metadata"]["deletionTimestamp"] = "2026-11-21T08:15:18Z".into();
         rome.server.put(DEMO, leaving);
-        tokio::time::sleep(Duration::from_millis(300)).await;
-        rome.server.remove(DEMO);
     };
+    let unoffloading = rome.unoffload(&["demo"], LONG);
+    let mut unoffloading = std::pin::pin!(unoffloading);
+    tokio::select! {
+        result = &mut unoffloading => panic!("{result:?}"),
+        () = async { controller.await; rome.followed().await } => {}
+    }
 
-    let started = std::time::Instant::now();
-    let (unoffloaded, ()) = tokio::join!(rome.unoffload(&["demo"], LONG), controller);
-
-    unoffloaded.unwrap();
-    assert!(started.elapsed() >= Duration::from_millis(300));
+    rome.server.remove(DEMO);
+    unoffloading.await.unwrap();
     assert_eq!(rome.front.count(|head| head.method == "DELETE"), 1);
 }
 

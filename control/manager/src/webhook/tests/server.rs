@@ -384,7 +384,8 @@ async fn a_request_in_progress_ends_before_the_server_stops() {
     }
     // API servers do not know yet.
     server.assert_serves("127.0.0.1").await;
-    tokio::time::sleep(Duration::from_millis(200)).await;
+    let refused = async { while TcpStream::connect(server.address).await.is_ok() {} };
+    tokio::time::timeout(DEADLINE, refused).await.unwrap();
     busy.write_all(last.as_bytes()).await.unwrap();
     let response = received(&mut busy).await;
 
