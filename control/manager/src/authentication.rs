@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 
 pub(crate) use controller::{AuthenticationController, Settings};
 pub(crate) use eks::in_secret as eks_credentials;
-pub(crate) use objects::{cluster_id, label, warn};
+pub(crate) use objects::{cluster_id, label, policy, warn};
 pub(crate) use parameters::ApiServerSettings;
 pub(crate) use slice::is_replica;
 pub(crate) use verdict::Grants;

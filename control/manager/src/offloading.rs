@@ -17,7 +17,6 @@ pub(crate) use controller::{OffloadingController, Settings};
 #[cfg(test)]
 pub(crate) use registrations::registrations;
 pub(crate) use virtual_kubelet::Kubelets;
-pub(crate) use write::difference;
 
 mod bounds;
 mod controller;

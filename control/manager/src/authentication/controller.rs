@@ -151,7 +151,9 @@ impl Controller for AuthenticationController {
                 self.budgets
                     .refresh(&local, &grants.defaults, &key.namespace, &mut others);
                 let mut plan = match local.slices.get(key) {
-                    Some(own) if !slice::is_replica(own) => local_slice::plan(&local, key, own),
+                    Some(own) if !slice::is_replica(&own.metadata) => {
+                        local_slice::plan(&local, key, own)
+                    }
                     Some(_) => slice::plan(&local, issuer, (grants, &self.budgets), key, env),
                     None => {
                         let mut plan = Plan::default();

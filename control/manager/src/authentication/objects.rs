@@ -42,7 +42,6 @@ pub(super) const PRIVATE_KEY: &str = "privateKey";
 pub(super) struct Local<'a> {
     /// Namespace of Liqo itself.
     pub(super) namespace: &'a str,
-    pub(super) policies: Objects<'a, TenantPolicy>,
     pub(super) tenants: Objects<'a, Tenant>,
     pub(super) identities: Objects<'a, Identity>,
     pub(super) slices: Objects<'a, ResourceSlice>,
@@ -65,7 +64,6 @@ impl<'a> Local<'a> {
         let local = &Cluster::Local;
         Self {
             namespace,
-            policies: cache.objects(local),
             tenants: cache.objects(local),
             identities: cache.objects(local),
             slices: cache.objects(local),
@@ -90,13 +88,7 @@ impl<'a> Local<'a> {
 
     /// Returns the TenantPolicy of a consumer, with its name. One object applies as a whole.
     pub(super) fn policy(&self, peer: &str) -> Option<(&'a str, &'a TenantPolicy)> {
-        let policy = |name: &str| {
-            let mut found = self.policies.within(self.namespace);
-            found.find(|(key, _)| key.name == name)
-        };
-        let (key, policy) = policy(peer).or_else(|| policy(tenant_policy::DEFAULT))?;
-
-        Some((key.name.as_str(), policy))
+        policy(self.cache, self.namespace, peer)
     }
 
     /// Returns the ID of this cluster.
@@ -116,6 +108,18 @@ impl<'a> Local<'a> {
 pub(crate) fn cluster_id<'a>(cache: &'a Cache, namespace: &str) -> Option<&'a str> {
     let maps = cache.objects::<ConfigMap>(&Cluster::Local);
     maps.within(namespace).find_map(|(_, map)| id_of(map))
+}
+
+/// Returns the TenantPolicy of a consumer, with its name, where Liqo is in `namespace`. One object applies as a whole.
+pub(crate) fn policy<'a>(
+    cache: &'a Cache,
+    namespace: &str,
+    peer: &str,
+) -> Option<(&'a str, &'a TenantPolicy)> {
+    let policy = |name: &str| cache.local::<TenantPolicy>(&Key::new(namespace, name));
+    let policy = policy(peer).or_else(|| policy(tenant_policy::DEFAULT))?;
+
+    Some((policy.metadata.name.as_deref()?, policy))
 }
 
 /// Returns the consumer from whose cluster an object was replicated to this one, by its cluster ID.

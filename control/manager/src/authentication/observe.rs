@@ -128,7 +128,9 @@ fn items_of_policy(local: &Local<'_>, name: &str) -> BTreeSet<WorkItem> {
             .flat_map(|(key, _)| local.slices.within(&key.namespace))
             .collect()
     };
-    let replicas = slices.into_iter().filter(|(_, slice)| is_replica(slice));
+    let replicas = slices
+        .into_iter()
+        .filter(|(_, slice)| is_replica(&slice.metadata));
 
     replicas
         .map(|(key, _)| WorkItem::ResourceSlice(key.clone()))
@@ -228,7 +230,10 @@ fn all(local: &Local<'_>) -> BTreeSet<WorkItem> {
     let mut items: BTreeSet<_> = tenants
         .map(|(key, _)| WorkItem::Tenant(key.clone()))
         .collect();
-    let slices = local.slices.iter().filter(|(_, slice)| is_replica(slice));
+    let slices = local
+        .slices
+        .iter()
+        .filter(|(_, slice)| is_replica(&slice.metadata));
     items.extend(slices.map(|(key, _)| WorkItem::ResourceSlice(key.clone())));
 
     items

@@ -22,6 +22,7 @@ use control_api::{ResourceSlice, ResourceSliceStatus, Tenant, labels};
 use control_credentials::{PublicKey, Subject, request};
 use control_runtime::{Action, Cluster, Env, Key, Plan, Ref, Write};
 use k8s_openapi::ByteString;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -382,7 +383,7 @@ fn change(
     Some(Write::new(object, apply).subresource("status"))
 }
 
-/// Returns whether a label of a ResourceSlice shows that a consumer has replicated it.
-pub(crate) fn is_replica(slice: &ResourceSlice) -> bool {
-    label(&slice.metadata, labels::REPLICATED) == Some("true")
+/// Returns whether a label of an object shows that a consumer has replicated it.
+pub(crate) fn is_replica(metadata: &ObjectMeta) -> bool {
+    label(metadata, labels::REPLICATED) == Some("true")
 }

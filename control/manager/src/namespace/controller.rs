@@ -1,10 +1,11 @@
 //! Connects the planners of namespaces to the runtime.
 
 use super::item::WorkItem;
-use super::objects::{BY_NAME, BY_REMOTE, Local, NAME, entries, is_replica, map_of, mapping};
+use super::objects::{BY_NAME, BY_REMOTE, Local, NAME, entries, map_of, mapping};
 use super::registrations::registrations;
 use super::settings::Settings;
 use super::{mapping, offloading, remote};
+use crate::authentication::is_replica;
 use control_api::tenant_namespace::peer_of;
 use control_api::{ForeignCluster, NamespaceMap, NamespaceOffloading, TenantPolicy, VirtualNode};
 use control_runtime::{Cache, Change, Controller, Env, Key, Plan, Queue, Registration};
@@ -102,7 +103,10 @@ fn items_of(local: &Local<'_>, change: &Change<'_>) -> Items {
     } else if change.is::<ResourceQuota>() {
         of_remote_namespace(local.namespaces.get(&Key::cluster(&*key.namespace)))
     } else if change.is::<TenantPolicy>() {
-        let replicas = local.maps.iter().filter(|(_, map)| is_replica(map));
+        let replicas = local
+            .maps
+            .iter()
+            .filter(|(_, map)| is_replica(&map.metadata));
         replicas
             .map(|(key, _)| WorkItem::Remote(key.clone()))
             .collect()
@@ -111,7 +115,7 @@ fn items_of(local: &Local<'_>, change: &Change<'_>) -> Items {
         let maps = local
             .maps
             .iter()
-            .filter(|(it, map)| it.name == key.name && !is_replica(map));
+            .filter(|(it, map)| it.name == key.name && !is_replica(&map.metadata));
         let namespaces = maps.flat_map(|(_, map)| entries(map));
         namespaces.cloned().map(WorkItem::Offloading).collect()
     } else if change.is::<ConfigMap>() {
@@ -126,7 +130,10 @@ fn items_of(local: &Local<'_>, change: &Change<'_>) -> Items {
 /// Returns the items of a namespace of this cluster: its NamespaceOffloading, and its entry at each provider.
 fn of_namespace(local: &Local<'_>, namespace: &str) -> Items {
     let nodes = local.virtual_nodes.iter().map(|(key, _)| &key.namespace);
-    let maps = local.maps.iter().filter(|(_, map)| !is_replica(map));
+    let maps = local
+        .maps
+        .iter()
+        .filter(|(_, map)| !is_replica(&map.metadata));
     let tenants: BTreeSet<_> = nodes.chain(maps.map(|(key, _)| &key.namespace)).collect();
     let entries = tenants.into_iter().map(|tenant| WorkItem::Entry {
         tenant: tenant.clone(),
@@ -165,10 +172,10 @@ fn of_map(change: &Change<'_>) -> Items {
     );
     let states = [before, after];
     let mut items = Items::new();
-    if states.iter().flatten().any(|map| is_replica(map)) {
+    if states.iter().flatten().any(|map| is_replica(&map.metadata)) {
         items.insert(WorkItem::Remote(key.clone()));
     }
-    if states.iter().flatten().all(|map| is_replica(map)) {
+    if states.iter().flatten().all(|map| is_replica(&map.metadata)) {
         return items;
     }
     let entry = |map: Option<&NamespaceMap>, namespace: &String| {
@@ -209,7 +216,10 @@ fn of_namespace_object(local: &Local<'_>, change: &Change<'_>) -> Items {
     let deleted = states.map(|it| it.is_none_or(|it| it.metadata.deletion_timestamp.is_some()));
     if peers[0] != peers[1] || deleted[0] != deleted[1] {
         items.extend(of_tenant(local, name));
-        let replicas = local.maps.within(name).filter(|(_, map)| is_replica(map));
+        let replicas = local
+            .maps
+            .within(name)
+            .filter(|(_, map)| is_replica(&map.metadata));
         items.extend(replicas.map(|(key, _)| WorkItem::Remote(key.clone())));
     }
 

@@ -3,7 +3,7 @@
 use control_runtime::Key;
 use std::fmt;
 
-/// A work item.
+/// Work item of the namespace controller.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkItem {
     /// The NamespaceOffloading of a namespace: its finalizer, label, bindings and status.

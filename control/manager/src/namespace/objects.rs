@@ -1,15 +1,13 @@
 //! The objects of namespaces in the cache.
 
-use crate::authentication::label;
-use crate::network::id_of;
-use control_api::authentication::tenant_policy;
+use crate::authentication::{cluster_id, is_replica, label, policy};
 use control_api::offloading::namespace_map::NamespaceMapping;
 use control_api::tenant_namespace::peer_of;
 use control_api::{
     NamespaceMap, NamespaceOffloading, TenantPolicy, VirtualNode, annotations, labels,
 };
 use control_runtime::{Cache, Cluster, Finalizer, Key, Objects};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ResourceQuota};
+use k8s_openapi::api::core::v1::{Namespace, Node, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
@@ -47,7 +45,6 @@ pub(super) struct Local<'a> {
     pub(super) namespaces: Objects<'a, Namespace>,
     pub(super) role_bindings: Objects<'a, RoleBinding>,
     pub(super) quotas: Objects<'a, ResourceQuota>,
-    pub(super) policies: Objects<'a, TenantPolicy>,
     pub(super) cache: &'a Cache,
 }
 
@@ -64,15 +61,13 @@ impl<'a> Local<'a> {
             namespaces: cache.objects(local),
             role_bindings: cache.objects(local),
             quotas: cache.objects(local),
-            policies: cache.objects(local),
             cache,
         }
     }
 
     /// Returns the ID of this cluster.
     pub(super) fn cluster_id(&self) -> Option<&'a str> {
-        let maps = self.cache.objects::<ConfigMap>(&Cluster::Local);
-        maps.within(self.liqo).find_map(|(_, map)| id_of(map))
+        cluster_id(self.cache, self.liqo)
     }
 
     /// Returns the cluster ID of the peer whose tenant namespace this is.
@@ -94,7 +89,7 @@ impl<'a> Local<'a> {
     /// Returns the NamespaceMap of this cluster in a tenant namespace: it has the name of the provider.
     pub(super) fn map(&self, tenant: &str) -> Option<&'a NamespaceMap> {
         let key = Key::new(tenant, self.peer_of(tenant)?);
-        self.maps.get(&key).filter(|map| !is_replica(map))
+        self.maps.get(&key).filter(|map| !is_replica(&map.metadata))
     }
 
     /// Returns the VirtualNodes in a tenant namespace that represent resources of its peer.
@@ -128,16 +123,10 @@ impl<'a> Local<'a> {
         all
     }
 
-    /// Returns the TenantPolicy of a consumer. One object applies as a whole.
+    /// Returns the TenantPolicy of a consumer.
     pub(super) fn policy(&self, peer: &str) -> Option<&'a TenantPolicy> {
-        let policy = |name: &str| self.policies.get(&Key::new(self.liqo, name));
-        policy(peer).or_else(|| policy(tenant_policy::DEFAULT))
+        policy(self.cache, self.liqo, peer).map(|(_, policy)| policy)
     }
-}
-
-/// Returns whether a NamespaceMap is the replica of a consumer's.
-pub(super) fn is_replica(map: &NamespaceMap) -> bool {
-    label(&map.metadata, labels::REPLICATED) == Some("true")
 }
 
 /// Returns the entry of a namespace in the status of a NamespaceMap.

@@ -3,15 +3,14 @@
 use super::binding::{self, Binding};
 use super::item::WorkItem;
 use super::mapping::{self, MappingError};
-use super::objects::{BY_ENTRY, FINALIZER, Local, NAME, is_replica, mapping};
+use super::objects::{BY_ENTRY, FINALIZER, Local, NAME, mapping};
 use super::phase::{self, State};
 use super::settings::Settings;
-use crate::authentication::{label, warn};
-use crate::offloading::difference;
+use crate::authentication::{is_replica, label, warn};
 use crate::replication::is_dead;
 use control_api::offloading::namespace_offloading::PodOffloadingStrategy as Strategy;
 use control_api::{NamespaceMap, NamespaceOffloading, NamespaceOffloadingStatus, labels};
-use control_runtime::{Action, Cluster, Env, Key, Plan, Protection, Ref, Write};
+use control_runtime::{Action, Cluster, Env, Key, Plan, Protection, Ref, Write, merge_patch};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::json;
 use std::collections::{BTreeMap, BTreeSet};
@@ -79,7 +78,7 @@ fn maps<'a>(
     namespace: &str,
 ) -> impl Iterator<Item = (&'a Key, &'a NamespaceMap)> + use<'a> {
     let maps = local.maps.indexed(BY_ENTRY, namespace);
-    maps.filter(|(_, map)| !is_replica(map))
+    maps.filter(|(_, map)| !is_replica(&map.metadata))
 }
 
 /// Plans the label by which the API server selects the namespaces whose pods the webhook changes.
@@ -168,7 +167,7 @@ fn plan_status(
         remote_namespaces_conditions: conditions.collect(),
     };
     let value = |status| serde_json::to_value(status).unwrap_or_default();
-    if let Some(patch) = difference(&value(&old), &value(&new)) {
+    if let Some(patch) = merge_patch(&value(&old), &value(&new)) {
         let merge = Action::Merge(json!({"status": patch}));
         let mut write = Write::new(object.clone(), merge).subresource("status");
         write.uid.clone_from(&offloading.metadata.uid);

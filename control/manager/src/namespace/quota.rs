@@ -4,9 +4,8 @@
 
 use super::item::WorkItem;
 use super::objects::Local;
-use crate::offloading::difference;
 use control_api::{TenantPolicySpec, labels};
-use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
+use control_runtime::{Action, Cluster, Key, Plan, Ref, Write, merge_patch};
 use k8s_openapi::api::core::v1::ResourceQuota;
 use serde_json::{Map, Value, json};
 
@@ -40,7 +39,7 @@ pub(super) fn plan(
         return true;
     }
     let old = serde_json::to_value(&present.spec).unwrap_or_default();
-    let Some(patch) = difference(&old, &json!({"hard": hard})) else {
+    let Some(patch) = merge_patch(&old, &json!({"hard": hard})) else {
         return true;
     };
     let mut write = Write::new(object, Action::Merge(json!({"spec": patch})));

@@ -1,8 +1,9 @@
 //! The resources of the namespace controller.
 
 use super::binding::{LOCAL_ROLE, MANAGER_ROLE};
-use super::objects::{BY_ENTRY, BY_MAP, BY_NAME, BY_REMOTE, entries, is_replica, map_of};
+use super::objects::{BY_ENTRY, BY_MAP, BY_NAME, BY_REMOTE, entries, map_of};
 use super::quota;
+use crate::authentication::is_replica;
 use crate::network::keep;
 use control_api::{
     ForeignCluster, NamespaceMap, NamespaceOffloading, TenantPolicy, VirtualNode, labels,
@@ -24,7 +25,7 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
             })
             .index(BY_REMOTE, |map: &NamespaceMap| {
                 let names = map.spec.desired_mapping.values();
-                let is_replica = is_replica(map);
+                let is_replica = is_replica(&map.metadata);
                 names.filter(|_| is_replica).cloned().collect()
             })
             .verbs(&["create", "patch", "delete"])

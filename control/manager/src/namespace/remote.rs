@@ -5,16 +5,15 @@
 
 use super::binding::Binding;
 use super::item::WorkItem;
-use super::objects::{BY_MAP, Local, is_replica};
+use super::objects::{BY_MAP, Local};
 use super::policy::{Limits, pod_security};
 use super::quota;
-use crate::authentication::{label, warn};
-use crate::offloading::difference;
+use crate::authentication::{is_replica, label, warn};
 use control_api::offloading::namespace_map::{
     MappingPhase as Phase, NamespaceMapStatus, NamespaceMapping,
 };
 use control_api::{NamespaceMap, annotations, labels};
-use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
+use control_runtime::{Action, Cluster, Key, Plan, Ref, Write, merge_patch};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -228,7 +227,7 @@ impl<'a> Consumer<'a> {
             current_mapping: current,
         };
         let value = |status| serde_json::to_value(status).unwrap_or_default();
-        if let Some(patch) = difference(&value(&old), &value(&new)) {
+        if let Some(patch) = merge_patch(&value(&old), &value(&new)) {
             let merge = Action::Merge(json!({"status": patch}));
             let mut write = Write::new(object, merge).subresource("status");
             write.uid.clone_from(&self.map.metadata.uid);
@@ -242,7 +241,7 @@ fn is_live(local: &Local<'_>, key: &Key, map: &NamespaceMap) -> bool {
     let origin = label(&map.metadata, labels::ORIGIN_ID);
     let is_of_peer = origin.is_some() && origin == local.peer_of(&key.namespace);
 
-    is_replica(map)
+    is_replica(&map.metadata)
         && is_of_peer
         && map.metadata.deletion_timestamp.is_none()
         && !local.is_terminating(&key.namespace)

@@ -137,7 +137,7 @@ pub(super) fn foreign_node(local: &Local<'_>, name: &str, peer: &str) -> Option<
 
 /// Returns whether a slice is a request of this cluster to a provider.
 pub(super) fn is_local(slice: &ResourceSlice) -> bool {
-    label(&slice.metadata, labels::REPLICATION) == Some("true") && !is_replica(slice)
+    label(&slice.metadata, labels::REPLICATION) == Some("true") && !is_replica(&slice.metadata)
 }
 
 /// Returns whether the provider has accepted identity and resources of a slice.

@@ -23,7 +23,9 @@ pub(super) fn plan(local: &Local<'_>, enforcement: LimitsEnforcement, key: &Key)
         return plan;
     }
     let slice = local.slices.get(key).filter(|slice| {
-        is_replica(slice) && is_accepted(slice) && slice.metadata.deletion_timestamp.is_none()
+        is_replica(&slice.metadata)
+            && is_accepted(slice)
+            && slice.metadata.deletion_timestamp.is_none()
     });
     let user = slice.map(|slice| user(local, (key, slice))).transpose();
     let quota = match &user {

@@ -4,10 +4,11 @@ use super::item::WorkItem;
 use super::kind::Kind;
 use super::peer::{Peer, is_dead};
 use super::selection::FINALIZER;
-use crate::offloading::difference;
 use control_api::authentication::resource_slice::REPLICATION_FORBIDDEN;
 use control_api::{annotations, labels};
-use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Protection, Ref, Write};
+use control_runtime::{
+    Action, Cache, Cluster, Env, Event, Key, Plan, Protection, Ref, Write, merge_patch,
+};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
@@ -247,7 +248,7 @@ fn status_of(object: &Ref, status: Value) -> Write {
 
 /// Returns the write that changes a status into another one. An Apply of a status without entries would leave the last one.
 fn merged(object: &Ref, old: &Value, new: &Value) -> Write {
-    let patch = difference(old, new).unwrap_or_default();
+    let patch = merge_patch(old, new).unwrap_or_default();
     let merge = Action::Merge(json!({"status": patch}));
     Write::new(object.clone(), merge).subresource("status")
 }

@@ -1,8 +1,7 @@
 //! The objects of ShadowPods in the cache.
 
-use crate::authentication::label;
+use crate::authentication::{label, policy};
 use crate::webhook::creator_label;
-use control_api::authentication::tenant_policy;
 use control_api::{Quota, ShadowPod, TenantPolicy, annotations, labels};
 use control_runtime::{Cache, Cluster, Key, Objects};
 use k8s_openapi::api::core::v1::{Namespace, Pod};
@@ -28,7 +27,7 @@ pub(super) struct Local<'a> {
     pub(super) pods: Objects<'a, Pod>,
     pub(super) quotas: Objects<'a, Quota>,
     pub(super) namespaces: Objects<'a, Namespace>,
-    pub(super) policies: Objects<'a, TenantPolicy>,
+    cache: &'a Cache,
 }
 
 impl<'a> Local<'a> {
@@ -41,7 +40,7 @@ impl<'a> Local<'a> {
             pods: cache.objects(local),
             quotas: cache.objects(local),
             namespaces: cache.objects(local),
-            policies: cache.objects(local),
+            cache,
         }
     }
 
@@ -90,10 +89,9 @@ impl<'a> Local<'a> {
         found.map(|(_, quota)| quota)
     }
 
-    /// Returns the TenantPolicy of a consumer. One object applies as a whole.
+    /// Returns the TenantPolicy of a consumer.
     pub(super) fn policy(&self, peer: &str) -> Option<&'a TenantPolicy> {
-        let policy = |name: &str| self.policies.get(&Key::new(self.liqo, name));
-        policy(peer).or_else(|| policy(tenant_policy::DEFAULT))
+        policy(self.cache, self.liqo, peer).map(|(_, policy)| policy)
     }
 }
 

@@ -28,7 +28,7 @@ const CHECK_PERIOD_MAX: Duration = Duration::from_secs(86_400);
 const FORCE: &str =
     "only the manager writes caBundle; an earlier installation of upstream's may have written it";
 
-/// A work item.
+/// Work item of the webhooks' controller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkItem {
     /// The Secret.

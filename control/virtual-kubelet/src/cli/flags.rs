@@ -170,7 +170,7 @@ enum CertificateType {
     Kubelet,
     /// The signer of kubelets on EKS.
     Aws,
-    /// The process itself.
+    /// The virtual kubelet, without a signer.
     SelfSigned,
 }
 

@@ -11,7 +11,6 @@ use control_runtime::{
 };
 use kube::{Client, Config};
 use prometheus_client::registry::Registry;
-use std::hash::{BuildHasher as _, RandomState};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use telemetry::http::Observed;
@@ -76,7 +75,8 @@ impl Cli {
         runtime::Settings {
             name: NAME,
             identity: named.unwrap_or_else(|| format!("{NAME}-{}", std::process::id())),
-            random,
+            // No controller of this process creates keys.
+            random: || [0; 32],
         }
     }
 
@@ -88,15 +88,6 @@ impl Cli {
             timing: Timing::default(),
         })
     }
-}
-
-/// No controller of this process creates keys. The values still differ from call to call.
-fn random() -> [u8; 32] {
-    let mut bytes = [0; 32];
-    for chunk in bytes.chunks_exact_mut(8) {
-        chunk.copy_from_slice(&RandomState::new().hash_one(chunk.len()).to_ne_bytes());
-    }
-    bytes
 }
 
 /// Returns the version of this cluster's API server. Waits until that responds.

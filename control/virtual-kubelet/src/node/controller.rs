@@ -7,12 +7,12 @@ use crate::settings::Settings;
 use control_api::{ForeignCluster, VirtualNode};
 use control_runtime::{
     Action, Cache, Change, Cluster, Controller, Env, Event, Key, Outcome, Plan, Queue, Ref,
-    Registration, Request, Scope, Write,
+    Registration, Request, Scope, Write, merge_patch,
 };
 use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
@@ -20,7 +20,7 @@ use std::time::Duration;
 /// Time after which the times of heartbeats in the status are written although nothing has changed, as a kubelet does.
 const HEARTBEAT: Duration = Duration::from_secs(300);
 
-/// A work item.
+/// Work item of the virtual kubelet for its Node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum WorkItem {
     /// The connection to the provider.
@@ -154,12 +154,10 @@ impl NodeController {
             plan.requeue.push((wait, WorkItem::Node));
             return;
         }
-        let (mut status, old) = (json!(new), json!(written));
-        remove_old(&mut status, &old);
-        for field in ["capacity", "allocatable"] {
-            // Keys of the quota that are gone stay on a Node of upstream's; here they go.
-            remove_old(&mut status[field], &old[field]);
-        }
+        // Resources that the quota no longer has stay on a Node of upstream's; here they go.
+        let Some(status) = merge_patch(&json!(written), &json!(new)) else {
+            return;
+        };
         let merge = Action::Merge(json!({"status": status}));
         let write = changed(target, merge, present).subresource("status");
         plan.writes.push(write);
@@ -296,14 +294,4 @@ fn missing(
     entries
         .map(|(key, value)| (key.clone(), value.clone()))
         .collect()
-}
-
-/// Adds `null` for the keys of an old map that a new one lacks.
-fn remove_old(new: &mut Value, old: &Value) {
-    let (Some(new), Some(old)) = (new.as_object_mut(), old.as_object()) else {
-        return;
-    };
-    for key in old.keys() {
-        new.entry(key).or_insert(Value::Null);
-    }
 }

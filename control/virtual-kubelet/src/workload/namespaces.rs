@@ -7,7 +7,7 @@ use control_runtime::{Cache, Cluster, Resource, Selector, WatchChange, WatchId};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The mapped namespaces.
+/// Namespaces of this cluster that the provider has created counterparts of, in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Namespaces {
     /// Name at the provider by name in this cluster.

@@ -7,11 +7,10 @@ use crate::settings::Settings;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
 use control_api::offloading::virtual_node::OffloadingPatch;
 use control_api::{NamespaceMap, ShadowPod, VirtualNode, labels};
-use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Ref, Write};
+use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Ref, Write, merge_patch};
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use serde_json::json;
 use std::net::IpAddr;
 
 /// A pod, with what its counterparts depend on.
@@ -173,13 +172,14 @@ impl<'a> Workload<'a> {
         if let Some(creator) = present.get(labels::CREATOR_USER) {
             labels.insert(labels::CREATOR_USER.to_owned(), creator.clone());
         }
-        let patch = json!({
-            "labels": changes(&present, &labels),
-            "annotations": changes(&shadow.metadata.annotations.clone().unwrap_or_default(), &annotations),
+        let old = json!({
+            "labels": present,
+            "annotations": shadow.metadata.annotations.clone().unwrap_or_default(),
         });
-        if patch == json!({"labels": {}, "annotations": {}}) {
+        let new = json!({"labels": labels, "annotations": annotations});
+        let Some(patch) = merge_patch(&old, &new) else {
             return;
-        }
+        };
         let mut write = Write::new(
             self.shadow_ref(&remote),
             Action::Merge(json!({"metadata": patch})),
@@ -230,11 +230,9 @@ impl<'a> Workload<'a> {
 
     fn set_status(&self, local: &Pod, status: &PodStatus, plan: &mut Plan<Key>) {
         let old = json!(local.status.clone().unwrap_or_default());
-        let new = json!(status);
-        let patch = difference(&old, &new);
-        if patch.as_object().is_none_or(serde_json::Map::is_empty) {
+        let Some(patch) = merge_patch(&old, &json!(status)) else {
             return;
-        }
+        };
         let merge = Action::Merge(json!({"status": patch}));
         let mut write = Write::new(self.local_ref(), merge).subresource("status");
         write.uid.clone_from(&local.metadata.uid);
@@ -370,39 +368,4 @@ fn is_unavailable(pod: &Pod) -> bool {
     labels
         .and_then(|it| it.get(labels::REMOTE_UNAVAILABLE))
         .is_some_and(|it| it == "true")
-}
-
-/// Returns the merge patch that changes one map into another.
-fn changes(
-    old: &BTreeMap<String, String>,
-    new: &BTreeMap<String, String>,
-) -> BTreeMap<String, Value> {
-    let removed = old.keys().filter(|key| !new.contains_key(*key));
-    let mut patch: BTreeMap<_, _> = removed.map(|key| (key.clone(), Value::Null)).collect();
-    let differs = |(key, value): &(&String, &String)| old.get(*key) != Some(value);
-    patch.extend(
-        new.iter()
-            .filter(differs)
-            .map(|(key, value)| (key.clone(), json!(value))),
-    );
-
-    patch
-}
-
-/// Returns the merge patch (RFC 7386) of the fields of a status that differ. Lists are replaced.
-fn difference(old: &Value, new: &Value) -> Value {
-    let (Some(old), Some(new)) = (old.as_object(), new.as_object()) else {
-        return Value::Null;
-    };
-    let removed = old.keys().filter(|field| !new.contains_key(*field));
-    let mut patch: serde_json::Map<_, _> =
-        removed.map(|field| (field.clone(), Value::Null)).collect();
-    let differs = |(field, value): &(&String, &Value)| old.get(*field) != Some(value);
-    patch.extend(
-        new.iter()
-            .filter(differs)
-            .map(|(field, value)| (field.clone(), value.clone())),
-    );
-
-    patch.into()
 }
