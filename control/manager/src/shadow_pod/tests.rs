@@ -70,6 +70,22 @@ impl Side {
         self.pass();
     }
 
+    /// Adds the consumer `naples` with the namespace `shop-naples`.
+    fn put_naples(&mut self) {
+        self.put::<Namespace>(json!({"metadata": {
+            "name": "shop-naples",
+            "labels": {"liqo.io/remote-cluster-id": "naples"},
+            "annotations": {"liqo.io/managed-by-namespace-map": "liqo-tenant-naples/milan"},
+        }}));
+    }
+
+    fn put_shadow_of_naples(&mut self, name: &str, cpu: &str) {
+        let mut shadow = Self::shadow("shop-naples", name, cpu);
+        shadow["metadata"]["labels"]["offloading.liqo.io/origin"] = json!("naples");
+        self.put::<ShadowPod>(shadow);
+        self.pass();
+    }
+
     fn edit<K: kube::Resource<DynamicType = ()>>(
         &mut self,
         name: &str,
@@ -271,15 +287,41 @@ fn without_quota_or_creator_there_is_no_pod() {
 #[test]
 fn the_creator_of_another_tenant_has_no_quota_here() {
     let mut milan = Side::new(8, true);
-    milan.put::<Namespace>(json!({"metadata": {
-        "name": "shop-naples",
-        "labels": {"liqo.io/remote-cluster-id": "naples"},
-        "annotations": {"liqo.io/managed-by-namespace-map": "liqo-tenant-naples/milan"},
-    }}));
-    let mut shadow = Side::shadow("shop-naples", "a", "1");
-    shadow["metadata"]["labels"]["offloading.liqo.io/origin"] = json!("naples");
-    milan.put::<ShadowPod>(shadow);
-    milan.pass();
+    milan.put_naples();
+    milan.put_shadow_of_naples("a", "1");
+
+    assert_eq!(milan.pods(), [""; 0]);
+}
+
+#[test]
+fn a_user_of_another_tenant_with_the_same_name_uses_its_own_quota() {
+    let mut milan = Side::new(8, true);
+    milan.put_naples();
+    milan.put::<Quota>(json!({
+        "apiVersion": "offloading.liqo.io/v1beta1", "kind": "Quota",
+        "metadata": {"name": USER, "namespace": "liqo-tenant-naples"},
+        "spec": {"user": USER, "limitsEnforcement": "None", "resources": {"cpu": "2", "pods": "10"}},
+    }));
+    milan.put_shadow_of_naples("a", "2");
+    milan.put_shadow("b", "1");
+
+    assert_eq!(milan.pods(), ["a", "b"]);
+}
+
+#[test]
+fn a_shadow_pod_has_no_pod_in_a_namespace_that_is_being_deleted() {
+    let mut milan = Side::new(8, true);
+    let namespace = Key::cluster("shop-rome");
+    let mut object = milan
+        .simulation
+        .local()
+        .get::<Namespace>(&namespace)
+        .cloned()
+        .unwrap();
+    object["metadata"]["deletionTimestamp"] = json!("2026-11-21T07:20:00Z");
+    object["metadata"]["finalizers"] = json!(["example.com/wait"]);
+    milan.put::<Namespace>(object);
+    milan.put_shadow("a", "1");
 
     assert_eq!(milan.pods(), [""; 0]);
 }

@@ -101,3 +101,47 @@ pub(super) fn is_listed(settings: &Settings, namespace: &str, cache: &Cache) -> 
         .iter()
         .all(|it| cache.is_synced(it))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Namespaces;
+    use control_api::NamespaceMap;
+    use serde_json::{Value, from_value, json};
+
+    /// Returns the namespaces of a NamespaceMap; the provider accepts each mapping of `current`.
+    fn namespaces(desired: &Value, current: &[(&str, &str)]) -> Namespaces {
+        let accepted = |remote| json!({"phase": "Accepted", "remoteNamespace": remote});
+        let current: Value = current
+            .iter()
+            .map(|(local, remote)| ((*local).to_owned(), accepted(remote)))
+            .collect();
+        let map: NamespaceMap = from_value(json!({
+            "apiVersion": "offloading.liqo.io/v1beta1", "kind": "NamespaceMap",
+            "metadata": {"name": "milan", "namespace": "liqo-tenant-milan"},
+            "spec": {"desiredMapping": desired},
+            "status": {"currentMapping": current},
+        }))
+        .unwrap();
+        Namespaces::new(Some(&map))
+    }
+
+    #[test]
+    fn the_provider_does_not_choose_the_remote_name() {
+        let desired = json!({"shop": "shop-rome"});
+        let mapped = namespaces(&desired, &[("shop", "shop-rome")]);
+        assert_eq!(mapped.remote("shop"), Some("shop-rome"));
+
+        let current = [("shop", "kube-system"), ("books", "shop-rome")];
+        assert_eq!(namespaces(&desired, &current), Namespaces::default());
+    }
+
+    #[test]
+    fn two_namespaces_never_share_a_remote_one() {
+        let desired = json!({"books": "shared", "shop": "shared"});
+        let shared = namespaces(&desired, &[("books", "shared"), ("shop", "shared")]);
+
+        assert_eq!(shared.remote("books"), Some("shared"));
+        assert_eq!(shared.remote("shop"), None);
+        assert_eq!(shared.local("shared"), Some("books"));
+    }
+}

@@ -249,6 +249,24 @@ fn a_shadow_pod_of_another_node_is_never_touched() {
     );
 }
 
+#[test]
+fn the_status_of_a_remote_pod_of_another_cluster_is_not_reported() {
+    let mut rome = Side::new(9);
+    rome.put_map("Accepted");
+    rome.put_pod("web");
+    rome.pass();
+    rome.provider().put::<Pod>(json!({
+        "metadata": {"name": "web", "namespace": "shop-rome", "labels": {
+            "offloading.liqo.io/nodename": "milan", "offloading.liqo.io/origin": "naples",
+            "offloading.liqo.io/destination": "milan"}},
+        "spec": {"containers": []},
+        "status": running("10.244.1.7"),
+    }));
+    rome.pass();
+
+    assert_eq!(rome.pod("web")["status"]["phase"], "Pending");
+}
+
 /// It lacks the label by which the virtual kubelet watches its objects.
 #[test]
 fn a_shadow_pod_of_someone_else_is_reported() {
@@ -297,6 +315,12 @@ fn a_deleted_shadow_pod_is_created_again() {
     let mut rome = rome(10);
     rome.provider()
         .remove::<ShadowPod>(&Key::new("shop-rome", "web"));
+    rome.pass();
+    assert_eq!(
+        rome.shadow("web"),
+        Value::Null,
+        "its remote pod is still ending"
+    );
     rome.remove_remote("web");
 
     assert!(rome.shadow("web").is_object());
@@ -334,6 +358,43 @@ fn addresses_outside_of_the_providers_cidrs_are_not_reported() {
     rome.put_remote("web", &running("10.244.1.7"));
     assert_eq!(rome.pod("web")["status"]["podIP"], Value::Null);
     assert_eq!(rome.pod("web")["status"]["phase"], "Running");
+}
+
+#[test]
+fn a_shadow_pod_stays_as_it_is_while_the_node_is_not_ready() {
+    let mut rome = rome(13);
+    rome.edit::<Pod>(&pod_key(), |pod| {
+        pod["metadata"]["labels"]["version"] = json!("2");
+        pod["metadata"]["labels"]["liqo.io/remote-unavailable"] = json!("true");
+    });
+    let version = rome.shadow("web")["metadata"]["labels"]["version"].clone();
+    assert_eq!(version, Value::Null);
+
+    rome.edit::<Pod>(&pod_key(), |pod| {
+        let labels = pod["metadata"]["labels"].as_object_mut().unwrap();
+        labels.remove("liqo.io/remote-unavailable");
+    });
+    assert_eq!(rome.shadow("web")["metadata"]["labels"]["version"], "2");
+}
+
+#[test]
+fn a_deleted_pod_stays_after_a_restart_until_its_remote_pod_is_known() {
+    let mut rome = rome(14);
+    let provider = Cluster::remote("milan");
+    for replica in [0, 1] {
+        rome.simulation.crash(replica);
+    }
+    rome.simulation.partition(&provider);
+    rome.simulation.local().remove::<Pod>(&pod_key());
+    rome.simulation.pass(Duration::from_secs(60));
+    assert!(rome.pod("web").is_object());
+
+    rome.simulation.heal(&provider);
+    rome.simulation.pass(Duration::from_secs(90));
+    assert_eq!(rome.shadow("web"), Value::Null);
+    assert!(rome.pod("web").is_object(), "its containers are ending");
+    rome.remove_remote("web");
+    assert_eq!(rome.pod("web"), Value::Null);
 }
 
 #[test]
