@@ -41,6 +41,11 @@ impl Head {
         self.method == "GET" && limit.is_some_and(|limit| limit != "1")
     }
 
+    /// Returns whether the request deletes an object.
+    pub fn is_delete(&self) -> bool {
+        self.method == "DELETE"
+    }
+
     /// Returns whether the request starts a watch with a streaming list.
     pub fn is_streaming_list(&self) -> bool {
         self.parameter("sendInitialEvents").as_deref() == Some("true")
@@ -178,6 +183,21 @@ impl Front {
             .iter()
             .filter(|head| filter(head))
             .count()
+    }
+
+    /// Waits until a request that `filter` selects has arrived.
+    ///
+    /// # Panics
+    ///
+    /// After ten seconds.
+    pub async fn received(&self, filter: impl Fn(&Head) -> bool) {
+        let received = async {
+            while self.count(&filter) == 0 {
+                tokio::time::sleep(Duration::from_millis(10)).await;
+            }
+        };
+        let received = tokio::time::timeout(Duration::from_secs(10), received).await;
+        received.expect("a request that the test waits for");
     }
 }
 

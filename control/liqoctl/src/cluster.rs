@@ -65,11 +65,13 @@ impl Cluster {
         })
     }
 
-    /// Returns the cluster of a client.
+    /// Returns the cluster behind a listener of a test.
     #[cfg(test)]
-    pub(crate) fn of_client(client: Client, side: &'static str) -> Self {
+    pub(crate) fn behind(front: &fake_apiserver::Front, side: &'static str) -> Self {
+        let url = front.url().parse().expect("a URL");
+        let client = Client::try_from(kube::Config::new(url));
         Self {
-            client,
+            client: client.expect("a client"),
             side,
             url: format!("https://{side}:6443"),
             namespace: "default".to_owned(),

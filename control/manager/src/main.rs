@@ -21,6 +21,8 @@
 mod authentication;
 mod cli;
 mod foreign_cluster;
+#[cfg(test)]
+mod golden;
 mod installation;
 mod metrics;
 mod namespace;

@@ -185,7 +185,6 @@ async fn delete_namespace(side: &Side, namespace: &str) -> Result<()> {
 mod tests {
     use super::*;
     use fake_apiserver::{ApiServer, Front, Reply};
-    use kube::{Client, Config};
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     const MILAN: &str = "/apis/core.liqo.io/v1beta1/foreignclusters/milan";
@@ -205,8 +204,7 @@ mod tests {
                 _ => Reply::Forward,
             }
         });
-        let client = Client::try_from(Config::new(front.url().parse().unwrap())).unwrap();
-        let cluster = Cluster::of_client(client, "");
+        let cluster = Cluster::behind(&front, "");
 
         declare_dead_once_known(&cluster, "milan").await.unwrap();
 

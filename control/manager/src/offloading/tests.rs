@@ -1,3 +1,4 @@
+use crate::golden::without_identity;
 use control_api::{Quota, ResourceSlice, VirtualNode};
 use serde_json::Value;
 use side::{MOMENT, Side, key};
@@ -13,26 +14,6 @@ mod side;
 
 /// A change of an object, with a description.
 type Edit = (&'static str, fn(&mut Value));
-
-/// Returns an object without the fields that differ between any two clusters: UIDs, times and versions.
-fn without_identity(mut object: Value) -> Value {
-    let owners = object.pointer_mut("/metadata/ownerReferences");
-    let owners = owners.and_then(Value::as_array_mut);
-    for owner in owners.into_iter().flatten() {
-        owner.as_object_mut().unwrap().remove("uid");
-    }
-    let metadata = object["metadata"].as_object_mut().unwrap();
-    for field in [
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "generation",
-        "managedFields",
-    ] {
-        metadata.remove(field);
-    }
-    object
-}
 
 #[test]
 fn the_quota_equals_upstreams() {

@@ -13,7 +13,7 @@ pub(crate) struct Settings {
     pub(crate) default_toleration_seconds: i64,
 }
 
-/// A webhook.
+/// Verb and kind that a webhook of the chart reviews; each has its own path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Handler {
     MutatePod,

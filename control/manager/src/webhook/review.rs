@@ -71,7 +71,7 @@ pub(super) enum ReviewError {
     NoRequest,
 }
 
-/// The decision.
+/// Answer to an AdmissionReview (`response` of `admission.k8s.io/v1`).
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Response {
     pub(super) verdict: Verdict,

@@ -18,7 +18,7 @@ use telemetry::http::Observed;
 /// Name of the process in Events.
 const NAME: &str = "virtual-kubelet";
 
-/// Time for the response of the API server at the start, before the request is repeated.
+/// Timeout of the first request to the API server; the request is then repeated.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Time between two attempts.

@@ -7,7 +7,6 @@ use crate::steps::Step as _;
 use control_credentials::{ClusterKey, KeyType};
 use fake_apiserver::{ApiServer, Front, Reply};
 use k8s_openapi::ByteString;
-use kube::{Client, Config};
 use serde_json::{Value, json};
 
 /// Path of the consumer's tenant namespace.
@@ -33,10 +32,7 @@ impl Clusters {
         let (rome, milan) = (ApiServer::start(), ApiServer::start());
         let fronts = [&rome, &milan].map(|server| Front::start(server, |_| Reply::Forward));
         let side = |front: &Front, side, id: &str, peer: &str| Side {
-            cluster: Cluster::of_client(
-                Client::try_from(Config::new(front.url().parse().unwrap())).unwrap(),
-                side,
-            ),
+            cluster: Cluster::behind(front, side),
             liqo: Installation {
                 cluster_id: id.to_owned(),
                 namespace: "liqo".to_owned(),

@@ -15,7 +15,7 @@ use kube::{Api, ResourceExt as _};
 /// Number of virtual nodes that a message lists.
 const SHOWN_MAX: usize = 10;
 
-/// A completed offloading.
+/// State in which the command ends with success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// All selected clusters have the namespace.

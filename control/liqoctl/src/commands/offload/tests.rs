@@ -4,7 +4,6 @@ use super::*;
 use crate::progress::take_lines;
 use clap::Parser;
 use fake_apiserver::{ApiServer, Front, Head, Reply};
-use kube::{Client, Config};
 use serde_json::{Value, json};
 
 mod refusals;
@@ -36,7 +35,6 @@ impl Rome {
     fn start() -> Self {
         let server = ApiServer::start();
         let front = Front::start(&server, |_| Reply::Forward);
-        let client = Client::try_from(Config::new(front.url().parse().unwrap())).unwrap();
         server.put(
             "/api/v1/namespaces/liqo/configmaps/liqo-clusterid-configmap",
             json!({"apiVersion": "v1", "kind": "ConfigMap", "data": {"CLUSTER_ID": "rome"}, "metadata": {
@@ -47,10 +45,11 @@ impl Rome {
         for name in ["demo", "shop"] {
             put_namespace(&server, name, json!({"team": "shop"}));
         }
+        let cluster = Cluster::behind(&front, "local");
         Self {
             server,
             front,
-            cluster: Cluster::of_client(client, "local"),
+            cluster,
         }
     }
 
@@ -96,17 +95,6 @@ impl Rome {
     }
 
     /// Returns the number of requests that change objects.
-    /// Waits until the command follows the object.
-    async fn followed(&self) {
-        let followed = async {
-            while self.front.count(|head| head.target.contains("watch=true")) == 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let followed = tokio::time::timeout(Duration::from_secs(10), followed).await;
-        followed.expect("the command waits for the deletion");
-    }
-
     fn writes(&self) -> usize {
         self.front.count(|head| head.method != "GET")
     }

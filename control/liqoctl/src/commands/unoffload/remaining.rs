@@ -6,7 +6,7 @@ use control_api::offloading::namespace_map::NamespaceMapping;
 use control_api::{NamespaceMap, labels};
 use kube::{Api, ResourceExt as _};
 
-/// A remote namespace.
+/// A counterpart that a provider still has, of a namespace that is no longer offloaded.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RemoteNamespace {
     /// Cluster ID of the provider.

@@ -2,8 +2,7 @@
 
 use super::*;
 use crate::progress::take_lines;
-use fake_apiserver::{ApiServer, Front, Reply};
-use kube::{Client, Config};
+use fake_apiserver::{ApiServer, Front, Head, Reply};
 use serde_json::{Value, json};
 
 /// Path of the object of namespace `demo`.
@@ -21,16 +20,16 @@ impl Rome {
     fn start() -> Self {
         let server = ApiServer::start();
         let front = Front::start(&server, |_| Reply::Forward);
-        let client = Client::try_from(Config::new(front.url().parse().unwrap())).unwrap();
         server.put(
             "/api/v1/namespaces/demo",
             json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "demo"}}),
         );
         server.put(DEMO, offloading());
+        let cluster = Cluster::behind(&front, "local");
         Self {
             server,
             front,
-            cluster: Cluster::of_client(client, "local"),
+            cluster,
         }
     }
 
@@ -47,28 +46,6 @@ impl Rome {
             "DELETE" => Reply::response("200 OK", "", offloading().to_string()),
             _ => Reply::Forward,
         });
-    }
-
-    /// Waits until the command follows the object.
-    async fn followed(&self) {
-        let followed = async {
-            while self.front.count(|head| head.target.contains("watch=true")) == 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let followed = tokio::time::timeout(LONG, followed).await;
-        followed.expect("the command waits for the deletion");
-    }
-
-    /// Waits until the command has deleted the object.
-    async fn deleted(&self) {
-        let deleted = async {
-            while self.front.count(|head| head.method == "DELETE") == 0 {
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let deleted = tokio::time::timeout(LONG, deleted).await;
-        deleted.expect("the command deletes the object");
     }
 }
 
@@ -132,7 +109,7 @@ async fn the_command_ends_when_the_object_is_gone_and_not_before() {
     let rome = Rome::start();
     rome.keep();
     let controller = async {
-        rome.deleted().await;
+        rome.front.received(Head::is_delete).await;
         let mut leaving = offloading();
         leaving["metadata"]["deletionTimestamp"] = "2026-11-21T08:15:18Z".into();
         rome.server.put(DEMO, leaving);
@@ -141,12 +118,12 @@ async fn the_command_ends_when_the_object_is_gone_and_not_before() {
     let mut unoffloading = std::pin::pin!(unoffloading);
     tokio::select! {
         result = &mut unoffloading => panic!("{result:?}"),
-        () = async { controller.await; rome.followed().await } => {}
+        () = async { controller.await; rome.front.received(Head::is_watch).await } => {}
     }
 
     rome.server.remove(DEMO);
     unoffloading.await.unwrap();
-    assert_eq!(rome.front.count(|head| head.method == "DELETE"), 1);
+    assert_eq!(rome.front.count(Head::is_delete), 1);
 }
 
 #[tokio::test]
@@ -174,7 +151,7 @@ async fn a_timeout_names_the_finalizers_and_the_remote_namespaces() {
     }
     rome.keep();
     let controller = async {
-        rome.deleted().await;
+        rome.front.received(Head::is_delete).await;
         let mut leaving = offloading();
         leaving["metadata"]["deletionTimestamp"] = "2026-11-21T08:15:18Z".into();
         rome.server.put(DEMO, leaving);
@@ -205,7 +182,7 @@ async fn an_object_that_is_created_again_is_reported_and_kept() {
         _ => Reply::Forward,
     });
     let user = async {
-        rome.deleted().await;
+        rome.front.received(Head::is_delete).await;
         rome.server.remove(DEMO);
         rome.server.put(DEMO, offloading());
     };
@@ -214,7 +191,7 @@ async fn an_object_that_is_created_again_is_reported_and_kept() {
 
     let error = unoffloaded.unwrap_err().to_string();
     assert!(error.contains("was created again"), "{error}");
-    assert_eq!(rome.front.count(|head| head.method == "DELETE"), 1);
+    assert_eq!(rome.front.count(Head::is_delete), 1);
     assert!(rome.server.get(DEMO).is_some());
 }
 

@@ -1,26 +1,12 @@
 //! Objects as upstream writes them, with the same names (v1.2.0).
 
 use super::{Side, key};
+use crate::golden::without_identity;
 use control_api::{NamespaceMap, NamespaceOffloading};
 use control_runtime::Key;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use serde_json::{Value, json};
-
-/// Removes the fields that differ between any two clusters.
-fn without_identity(mut object: Value) -> Value {
-    let metadata = object["metadata"].as_object_mut().unwrap();
-    for field in [
-        "uid",
-        "resourceVersion",
-        "creationTimestamp",
-        "generation",
-        "managedFields",
-    ] {
-        metadata.remove(field);
-    }
-    object
-}
+use serde_json::json;
 
 /// Exception: the label for Pod Security, by which the provider protects itself.
 #[test]

@@ -29,7 +29,7 @@ const NAME: &str = "liqo-webhook.liqo.svc";
 /// Longer than a test may take.
 const DEADLINE: Duration = Duration::from_secs(20);
 
-/// A running server.
+/// A server on a port of its own, with the parts that its tests change.
 struct Running {
     address: SocketAddr,
     cache: CacheReader,

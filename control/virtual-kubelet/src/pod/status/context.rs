@@ -16,6 +16,6 @@ pub(crate) struct Context<'a> {
     pub(crate) host_ip: Option<IpAddr>,
     /// Restarts to add to those of each container, see [`Restarts`](super::Restarts).
     pub(crate) restarts: i32,
-    /// The present time.
+    /// Time of transitions that the status reports.
     pub(crate) now: Timestamp,
 }

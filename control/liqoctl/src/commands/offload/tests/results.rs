@@ -169,7 +169,7 @@ async fn an_object_that_is_being_deleted_is_replaced_once_it_is_gone() {
     rome.server.put(DEMO, leaving);
 
     let ends = async {
-        rome.followed().await;
+        rome.front.received(Head::is_watch).await;
         assert_eq!(rome.writes(), 0);
         rome.server.remove(DEMO);
         rome.control(ready()).await;
