@@ -70,3 +70,9 @@ pub const REPATRIATION: &str = "liqo.io/repatriation";
 pub const ALLOW_VIRTUAL_NODES: &str = "liqo.io/allow-virtual-nodes";
 /// On the Secret with the certificates of the webhooks. Value: name of their Service.
 pub const WEBHOOK_SERVICE_NAME: &str = "liqo.io/webhook-service-name";
+/// On a ShadowEndpointSlice. Value: the addresses that other providers of the consumer have, by cluster ID, as JSON. They are
+/// reached without the consumer.
+pub const DIRECT_CONNECTIONS_DATA: &str = "liqo.io/direct-connections-data";
+
+/// On an object that `kubectl apply` has written. Value: the object as it was applied.
+pub const LAST_APPLIED: &str = "kubectl.kubernetes.io/last-applied-configuration";

@@ -79,6 +79,8 @@ pub const APP_PART_OF: &str = "app.kubernetes.io/part-of";
 pub const SERVICE_NAME: &str = "kubernetes.io/service-name";
 /// Kubernetes' label on an EndpointSlice. Value: the controller that writes it.
 pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
+/// Value of [`SLICE_MANAGED_BY`] on a reflected EndpointSlice.
+pub const SLICE_MANAGED_BY_REFLECTION: &str = "endpointslice.reflection.liqo.io";
 
 /// On a Secret with a nonce, in the provider's tenant namespace. Value: `true`.
 pub const NONCE: &str = "liqo.io/nonce";
@@ -108,6 +110,8 @@ pub const REMOTE_UNAVAILABLE: &str = "liqo.io/remote-unavailable";
 pub const MANAGED_BY: &str = "liqo.io/managed-by";
 /// Value of [`MANAGED_BY`] on a pod.
 pub const MANAGED_BY_SHADOW_POD: &str = "shadowpod";
+/// Value of [`MANAGED_BY`] on an EndpointSlice.
+pub const MANAGED_BY_SHADOW_ENDPOINT_SLICE: &str = "shadowendpointslice";
 /// On a ShadowPod. Value: the user that has created it, whose [`Quota`](crate::Quota) it counts against.
 pub const CREATOR_USER: &str = "liqo.io/creator-user";
 /// On a reflected object. Value: cluster ID of the cluster that it is reflected from.

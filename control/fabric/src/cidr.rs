@@ -131,6 +131,11 @@ pub fn address(text: &str) -> Result<Ipv4Addr, CidrError> {
     })
 }
 
+/// Returns whether packets to an address may be routed between clusters.
+pub fn is_routable(address: Ipv4Addr) -> bool {
+    !UNROUTABLE.iter().any(|net| net.contains(&address))
+}
+
 /// Returns whether two CIDRs have an address in common.
 pub fn overlaps(a: Ipv4Net, b: Ipv4Net) -> bool {
     a.contains(&b) || b.contains(&a)

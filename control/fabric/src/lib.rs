@@ -14,7 +14,7 @@
 
 pub use cidr::{
     CIDRS_MAX, CidrError, RemoteCidrError, RemoteCidrs, address, cidr, is_cluster_id, is_host,
-    overlaps, probe_network, remote_cidrs,
+    is_routable, overlaps, probe_network, remote_cidrs,
 };
 pub use error::{Error, Errors, Place, Position, Problem};
 pub use network::AllocationRules;

@@ -8,6 +8,7 @@ use crate::namespace::{self, NamespaceController};
 use crate::network::{NetworkController, Settings, State};
 use crate::offloading::{self, OffloadingController};
 use crate::replication::ReplicationController;
+use crate::shadow_endpoint_slice::{self, ShadowEndpointSliceController};
 use crate::shadow_pod::{self, ShadowPodController};
 use crate::state;
 use crate::webhook::{self, WebhookController};
@@ -98,6 +99,9 @@ pub(crate) struct Cli {
     /// Image of the virtual kubelets whose VkOptionsTemplate names none. If empty, VirtualNodes have no virtual kubelet.
     #[arg(long, value_name = "IMAGE", default_value = "")]
     virtual_kubelet_image: String,
+    /// Leave out the endpoints that a consumer's pods have at its other providers, to which this cluster is connected.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    deny_direct_connections: bool,
 
     /// The UDP port on which gateway pods listen.
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
@@ -149,6 +153,7 @@ impl Cli {
         let mut registry = Registry::with_prefix("liqo_controller_manager");
         let metrics = Metrics::new(&mut registry);
         let webhook_metrics = webhook::Metrics::new(&mut registry);
+        let endpoint_metrics = shadow_endpoint_slice::Metrics::new(&mut registry);
         let runtime_metrics = runtime::Metrics::new(&mut registry);
         let state = Arc::new(state::State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
@@ -156,6 +161,7 @@ impl Cli {
         let destinations = self.destinations();
         let (authentication, offloading) = (self.authentication(), self.offloading());
         let (namespaces, shadow_pods) = (self.namespaces(), self.shadow_pods());
+        let endpoints = self.endpoints();
         let refusals = Refusals::default();
         let foreign_clusters =
             ForeignClusterController::new(self.foreign_clusters(), refusals.clone());
@@ -178,6 +184,8 @@ impl Cli {
                 runtime.add(OffloadingController::new(offloading), &replicas)?;
                 runtime.add(NamespaceController::new(namespaces), &replicas)?;
                 runtime.add(ShadowPodController::new(shadow_pods), &replicas)?;
+                let endpoints = ShadowEndpointSliceController::new(endpoints, endpoint_metrics);
+                runtime.add(endpoints, &replicas)?;
             }
             if self.webhook.webhook {
                 let controller =
@@ -295,6 +303,14 @@ impl Cli {
         namespace::Settings {
             namespace: self.installation.namespace.clone(),
             has_virtual_kubelets: !self.virtual_kubelet_image.is_empty(),
+        }
+    }
+
+    fn endpoints(&self) -> shadow_endpoint_slice::Settings {
+        shadow_endpoint_slice::Settings {
+            namespace: self.installation.namespace.clone(),
+            tenant_namespaces: self.installation.tenant_namespaces.clone(),
+            deny_direct_connections: self.deny_direct_connections,
         }
     }
 

@@ -5,6 +5,7 @@
 //! offloading  what a consumer may use at a provider: Quotas, VirtualNodes (PURE)
 //! namespace   offloaded namespaces, and those of consumers (PURE)
 //! shadow_pod  the pods of consumers (PURE)
+//! shadow_endpoint_slice  endpoints of consumers (PURE)
 //! replication  objects of a consumer at its providers, and their statuses (PURE)
 //! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
@@ -32,6 +33,7 @@ mod quantity;
 mod replication;
 #[cfg(test)]
 mod rights;
+mod shadow_endpoint_slice;
 mod shadow_pod;
 mod state;
 mod webhook;

@@ -16,7 +16,7 @@ pub(crate) use condition::Verdict;
 pub(crate) use controller::registrations;
 pub(crate) use controller::{FIELD_MANAGER, NetworkController};
 pub(crate) use kind::{SERVICE_ACCOUNT, TENANT_ROLE};
-pub(crate) use local::{ADDRESS_TYPES, MIRROR_POD, id_of, is_bound, keep};
+pub(crate) use local::{ADDRESS_TYPES, MIRROR_POD, id_of, is_bound, is_real, keep};
 pub(crate) use plan::State;
 #[cfg(test)]
 pub(crate) use plan::tests::settings;

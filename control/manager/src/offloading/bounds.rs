@@ -223,7 +223,7 @@ pub(super) fn check_domain(name: &str) -> Result<(), Reason> {
 }
 
 /// Returns whether a text is a name of Kubernetes' labels: letters, digits, and `-`, `_` and `.` between them.
-fn is_name(text: &str) -> bool {
+pub(crate) fn is_name(text: &str) -> bool {
     let is_inner = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
     let is_outer = |byte: Option<u8>| byte.is_some_and(|byte| byte.is_ascii_alphanumeric());
 

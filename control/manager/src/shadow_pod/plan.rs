@@ -6,6 +6,7 @@ use super::quota::{self, Claim};
 use super::request::{self, Amounts};
 use super::settings::Settings;
 use crate::authentication::{controller_reference, label, warn};
+use control_api::annotations::LAST_APPLIED;
 use control_api::offloading::quota::LimitsEnforcement;
 use control_api::offloading::shadow_pod::ShadowPodPhase as Phase;
 use control_api::{ShadowPod, labels};
@@ -209,7 +210,7 @@ fn metadata(shadow: &ShadowPod) -> (Map, Map) {
         labels::MANAGED_BY_SHADOW_POD.to_owned(),
     );
     let mut annotations = shadow.metadata.annotations.clone().unwrap_or_default();
-    annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    annotations.remove(LAST_APPLIED);
 
     (labels, annotations)
 }

@@ -1,9 +1,11 @@
 //! Tests of the limits for the controller manager's token in namespaces: those of consumers, and offloaded ones.
 
 use super::attack::{Refusal, Request};
-use super::{MANAGER, RBAC, administrator, binding, label, manager, service_account};
+use super::{MANAGER, RBAC, SERVICES, administrator, binding, label, manager, service_account};
 use crate::fixture::{Fixture, LIQO, Suite, parallel};
 use anyhow::Result;
+use control_api::ShadowEndpointSlice;
+use kube::Api;
 use kubernetes_lab::manifest;
 use serde_json::{Value, json};
 
@@ -12,6 +14,7 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         the_managers_token_writes_namespaces_of_consumers_only,
         the_managers_token_binds_the_roles_of_offloaded_namespaces_there_only,
+        the_managers_token_repairs_endpoint_slices_of_consumers_there_only,
     );
 }
 
@@ -182,6 +185,78 @@ async fn the_managers_token_binds_the_roles_of_offloaded_namespaces_there_only(
         manager
             .may_not(&administrator, &request, Refusal::Rbac)
             .await?;
+    }
+
+    Ok(())
+}
+
+/// A user has removed the label `liqo.io/managed` from the objects, which have a ShadowEndpointSlice as owner.
+async fn the_managers_token_repairs_endpoint_slices_of_consumers_there_only(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let administrator = administrator(fixture).await?;
+    let manager = manager(fixture).await?;
+    let client = fixture.control_plane.client().await?;
+    let (remote, local) = ("endpoints-of-a-buyer", "endpoints-of-a-user");
+    of_consumer(fixture, remote).await?;
+    fixture.namespace(local).await?;
+
+    for namespace in [remote, local] {
+        let shadow = json!({
+            "apiVersion": "offloading.liqo.io/v1beta1",
+            "kind": "ShadowEndpointSlice",
+            "metadata": {"name": "web", "namespace": namespace},
+            "spec": {"template": {"addressType": "IPv4"}},
+        });
+        manifest::apply(&client, &[shadow], None).await?;
+        let shadows: Api<ShadowEndpointSlice> = Api::namespaced(client.clone(), namespace);
+        let metadata = json!({
+            "name": "web",
+            "namespace": namespace,
+            "ownerReferences": [{
+                "apiVersion": "offloading.liqo.io/v1beta1",
+                "kind": "ShadowEndpointSlice",
+                "name": "web",
+                "uid": shadows.get("web").await?.metadata.uid,
+                "controller": true,
+            }],
+        });
+        let slice = json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": metadata,
+            "addressType": "IPv4",
+            "endpoints": [],
+        });
+        let service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": metadata,
+            "spec": {"ports": [{"port": 80}]},
+        });
+        manifest::apply(&client, &[slice, service], None).await?;
+        for kind in ["EndpointSlice", "Service"] {
+            let change = Request::Merge {
+                kind,
+                namespace: Some(namespace.to_owned()),
+                name: "web".to_owned(),
+                subresource: None,
+                patch: json!({"metadata": {"labels": {"liqo.io/managed": "true"}}}),
+            };
+            let delete = Request::Delete {
+                kind,
+                namespace: Some(namespace.to_owned()),
+                name: "web".to_owned(),
+            };
+            for request in [change, delete] {
+                if namespace == remote && kind == "EndpointSlice" {
+                    manager.may(&request).await?;
+                } else {
+                    let policy = Refusal::Policy(SERVICES);
+                    manager.may_not(&administrator, &request, policy).await?;
+                }
+            }
+        }
     }
 
     Ok(())

@@ -1,5 +1,6 @@
 //! Objects in the cache.
 
+use control_api::annotations;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::de::DeserializeOwned;
 use std::fmt;
@@ -31,7 +32,7 @@ pub(crate) fn keep<T: Stored>(mut object: T) -> T {
 
 fn prune_metadata(meta: &mut ObjectMeta) {
     meta.resource_version = None;
-    if let Some(annotations) = &mut meta.annotations {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    if let Some(present) = &mut meta.annotations {
+        present.remove(annotations::LAST_APPLIED);
     }
 }

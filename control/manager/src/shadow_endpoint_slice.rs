@@ -1,0 +1,34 @@
+//! The controller of ShadowEndpointSlices: the endpoints that consumers have reflected to this cluster.
+//!
+//! ```text
+//! consumer                  this cluster, the provider
+//! EndpointSlice -reflection-> ShadowEndpointSlice -> EndpointSlice, with addresses as this cluster reaches them
+//! ```
+//!
+//! A consumer writes ShadowEndpointSlices with its own credentials, so their content is untrusted. `mapping` translates
+//! the addresses of a peer, `direct` reads which of them other providers have, `addresses` decides which addresses are
+//! allowed, and `content` takes the valid parts of a slice. `plan` compares the result with the EndpointSlice, and
+//! `controller` connects it to the runtime.
+
+pub(crate) use controller::ShadowEndpointSliceController;
+pub(crate) use metrics::Metrics;
+#[cfg(test)]
+pub(crate) use registrations::registrations;
+pub(crate) use settings::Settings;
+
+mod addresses;
+mod content;
+mod controller;
+mod direct;
+mod dropped;
+mod item;
+mod mapping;
+mod metrics;
+mod objects;
+mod observe;
+mod plan;
+mod registrations;
+mod settings;
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,292 @@
+//! The objects that endpoints depend on, in the cache.
+
+use super::item::WorkItem;
+use super::mapping::{Mapping, NotMapped};
+use super::settings::Settings;
+use crate::authentication::label;
+use crate::network::is_real;
+use control_api::authentication::tenant_policy;
+use control_api::core::foreign_cluster::{
+    ForeignClusterConditionStatus as Status, ForeignClusterConditionType as Type,
+};
+use control_api::tenant_namespace::{choose, peer_of};
+use control_api::{
+    Configuration, ForeignCluster, Network, ShadowEndpointSlice, TenantPolicy, annotations, labels,
+};
+use control_runtime::{Cache, Cluster, Key, Objects, Ref};
+use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+/// Index of namespaces that were created for a consumer, by its cluster ID.
+pub(super) const BY_CONSUMER: &str = "shadow-endpoint-slice/consumer";
+
+/// Index of tenant namespaces and Configurations by the cluster ID of their peer.
+pub(super) const BY_PEER: &str = "shadow-endpoint-slice/peer";
+
+/// Index of ShadowEndpointSlices by the cluster IDs of other providers that have addresses.
+pub(super) const BY_DIRECT: &str = "shadow-endpoint-slice/direct";
+
+/// Index of Nodes by address.
+pub(super) const BY_ADDRESS: &str = "shadow-endpoint-slice/address";
+
+/// Index of EndpointSlices by the subnets of their addresses, which are fewer than the addresses.
+pub(super) const BY_SUBNET: &str = "shadow-endpoint-slice/subnet";
+
+/// Prefix length of those subnets.
+const SUBNET_LEN: u8 = 24;
+
+/// The objects of the local cluster.
+pub(super) struct Local<'a> {
+    pub(super) settings: &'a Settings,
+    pub(super) shadows: Objects<'a, ShadowEndpointSlice>,
+    pub(super) slices: Objects<'a, EndpointSlice>,
+    namespaces: Objects<'a, Namespace>,
+    configurations: Objects<'a, Configuration>,
+    foreign_clusters: Objects<'a, ForeignCluster>,
+    policies: Objects<'a, TenantPolicy>,
+    networks: Objects<'a, Network>,
+    nodes: Objects<'a, Node>,
+    cache: &'a Cache,
+}
+
+impl<'a> Local<'a> {
+    /// Creates the view of a cache.
+    pub(super) fn new(cache: &'a Cache, settings: &'a Settings) -> Self {
+        let local = &Cluster::Local;
+        Self {
+            settings,
+            shadows: cache.objects(local),
+            slices: cache.objects(local),
+            namespaces: cache.objects(local),
+            configurations: cache.objects(local),
+            foreign_clusters: cache.objects(local),
+            policies: cache.objects(local),
+            networks: cache.objects(local),
+            nodes: cache.objects(local),
+            cache,
+        }
+    }
+
+    /// Returns the cluster ID of the consumer that a namespace was created for.
+    pub(super) fn consumer(&self, namespace: &str) -> Option<&'a str> {
+        let metadata = &self.namespaces.get(&Key::cluster(namespace))?.metadata;
+        let peer = consumer_of(metadata)?;
+        let map = metadata
+            .annotations
+            .as_ref()?
+            .get(annotations::NAMESPACE_MAP)?;
+        let (tenant, _) = map.split_once('/')?;
+        let tenant = self.namespaces.get(&Key::cluster(tenant))?;
+
+        (peer_of(&tenant.metadata) == Some(peer)).then_some(peer)
+    }
+
+    /// Returns whether a namespace is absent or being deleted, so that nothing can be created in it.
+    pub(super) fn is_terminating(&self, namespace: &str) -> bool {
+        let namespace = self.namespaces.get(&Key::cluster(namespace));
+        namespace.is_none_or(|it| it.metadata.deletion_timestamp.is_some())
+    }
+
+    /// Returns the work item of a ShadowEndpointSlice.
+    pub(super) fn item(&self, key: &Key) -> WorkItem {
+        WorkItem {
+            peer: self.consumer(&key.namespace).unwrap_or_default().to_owned(),
+            key: key.clone(),
+        }
+    }
+
+    /// Returns the items in a namespace.
+    pub(super) fn items_within(&self, namespace: &str) -> BTreeSet<WorkItem> {
+        let shadows = self.shadows.within(namespace);
+        shadows.map(|(key, _)| self.item(key)).collect()
+    }
+
+    /// Returns the items whose endpoints depend on a peer.
+    pub(super) fn items_of_peer(&self, peer: &str) -> BTreeSet<WorkItem> {
+        let namespaces = self.namespaces.indexed(BY_CONSUMER, peer);
+        let of_consumer = namespaces.flat_map(|(key, _)| self.items_within(&key.name));
+        let direct = self.shadows.indexed(BY_DIRECT, peer);
+
+        of_consumer
+            .chain(direct.map(|(key, _)| self.item(key)))
+            .collect()
+    }
+
+    /// Returns all items.
+    pub(super) fn items(&self) -> BTreeSet<WorkItem> {
+        self.shadows.iter().map(|(key, _)| self.item(key)).collect()
+    }
+
+    /// Returns the items whose EndpointSlices may contain an address.
+    pub(super) fn items_with(&self, address: Ipv4Addr) -> BTreeSet<WorkItem> {
+        let slices = self.slices.indexed(BY_SUBNET, &subnet(address));
+        slices.map(|(key, _)| self.item(key)).collect()
+    }
+
+    /// Returns the translation of a peer's addresses.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`NotMapped`] if the peer has no Configuration in its tenant namespace whose CIDRs are allocated.
+    pub(super) fn mapping(&self, peer: &str) -> Result<Mapping, NotMapped> {
+        let of_peer = || self.configurations.indexed(BY_PEER, peer);
+        let labelled = self.namespaces.indexed(BY_PEER, peer);
+        let tenant = choose(
+            labelled.map(|(_, namespace)| &namespace.metadata),
+            &self.settings.tenant_namespaces,
+            |name| of_peer().any(|(key, _)| key.namespace == name),
+        );
+        let placed = of_peer().filter(|(key, it)| {
+            Some(key.namespace.as_str()) == tenant && it.metadata.deletion_timestamp.is_none()
+        });
+        // The network controller uses the oldest.
+        let oldest = placed.min_by_key(|(key, it)| {
+            let created = it.metadata.creation_timestamp.clone();
+            (created.map(|time| time.0), (*key).clone())
+        });
+
+        Mapping::of(oldest.ok_or(NotMapped::Missing)?.1)
+    }
+
+    /// Returns the state of the connection with a peer; `None` until its ForeignCluster has a status.
+    pub(super) fn health(&self, peer: &str) -> Option<Health> {
+        Health::of(self.foreign_clusters.get(&Key::cluster(peer))?)
+    }
+
+    /// Returns whether a consumer has a TenantPolicy of its own.
+    pub(super) fn has_policy(&self, peer: &str) -> bool {
+        let key = Key::new(&*self.settings.namespace, peer);
+        self.policies.get(&key).is_some()
+    }
+
+    /// Returns the CIDRs that the TenantPolicy of a consumer allows besides its own.
+    pub(super) fn allowed(&self, peer: &str) -> Vec<Ipv4Net> {
+        let policy = |name: &str| {
+            self.policies
+                .get(&Key::new(&*self.settings.namespace, name))
+        };
+        let policy = policy(peer).or_else(|| policy(tenant_policy::DEFAULT));
+        let cidrs = policy.and_then(|it| it.spec.endpoint_cidrs.as_ref());
+        let cidrs = cidrs.into_iter().flatten();
+
+        cidrs.filter_map(|cidr| cidr.parse().ok()).collect()
+    }
+
+    /// Returns the CIDRs of Services and of the fabric of this cluster.
+    pub(super) fn internal(&self) -> Vec<Ipv4Net> {
+        let networks = self.networks.within(&self.settings.namespace);
+        networks
+            .filter_map(|(_, network)| internal_cidr(network))
+            .collect()
+    }
+
+    /// Returns whether a node has an address.
+    pub(super) fn is_node(&self, address: Ipv4Addr) -> bool {
+        let mut nodes = self.nodes.indexed(BY_ADDRESS, &address.to_string());
+        nodes.next().is_some()
+    }
+
+    /// Returns the version of an EndpointSlice.
+    pub(super) fn version(&self, key: &Key) -> Option<String> {
+        let object = Ref::of::<EndpointSlice>(&Cluster::Local, key);
+        let version = self.cache.entry(&object)?.version;
+        version.map(|version| version.to_string())
+    }
+}
+
+/// State of the connection with a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Health {
+    /// Whether the networking module of the peering is enabled.
+    pub(super) is_networked: bool,
+    /// Whether the networks are connected.
+    pub(super) is_connected: bool,
+    /// Whether the API server of the peer responds, or is not probed.
+    pub(super) is_api_server_ready: bool,
+}
+
+impl Health {
+    /// Reads the state; `None` if there is no status yet.
+    pub(super) fn of(foreign_cluster: &ForeignCluster) -> Option<Self> {
+        let status = foreign_cluster.status.as_ref()?;
+        let networking = &status.modules.as_ref()?.networking;
+        let mut of_network = networking.conditions.iter();
+        let mut of_cluster = status.conditions.iter();
+        let network = of_network.find(|it| it.type_ == Type::NetworkConnectionStatus);
+        let api_server = of_cluster.find(|it| it.type_ == Type::APIServerStatus);
+
+        Some(Self {
+            is_networked: networking.enabled,
+            is_connected: network.is_some_and(|it| it.status == Status::Established),
+            is_api_server_ready: api_server
+                .is_none_or(|it| matches!(it.status, Status::Established | Status::None)),
+        })
+    }
+
+    /// Returns whether endpoints of the peer are reached, as far as this cluster knows.
+    pub(super) fn is_ready(self) -> bool {
+        (self.is_connected || !self.is_networked) && self.is_api_server_ready
+    }
+}
+
+/// Returns the cluster ID of the consumer in the metadata of a namespace that was created for it.
+pub(super) fn consumer_of(namespace: &ObjectMeta) -> Option<&str> {
+    let annotations = namespace.annotations.as_ref()?;
+    let is_created = annotations.contains_key(annotations::NAMESPACE_MAP);
+    let peer = label(namespace, labels::REMOTE_CLUSTER_ID).filter(|_| is_created)?;
+
+    (!peer.is_empty()).then_some(peer)
+}
+
+/// Returns the CIDR of a Network of Services or of the fabric; `None` for other Networks.
+pub(super) fn internal_cidr(network: &Network) -> Option<Ipv4Net> {
+    let type_ = label(&network.metadata, labels::NETWORK_TYPE)?;
+    if ![labels::NETWORK_TYPE_SERVICE, labels::NETWORK_TYPE_INTERNAL].contains(&type_) {
+        return None;
+    }
+    let allocated = network
+        .status
+        .as_ref()
+        .and_then(|status| status.cidr.as_ref());
+
+    allocated.unwrap_or(&network.spec.cidr).parse().ok()
+}
+
+/// Returns the addresses of a node that runs pods. A virtual node has that of a pod.
+pub(super) fn addresses(node: &Node) -> BTreeSet<Ipv4Addr> {
+    let status = node.status.as_ref().filter(|_| is_real(node));
+    let addresses = status.and_then(|it| it.addresses.as_ref());
+    let addresses = addresses.into_iter().flatten();
+
+    addresses.filter_map(|it| it.address.parse().ok()).collect()
+}
+
+/// Returns the subnets of the addresses of an EndpointSlice that belongs to a ShadowEndpointSlice.
+pub(super) fn subnets(slice: &EndpointSlice) -> Vec<String> {
+    if !is_reflected(&slice.metadata) {
+        return Vec::new();
+    }
+    let texts = slice
+        .endpoints
+        .iter()
+        .flatten()
+        .flat_map(|it| &it.addresses);
+    let addresses = texts.filter_map(|text| text.parse().ok());
+    let subnets: BTreeSet<_> = addresses.map(subnet).collect();
+
+    subnets.into_iter().collect()
+}
+
+fn subnet(address: Ipv4Addr) -> String {
+    let subnet = Ipv4Net::new(address, SUBNET_LEN).map(|net| net.trunc());
+    subnet.map(|net| net.to_string()).unwrap_or_default()
+}
+
+/// Returns whether an EndpointSlice is labelled as that of a ShadowEndpointSlice.
+pub(super) fn is_reflected(slice: &ObjectMeta) -> bool {
+    label(slice, labels::MANAGED_BY) == Some(labels::MANAGED_BY_SHADOW_ENDPOINT_SLICE)
+}

@@ -1,0 +1,63 @@
+//! The resources of the controller of ShadowEndpointSlices.
+
+use super::direct::Direct;
+use super::objects::{
+    BY_ADDRESS, BY_CONSUMER, BY_DIRECT, BY_PEER, BY_SUBNET, addresses, consumer_of, subnets,
+};
+use crate::authentication::label;
+use crate::network::keep;
+use control_api::tenant_namespace::peer_of;
+use control_api::{
+    Configuration, ForeignCluster, Network, ShadowEndpointSlice, TenantPolicy, labels,
+};
+use control_runtime::{Registration, Scope};
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+
+/// ClusterRole that the manager binds to itself in the namespaces of consumers.
+const ROLE: &str = "liqo-controller-manager-remote-namespace";
+
+/// Returns the resources that the controller follows, with Liqo in namespace `liqo`.
+pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
+    vec![
+        // A ShadowEndpointSlice is the owner that controls its EndpointSlice.
+        Registration::whole::<ShadowEndpointSlice>(Scope::All)
+            .index(BY_DIRECT, |shadow: &ShadowEndpointSlice| {
+                Direct::indexed(&shadow.metadata)
+            })
+            .subresource("finalizers", "update")
+            .written_in(Scope::Bound(ROLE)),
+        Registration::of(Scope::All, keep::<EndpointSlice>)
+            .labels(format!(
+                "{}={}",
+                labels::MANAGED_BY,
+                labels::MANAGED_BY_SHADOW_ENDPOINT_SLICE
+            ))
+            .index(BY_SUBNET, subnets)
+            .verbs(&["create", "patch", "delete"])
+            .written_in(Scope::Bound(ROLE)),
+        Registration::of(Scope::All, keep::<Namespace>)
+            .index(BY_CONSUMER, |namespace: &Namespace| {
+                let consumer = consumer_of(&namespace.metadata);
+                consumer.into_iter().map(str::to_owned).collect()
+            })
+            .index(BY_PEER, |namespace: &Namespace| {
+                let peer = peer_of(&namespace.metadata);
+                peer.into_iter().map(str::to_owned).collect()
+            }),
+        Registration::of(Scope::All, keep::<Configuration>).index(
+            BY_PEER,
+            |configuration: &Configuration| {
+                let peer = label(&configuration.metadata, labels::REMOTE_CLUSTER_ID);
+                peer.into_iter().map(str::to_owned).collect()
+            },
+        ),
+        Registration::whole::<ForeignCluster>(Scope::All),
+        Registration::whole::<TenantPolicy>(Scope::Namespace(liqo.to_owned())),
+        Registration::of(Scope::All, keep::<Network>),
+        Registration::of(Scope::All, keep::<Node>).index(BY_ADDRESS, |node: &Node| {
+            let addresses = addresses(node).into_iter();
+            addresses.map(|address| address.to_string()).collect()
+        }),
+    ]
+}
