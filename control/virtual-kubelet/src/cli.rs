@@ -2,5 +2,6 @@
 
 mod flags;
 mod process;
+mod reflection;
 
 pub(crate) use flags::Cli;

@@ -5,6 +5,7 @@
 //! node        VirtualNode -> Node, its Lease and conditions (PURE)
 //! workload    Pod -> ShadowPod at the provider, and the status back (PURE)
 //! pod         the transformation of pods and their statuses (PURE)
+//! reflection  Services, EndpointSlices, ConfigMaps, Secrets and tokens at the provider (PURE)
 //! cli         arguments; starts the runtime with the controllers
 //! ```
 
@@ -23,6 +24,7 @@ mod node;
 )]
 #[expect(unused_imports, reason = "as above")]
 mod pod;
+mod reflection;
 mod settings;
 #[cfg(test)]
 mod side;

@@ -4,6 +4,9 @@ use crate::connection::Connection;
 use crate::kubeconfig::Shared;
 use crate::node::NodeController;
 use crate::pod::forge::ApiServerSupport;
+use crate::reflection::tests::issuing::{self, Issuing};
+use crate::reflection::tokens::controller::TokenController;
+use crate::reflection::tokens::settings::TokenSettings;
 use crate::settings::Settings;
 use crate::workload::WorkloadController;
 use control_api::{ForeignCluster, NamespaceMap, ShadowPod, VirtualNode};
@@ -13,6 +16,7 @@ use ipam::Remap;
 use k8s_openapi::api::core::v1::{Node, Pod};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 /// Long enough for the requests that a change causes.
@@ -65,12 +69,27 @@ impl Side {
     }
 
     pub(crate) fn with_settings(seed: u64, settings: Settings) -> Self {
+        Self::hosting(Simulation::new(seed), settings, None)
+    }
+
+    /// Creates both clusters with pods that have tokens of `server`.
+    pub(crate) fn with_tokens(seed: u64, server: &Arc<Mutex<issuing::Server>>) -> Self {
+        let server = Arc::clone(server);
+        let make = move || Issuing {
+            controller: TokenController::new(issuing::settings()),
+            server: Arc::clone(&server),
+        };
+        let simulation = Simulation::new(seed).host(make);
+        Self::hosting(simulation, settings(), Some(issuing::settings()))
+    }
+
+    fn hosting(simulation: Simulation, settings: Settings, tokens: Option<TokenSettings>) -> Self {
         let content = Shared::default();
         content.set(Ok(kubeconfig("192.0.2.1")));
         let (shared, of_node) = (content.clone(), settings.clone());
         let node = move || NodeController::new(of_node.clone(), Connection::new(shared.clone()));
-        let workload = move || WorkloadController::new(settings.clone());
-        let simulation = Simulation::new(seed).host(node).host(workload).replicas(2);
+        let workload = move || WorkloadController::new(settings.clone(), tokens.clone());
+        let simulation = simulation.host(node).host(workload).replicas(2);
         let mut side = Self {
             simulation,
             content,

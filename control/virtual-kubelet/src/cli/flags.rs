@@ -1,6 +1,7 @@
 //! The flags, those of upstream's virtual kubelet.
 
 use crate::pod::forge::ApiServerSupport;
+use crate::reflection::policy::Policy;
 use crate::settings::Settings;
 use anyhow::{Context as _, bail};
 use clap::{ArgAction, Parser};
@@ -38,7 +39,7 @@ pub(crate) struct Cli {
 
     /// Cluster ID of this cluster.
     #[arg(long, value_name = "ID")]
-    home_cluster_id: String,
+    pub(super) home_cluster_id: String,
 
     /// Name of this pod, which identifies the replica in the Lease.
     #[arg(long, value_name = "NAME", env = "POD_NAME")]
@@ -46,7 +47,7 @@ pub(crate) struct Cli {
 
     /// CIDRs of this cluster's pods.
     #[arg(long, value_name = "CIDR,...", value_delimiter = ',')]
-    local_podcidr: Vec<Ipv4Net>,
+    pub(super) local_podcidr: Vec<Ipv4Net>,
 
     /// CIDRs of the provider's pods, each with the CIDR at the same position of --remote-pod-cidr-remap.
     #[arg(long, value_name = "CIDR,...", value_delimiter = ',')]
@@ -82,14 +83,14 @@ pub(crate) struct Cli {
 
     /// Reflect Services of type LoadBalancer with a class of the provider.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
-    enable_load_balancer: bool,
+    pub(super) enable_load_balancer: bool,
 
     /// Class of load balancers of the provider.
     #[arg(long, value_name = "NAME")]
-    remote_real_load_balancer_class_name: Option<String>,
+    pub(super) remote_real_load_balancer_class_name: Option<String>,
 
     #[command(flatten)]
-    reflection: Reflection,
+    pub(super) reflection: Reflection,
 
     /// Further annotations of the Node.
     #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',', value_parser = pair)]
@@ -176,51 +177,50 @@ enum CertificateType {
 
 /// Workers and policies of the reflectors. Zero workers switch a reflector off; other numbers have no effect.
 #[derive(Clone, Debug, clap::Args)]
-struct Reflection {
+pub(super) struct Reflection {
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
-    pod_reflection_workers: u32,
+    pub(super) pod_reflection_workers: u32,
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
-    service_reflection_workers: u32,
+    pub(super) service_reflection_workers: u32,
     #[arg(long, value_name = "NUMBER", default_value_t = 10)]
-    endpointslice_reflection_workers: u32,
+    pub(super) endpointslice_reflection_workers: u32,
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
-    ingress_reflection_workers: u32,
+    pub(super) ingress_reflection_workers: u32,
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
-    configmap_reflection_workers: u32,
+    pub(super) configmap_reflection_workers: u32,
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
-    secret_reflection_workers: u32,
+    pub(super) secret_reflection_workers: u32,
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
-    serviceaccount_reflection_workers: u32,
+    pub(super) serviceaccount_reflection_workers: u32,
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
-    persistentvolumeclaim_reflection_workers: u32,
+    pub(super) persistentvolumeclaim_reflection_workers: u32,
     #[arg(long, value_name = "NUMBER", default_value_t = 3)]
-    event_reflection_workers: u32,
+    pub(super) event_reflection_workers: u32,
     #[arg(long, value_name = "TYPE", default_value = "DenyList")]
-    service_reflection_type: Policy,
+    pub(super) service_reflection_type: Policy,
     #[arg(long, value_name = "TYPE", default_value = "DenyList")]
-    ingress_reflection_type: Policy,
+    pub(super) ingress_reflection_type: Policy,
     #[arg(long, value_name = "TYPE", default_value = "DenyList")]
-    configmap_reflection_type: Policy,
+    pub(super) configmap_reflection_type: Policy,
     #[arg(long, value_name = "TYPE", default_value = "DenyList")]
-    secret_reflection_type: Policy,
+    pub(super) secret_reflection_type: Policy,
     #[arg(long, value_name = "TYPE", default_value = "DenyList")]
-    event_reflection_type: Policy,
-}
-
-/// Which objects of a kind are reflected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-#[value(rename_all = "PascalCase")]
-enum Policy {
-    /// All but those with the annotation `liqo.io/skip-reflection`.
-    DenyList,
-    /// Objects with the annotation `liqo.io/allow-reflection`.
-    AllowList,
+    pub(super) event_reflection_type: Policy,
 }
 
 impl Cli {
     /// Returns whether pods run at the provider; otherwise other objects are reflected only.
     pub(super) fn runs_pods(&self) -> bool {
         self.reflection.pod_reflection_workers > 0
+    }
+
+    /// Returns how pods reach the API server of this cluster.
+    pub(super) fn api_server_support(&self) -> ApiServerSupport {
+        if self.enable_apiserver_support {
+            ApiServerSupport::TokenApi
+        } else {
+            ApiServerSupport::Disabled
+        }
     }
 
     /// Returns the values for the controllers. `version` is that of this cluster's API server.
@@ -232,11 +232,6 @@ impl Cli {
         let mut remaps = remaps("pod", &self.remote_pod_cidr, &self.remote_pod_cidr_remap)?;
         let external = (&self.remote_external_cidr, &self.remote_external_cidr_remap);
         remaps.extend(self::remaps("external", external.0, external.1)?);
-        let support = if self.enable_apiserver_support {
-            ApiServerSupport::TokenApi
-        } else {
-            ApiServerSupport::Disabled
-        };
         let destinations = if self.local_api_servers {
             Destinations::Any
         } else {
@@ -256,7 +251,7 @@ impl Cli {
             reflects_ips: !self.disable_ip_reflection,
             labels: self.node_extra_labels.iter().cloned().collect(),
             annotations: self.node_extra_annotations.iter().cloned().collect(),
-            api_server_support: support,
+            api_server_support: self.api_server_support(),
             home_api_server: self
                 .home_api_server_host
                 .clone()
@@ -311,18 +306,20 @@ fn address(text: &str) -> Result<SocketAddr, String> {
         .map_err(|_| format!("`{text}`: use [ADDRESS]:PORT, such as :5872"))
 }
 
+/// Flags without which no test starts.
+#[cfg(test)]
+pub(super) const REQUIRED: [&str; 6] = [
+    "virtual-kubelet",
+    "--foreign-cluster-id=milan",
+    "--nodename=milan",
+    "--node-ip=10.244.0.5",
+    "--tenant-namespace=liqo-tenant-milan",
+    "--home-cluster-id=rome",
+];
+
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const REQUIRED: [&str; 6] = [
-        "virtual-kubelet",
-        "--foreign-cluster-id=milan",
-        "--nodename=milan",
-        "--node-ip=10.244.0.5",
-        "--tenant-namespace=liqo-tenant-milan",
-        "--home-cluster-id=rome",
-    ];
 
     fn settings(flags: &[&str]) -> anyhow::Result<Settings> {
         Cli::try_parse_from(REQUIRED.iter().chain(flags))?.settings("v1.35.4".to_owned())

@@ -4,12 +4,16 @@ use super::Cli;
 use crate::connection::Connection;
 use crate::kubeconfig::{self, Shared};
 use crate::node::{NodeController, WorkItem};
+use crate::reflection::controller::ReflectionController;
+use crate::reflection::tokens::controller::TokenController;
+use crate::settings::Settings;
 use crate::workload::WorkloadController;
 use anyhow::Context as _;
+use control_api::VirtualNode;
 use control_runtime::{
-    self as runtime, LeaseSettings, Replicas, Runtime, RuntimeStatus, Timing, transport,
+    self as runtime, Key, LeaseSettings, Replicas, Runtime, RuntimeStatus, Timing, transport,
 };
-use kube::{Client, Config};
+use kube::{Api, Client, Config};
 use prometheus_client::registry::Registry;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -17,6 +21,9 @@ use telemetry::http::Observed;
 
 /// Name of the process in Events.
 const NAME: &str = "virtual-kubelet";
+
+/// Lease that the virtual kubelets of a provider share, as upstream's.
+const PEER_LEASE: &str = "virtual-kubelet-leader-election";
 
 /// Timeout of the first request to the API server; the request is then repeated.
 const TIMEOUT: Duration = Duration::from_secs(10);
@@ -44,14 +51,22 @@ impl Cli {
         let has_metrics = self.metrics_enabled;
         let managed = async move {
             let settings = self.settings(version(&client).await)?;
+            let virtual_node = virtual_node(&client, &settings).await;
             let replicas = self.replicas();
             let content = Shared::default();
             let mut runtime = Runtime::new(client, self.runtime_settings(), metrics);
             let connection = Connection::new(content.clone());
             let node = NodeController::new(settings.clone(), connection);
             let injector = runtime.add(node, &replicas)?;
+            let tokens = self.tokens(&virtual_node);
             if self.runs_pods() {
-                runtime.add(WorkloadController::new(settings), &replicas)?;
+                runtime.add(WorkloadController::new(settings, tokens.clone()), &replicas)?;
+            }
+            if let Some(tokens) = tokens {
+                runtime.add(TokenController::new(tokens), &replicas)?;
+            }
+            if let Some(reflection) = self.reflection(&virtual_node) {
+                runtime.add(ReflectionController::new(reflection), &self.of_the_peer())?;
             }
             let changed = move || injector.push(WorkItem::Connection);
             let followed = kubeconfig::follow(self.kubeconfig.clone(), content, changed);
@@ -82,25 +97,49 @@ impl Cli {
 
     /// The replica that holds the Lease writes; the others keep their caches warm.
     fn replicas(&self) -> Replicas {
-        Replicas::WarmStandby(LeaseSettings {
+        Replicas::WarmStandby(self.lease(&self.nodename))
+    }
+
+    /// One virtual kubelet of a provider reflects what all of them need; the others follow nothing of it.
+    fn of_the_peer(&self) -> Replicas {
+        Replicas::ColdStandby(self.lease(PEER_LEASE))
+    }
+
+    fn lease(&self, name: &str) -> LeaseSettings {
+        LeaseSettings {
             namespace: self.tenant_namespace.clone(),
-            name: self.nodename.clone(),
+            name: name.to_owned(),
             timing: Timing::default(),
-        })
+        }
     }
 }
 
 /// Returns the version of this cluster's API server. Waits until that responds.
 async fn version(client: &Client) -> String {
+    let info = repeated("the version of the API server", || {
+        client.apiserver_version()
+    });
+    info.await.git_version
+}
+
+/// Returns the VirtualNode. Waits until it exists.
+async fn virtual_node(client: &Client, settings: &Settings) -> VirtualNode {
+    let Key { namespace, name } = settings.virtual_node();
+    let nodes: Api<VirtualNode> = Api::namespaced(client.clone(), &namespace);
+    let what = format!("the VirtualNode {namespace}/{name}");
+    repeated(&what, || nodes.get(&name)).await
+}
+
+/// Returns the first response of the API server that is no error.
+async fn repeated<T, F>(what: &str, mut read: impl FnMut() -> F) -> T
+where
+    F: Future<Output = kube::Result<T>>,
+{
     loop {
-        match tokio::time::timeout(TIMEOUT, client.apiserver_version()).await {
-            Ok(Ok(info)) => return info.git_version,
-            Ok(Err(error)) => {
-                tracing::warn!(%error, "failed to read the version of the API server: retrying")
-            }
-            Err(_) => {
-                tracing::warn!("timed out while reading the version of the API server: retrying")
-            }
+        match tokio::time::timeout(TIMEOUT, read()).await {
+            Ok(Ok(response)) => return response,
+            Ok(Err(error)) => tracing::warn!(%error, "failed to read {what}: retrying"),
+            Err(_) => tracing::warn!("timed out while reading {what}: retrying"),
         }
         tokio::time::sleep(RETRY).await;
     }

@@ -17,12 +17,13 @@ use control_api::offloading::ShadowPodSpec;
 use k8s_openapi::api::core::v1::Pod;
 use kube::api::ObjectMeta;
 
-pub(crate) use api_server::{ApiServerSupport, HomeApiServer};
+pub(crate) use api_server::{ApiServerSupport, HomeApiServer, service_account};
 pub(crate) use change::{Change, change};
 pub(crate) use context::{Context, Repatriation};
 pub(crate) use metadata::{Metadata, metadata};
-pub(crate) use token::{Token, token_secret_name, tokens};
-pub(crate) use volumes::reflected_config_map_name;
+pub(crate) use volumes::{ROOT_CA, reflected_config_map_name};
+
+pub(crate) mod token;
 
 mod affinity;
 mod api_server;
@@ -30,7 +31,6 @@ mod change;
 mod context;
 mod metadata;
 mod spec;
-mod token;
 mod volumes;
 
 #[cfg(test)]

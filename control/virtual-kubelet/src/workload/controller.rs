@@ -3,19 +3,29 @@
 use super::namespaces::Namespaces;
 use super::plan::{EXISTS, Workload};
 use crate::pod::status::Restarts;
+use crate::reflection::tokens::awaited::{self, Waiting, missing, pods_of};
+use crate::reflection::tokens::settings::TokenSettings;
 use crate::settings::Settings;
 use control_api::{NamespaceMap, ShadowPod, VirtualNode};
 use control_runtime::{
     Action, Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration,
     Request, Scope, WatchId,
 };
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::collections::{BTreeMap, BTreeSet};
+use std::time::{Duration, Instant};
+
+/// Longest time for which a pod waits for its tokens and the root CA. Without them, it waits for its volumes at the provider.
+const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Plans the pods of the Node.
 pub(crate) struct WorkloadController {
     settings: Settings,
+    /// Tokens that the provider must have before a pod starts, if pods have any.
+    tokens: Option<TokenSettings>,
     namespaces: Namespaces,
+    /// When pods began to wait for their tokens, by name.
+    waiting: BTreeMap<Key, Instant>,
     /// Restarts of the pods, by name.
     restarts: BTreeMap<Key, Restarts>,
     /// Why the provider has refused ShadowPods, by the names of the pods.
@@ -28,11 +38,13 @@ fn watches_item() -> Key {
 }
 
 impl WorkloadController {
-    /// Creates the controller.
-    pub(crate) fn new(settings: Settings) -> Self {
+    /// Creates the controller. With `tokens`, pods wait until the provider has theirs.
+    pub(crate) fn new(settings: Settings, tokens: Option<TokenSettings>) -> Self {
         Self {
             settings,
+            tokens,
             namespaces: Namespaces::default(),
+            waiting: BTreeMap::new(),
             restarts: BTreeMap::new(),
             refusals: BTreeMap::new(),
         }
@@ -59,6 +71,35 @@ impl WorkloadController {
         let namespace = self.namespaces.local(&key.namespace)?;
         Some(Key::new(namespace, &*key.name))
     }
+
+    /// Returns the pods that may no longer wait after a change at the provider.
+    fn of_awaited(&self, change: &Change<'_>) -> Vec<Key> {
+        let waiting = self.tokens.as_ref().and_then(|it| pods_of(change, it));
+        match waiting {
+            Some(Waiting::Pod(remote)) => Vec::from_iter(self.of_remote(&remote)),
+            Some(Waiting::Namespace(remote)) => {
+                let local = self.namespaces.local(&remote);
+                let is_in = |key: &&Key| Some(&*key.namespace) == local;
+                self.waiting.keys().filter(is_in).cloned().collect()
+            }
+            None => Vec::new(),
+        }
+    }
+
+    /// Returns how long a pod still waits for its tokens; `None` if it can start.
+    fn wait(&mut self, key: &Key, cache: &Cache, now: Instant) -> Option<Duration> {
+        let tokens = self.tokens.as_ref()?;
+        let pod = cache.local::<Pod>(key)?;
+        let remote = self.namespaces.remote(&key.namespace)?;
+        if missing(cache, tokens, (pod, remote)).is_empty() {
+            self.waiting.remove(key);
+            return None;
+        }
+        let since = *self.waiting.entry(key.clone()).or_insert(now);
+        let rest = WAIT_MAX.checked_sub(now.saturating_duration_since(since));
+
+        rest.filter(|it| !it.is_zero())
+    }
 }
 
 impl Controller for WorkloadController {
@@ -69,7 +110,7 @@ impl Controller for WorkloadController {
     fn resources(&self) -> Vec<Registration> {
         let settings = &self.settings;
         let tenant = || Scope::Namespace(settings.tenant_namespace.clone());
-        vec![
+        let mut registrations = vec![
             Registration::whole::<Pod>(Scope::All)
                 .node(&*settings.node)
                 .verbs(&["patch", "delete"])
@@ -78,7 +119,12 @@ impl Controller for WorkloadController {
             Registration::whole::<ShadowPod>(Scope::Planned),
             Registration::whole::<NamespaceMap>(tenant()).name(&*settings.provider),
             Registration::whole::<VirtualNode>(tenant()).name(&*settings.node),
-        ]
+        ];
+        if self.tokens.is_some() {
+            registrations.extend(awaited::registrations());
+        }
+
+        registrations
     }
 
     fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<Key> {
@@ -99,9 +145,13 @@ impl Controller for WorkloadController {
                 .map(|(key, _)| key.clone())
                 .collect();
         }
+        if change.is::<Secret>() || change.is::<ConfigMap>() {
+            return self.of_awaited(change);
+        }
         match &object.cluster {
             Cluster::Local => {
                 if change.entry().is_none() {
+                    self.waiting.remove(&object.key);
                     self.restarts.remove(&object.key);
                     self.refusals.remove(&object.key);
                 }
@@ -133,17 +183,17 @@ impl Controller for WorkloadController {
             let changed = after.changed(&self.namespaces);
             self.namespaces = after;
             let items = self.items_in(&changed, cache).into_iter();
-            plan.requeue = items
-                .map(|item| (std::time::Duration::ZERO, item))
-                .collect();
+            plan.requeue = items.map(|item| (Duration::ZERO, item)).collect();
             return plan;
         }
+        let wait = self.wait(item, cache, env.at);
         let workload = Workload {
             settings: &self.settings,
             namespaces: &self.namespaces,
             cache,
             key: item,
             refusal: self.refusals.get(item).map(String::as_str),
+            wait,
         };
         let restarts = self.restarts.entry(item.clone()).or_default();
         let plan = workload.plan(restarts, env);

@@ -12,6 +12,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// A pod, with what its counterparts depend on.
 pub(super) struct Workload<'a> {
@@ -22,6 +23,8 @@ pub(super) struct Workload<'a> {
     pub(super) key: &'a Key,
     /// Why the provider has refused the ShadowPod.
     pub(super) refusal: Option<&'a str>,
+    /// How long the pod still waits for its tokens.
+    pub(super) wait: Option<Duration>,
 }
 
 /// Why a ShadowPod cannot be created, if the provider has another one.
@@ -148,6 +151,10 @@ impl<'a> Workload<'a> {
         let Some(remote) = self.remote_key() else {
             return;
         };
+        if let Some(wait) = self.wait {
+            plan.requeue.push((wait, self.key.clone()));
+            return;
+        }
         let shadow = forge::shadow_pod(local, &self.context(&remote.namespace, patch));
         let object = self.shadow_ref(&remote);
         plan.writes

@@ -135,7 +135,7 @@ pub(super) fn extend_environment(
 }
 
 /// Returns the name of a pod's ServiceAccount.
-pub(super) fn service_account(pod: &Pod) -> &str {
+pub(crate) fn service_account(pod: &Pod) -> &str {
     let name = pod
         .spec
         .as_ref()

@@ -8,7 +8,7 @@ use k8s_openapi::api::core::v1::{
 };
 
 /// ConfigMap with the CA of the API server, which Kubernetes creates in every namespace of both clusters.
-const ROOT_CA: &str = "kube-root-ca.crt";
+pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
 /// Characters of the cluster ID in the name of the reflected [`ROOT_CA`].
 const ROOT_CA_ID_LENGTH: usize = 5;
 

@@ -127,14 +127,14 @@ fn the_key_and_the_name_of_the_secret_are_those_of_the_volume() {
     let case = &cases()["bb, with an ephemeral container"];
     let pod = local(case);
 
-    let tokens = forge::tokens(&pod, forge::ApiServerSupport::TokenApi);
-    let keys: Vec<_> = tokens.iter().map(forge::Token::key).collect();
+    let tokens = forge::token::tokens(&pod, forge::ApiServerSupport::TokenApi);
+    let keys: Vec<_> = tokens.iter().map(forge::token::Token::key).collect();
 
     let volume = &case["shadow"]["spec"]["pod"]["volumes"][0];
     let secret = &volume["projected"]["sources"][0]["secret"];
     assert_eq!(keys, [secret["items"][0]["key"].as_str().unwrap()]);
     assert_eq!(
-        forge::token_secret_name("bb"),
+        forge::token::token_secret_name("bb"),
         secret["name"].as_str().unwrap()
     );
     assert_eq!(tokens[0].expiration_seconds, 3607);

@@ -335,13 +335,13 @@ proptest! {
     fn volumes_refer_to_the_tokens_that_the_secret_has(pod in pod(), mode in mode()) {
         let patch = OffloadingPatch::default();
         let name = pod.metadata.name.clone().unwrap();
-        let secret = forge::token_secret_name(&name);
+        let secret = forge::token::token_secret_name(&name);
         prop_assert!(secret.len() <= 253 || !name.is_ascii());
 
         let shadow_pod = forge::shadow_pod(&pod, &with(&patch, mode));
 
-        let tokens = forge::tokens(&pod, mode);
-        let keys: BTreeSet<_> = tokens.iter().map(forge::Token::key).collect();
+        let tokens = forge::token::tokens(&pod, mode);
+        let keys: BTreeSet<_> = tokens.iter().map(forge::token::Token::key).collect();
         let spec = serde_json::to_value(shadow_pod.spec.pod.unwrap()).unwrap();
         prop_assert_eq!(referenced_keys(&spec, &secret), keys);
         let is_remote = spec["automountServiceAccountToken"] == json!(true);

@@ -1,4 +1,5 @@
-use crate::pod::forge::{ApiServerSupport, Token, token_secret_name, tokens};
+use crate::pod::forge::ApiServerSupport;
+use crate::pod::forge::token::{Token, token_secret_name, tokens};
 use crate::pod::tests::pod;
 use serde_json::{Value, json};
 

@@ -1,0 +1,169 @@
+//! The values of the flags for reflection.
+
+use super::Cli;
+use crate::pod::forge::ApiServerSupport;
+use crate::reflection::kind::Kind;
+use crate::reflection::peering::Peering;
+use crate::reflection::policy::Policy;
+use crate::reflection::settings::Settings;
+use crate::reflection::tokens::settings::TokenSettings;
+use control_api::VirtualNode;
+use ipnet::IpNet;
+use std::collections::BTreeMap;
+
+impl Cli {
+    /// Returns the values for reflection; `None` if no kind is reflected.
+    ///
+    /// A change of the VirtualNode's `spec.offloadingPatch` restarts the process.
+    pub(super) fn reflection(&self, node: &VirtualNode) -> Option<Settings> {
+        let policies = self.policies();
+        let class = self.remote_real_load_balancer_class_name.clone();
+        (!policies.is_empty()).then(|| Settings {
+            peering: self.peering(node),
+            tenant_namespace: self.tenant_namespace.clone(),
+            policies,
+            pod_cidrs: self.local_podcidr.iter().copied().map(IpNet::V4).collect(),
+            load_balancer_class: class.filter(|_| self.enable_load_balancer),
+        })
+    }
+
+    /// Returns the values for the tokens of pods; `None` if pods have none.
+    pub(super) fn tokens(&self, node: &VirtualNode) -> Option<TokenSettings> {
+        let support = self.api_server_support();
+        let is_enabled = self.reflection.serviceaccount_reflection_workers > 0
+            && support == ApiServerSupport::TokenApi;
+        (is_enabled && self.runs_pods()).then(|| TokenSettings {
+            peering: self.peering(node),
+            tenant_namespace: self.tenant_namespace.clone(),
+            node: self.nodename.clone(),
+            api_server_support: support,
+            // With an allow list, it depends on annotations.
+            reflects_root_ca: self.policies().get(&Kind::ConfigMap) == Some(&Policy::DenyList),
+        })
+    }
+
+    fn peering(&self, node: &VirtualNode) -> Peering {
+        let patch = node.spec.offloading_patch.clone().unwrap_or_default();
+        Peering {
+            origin: self.home_cluster_id.clone(),
+            destination: self.foreign_cluster_id.clone(),
+            labels_not_reflected: patch.labels_not_reflected.into_iter().collect(),
+            annotations_not_reflected: patch.annotations_not_reflected.into_iter().collect(),
+        }
+    }
+
+    /// Returns the policies of the kinds that have workers.
+    fn policies(&self) -> BTreeMap<Kind, Policy> {
+        let flags = &self.reflection;
+        let kinds = [
+            (
+                Kind::Service,
+                flags.service_reflection_workers,
+                flags.service_reflection_type,
+            ),
+            (
+                Kind::EndpointSlice,
+                flags.endpointslice_reflection_workers,
+                flags.service_reflection_type,
+            ),
+            (
+                Kind::ConfigMap,
+                flags.configmap_reflection_workers,
+                flags.configmap_reflection_type,
+            ),
+            (
+                Kind::Secret,
+                flags.secret_reflection_workers,
+                flags.secret_reflection_type,
+            ),
+        ];
+        let enabled = kinds.into_iter().filter(|(_, workers, _)| *workers > 0);
+        enabled.map(|(kind, _, policy)| (kind, policy)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cli::flags::REQUIRED;
+    use clap::Parser as _;
+    use serde_json::json;
+
+    fn cli(flags: &[&str]) -> Cli {
+        Cli::try_parse_from(REQUIRED.iter().chain(flags)).unwrap()
+    }
+
+    fn node() -> VirtualNode {
+        let node = json!({
+            "apiVersion": "offloading.liqo.io/v1beta1", "kind": "VirtualNode",
+            "metadata": {"name": "milan"},
+            "spec": {"clusterID": "milan", "offloadingPatch": {
+                "labelsNotReflected": ["a"], "annotationsNotReflected": ["b", "c"]}},
+        });
+        serde_json::from_value(node).unwrap()
+    }
+
+    #[test]
+    fn a_kind_without_workers_is_not_reflected() {
+        let all = cli(&["--secret-reflection-type=AllowList"]);
+        let policies = all.reflection(&node()).unwrap().policies;
+        assert_eq!(policies.len(), Kind::ALL.len());
+        assert_eq!(policies[&Kind::Secret], Policy::AllowList);
+        assert_eq!(policies[&Kind::ConfigMap], Policy::DenyList);
+
+        let one = cli(&[
+            "--service-reflection-workers=0",
+            "--endpointslice-reflection-workers=0",
+            "--configmap-reflection-workers=0",
+        ]);
+        let policies = one.reflection(&node()).unwrap().policies;
+        assert_eq!(Vec::from_iter(policies.keys()), [&Kind::Secret]);
+
+        let none = cli(&[
+            "--service-reflection-workers=0",
+            "--endpointslice-reflection-workers=0",
+            "--configmap-reflection-workers=0",
+            "--secret-reflection-workers=0",
+        ]);
+        assert!(none.reflection(&node()).is_none());
+    }
+
+    #[test]
+    fn keys_of_the_virtual_node_are_not_reflected() {
+        let peering = cli(&[]).reflection(&node()).unwrap().peering;
+
+        assert_eq!(peering.labels_not_reflected, ["a".to_owned()].into());
+        let expected = ["b", "c"].map(str::to_owned);
+        assert_eq!(peering.annotations_not_reflected, expected.into());
+    }
+
+    #[test]
+    fn pods_wait_for_tokens_only_if_they_have_some() {
+        assert!(cli(&[]).tokens(&node()).is_none());
+        let support = "--enable-apiserver-support";
+        assert!(cli(&[support]).tokens(&node()).unwrap().reflects_root_ca);
+        for flag in [
+            "--configmap-reflection-workers=0",
+            "--configmap-reflection-type=AllowList",
+        ] {
+            let tokens = cli(&[support, flag]).tokens(&node()).unwrap();
+            assert!(!tokens.reflects_root_ca, "{flag}");
+        }
+        for flag in [
+            "--serviceaccount-reflection-workers=0",
+            "--pod-reflection-workers=0",
+        ] {
+            assert!(cli(&[support, flag]).tokens(&node()).is_none(), "{flag}");
+        }
+    }
+
+    #[test]
+    fn the_class_of_load_balancers_needs_its_flag() {
+        let class = "--remote-real-load-balancer-class-name=fast";
+        let of = |flags: &[&str]| cli(flags).reflection(&node()).unwrap().load_balancer_class;
+
+        assert_eq!(of(&[class]), None);
+        let enabled = of(&[class, "--enable-load-balancer"]);
+        assert_eq!(enabled, Some("fast".to_owned()));
+    }
+}

@@ -1,0 +1,40 @@
+//! Reflection of this cluster's objects into the namespaces of a provider.
+//!
+//! ```text
+//! this cluster                                             provider
+//! Service, ConfigMap, Secret   --controller-->             the same kind
+//! EndpointSlice, Node, IP      --controller-->             ShadowEndpointSlice
+//! Pod, ServiceAccount          --tokens-->                 Secret with the tokens of the pod
+//! NamespaceMap: status of the provider, selects the namespaces
+//! ```
+//!
+//! The modules of the kinds are pure: they compute the remote object of a local one. `summary` is the form in which the
+//! cache keeps objects of both clusters, `plan` compares them. An object of the provider without the labels of
+//! [`peering::Peering::markers`] is never changed.
+
+pub(crate) mod controller;
+pub(crate) mod kind;
+pub(crate) mod peering;
+pub(crate) mod policy;
+pub(crate) mod secret;
+pub(crate) mod settings;
+pub(crate) mod token;
+pub(crate) mod tokens;
+
+mod configmap;
+mod desired;
+mod endpointslice;
+mod events;
+mod item;
+mod memory;
+mod metadata;
+mod namespaces;
+mod observe;
+mod plan;
+mod present;
+mod registrations;
+mod service;
+mod summary;
+
+#[cfg(test)]
+pub(crate) mod tests;

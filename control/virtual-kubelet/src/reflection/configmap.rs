@@ -1,0 +1,32 @@
+//! ConfigMap -> ConfigMap of the provider.
+
+use super::metadata::reflected;
+use super::peering::Peering;
+use crate::pod::forge::{ROOT_CA, reflected_config_map_name};
+use k8s_openapi::api::core::v1::ConfigMap;
+
+/// Returns the reflected ConfigMap.
+pub(crate) fn remote(local: &ConfigMap, peering: &Peering) -> ConfigMap {
+    let mut metadata = reflected(&local.metadata, peering);
+    let name = metadata.name.as_deref().unwrap_or_default();
+    metadata.name = Some(reflected_config_map_name(name, &peering.origin));
+    ConfigMap {
+        metadata,
+        data: local.data.clone(),
+        binary_data: local.binary_data.clone(),
+        immutable: local.immutable,
+    }
+}
+
+/// Returns the name in this cluster of a reflected ConfigMap.
+pub(crate) fn local_name<'a>(name: &'a str, origin: &str) -> &'a str {
+    if name == root_ca_name(origin) {
+        return ROOT_CA;
+    }
+    name
+}
+
+/// Returns the name at the provider of the ConfigMap with the CA of the cluster `origin`.
+pub(crate) fn root_ca_name(origin: &str) -> String {
+    reflected_config_map_name(ROOT_CA, origin)
+}

@@ -1,0 +1,198 @@
+//! EndpointSlice -> ShadowEndpointSlice, from which the provider creates an EndpointSlice.
+
+use super::metadata::reflected;
+use super::peering::Peering;
+use control_api::offloading::shadow_endpoint_slice::EndpointSliceTemplate;
+use control_api::{ShadowEndpointSlice, ShadowEndpointSliceSpec, labels};
+use ipnet::IpNet;
+use k8s_openapi::api::core::v1::ObjectReference;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointSlice};
+use serde::Serialize;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+/// Value of the label [`labels::SLICE_MANAGED_BY`] on reflected objects.
+pub(crate) const MANAGED_BY: &str = "endpointslice.reflection.liqo.io";
+
+/// Annotation of a Service whose pods in other clusters are reached there directly. Value: `true`.
+pub(crate) const USE_DIRECT_CONNECTIONS: &str = "liqo.io/use-direct-connections";
+/// Annotation of a ShadowEndpointSlice. Value: the addresses that are reached directly, see [`DirectConnections`].
+pub(crate) const DIRECT_CONNECTIONS: &str = "liqo.io/direct-connections-data";
+
+/// Length of all annotations of an object below which the API server accepts them, in bytes.
+const ANNOTATIONS_LEN_MAX: usize = 256 * 1024;
+
+/// Address type of host names, which are not translated.
+const FQDN: &str = "FQDN";
+
+/// Prefix of the kind of an endpoint's object in another cluster.
+const REMOTE_KIND: &str = "Remote";
+
+/// Cluster that an endpoint is in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Location<'a> {
+    /// This cluster, or outside of all clusters.
+    Local,
+    /// The virtual node of a provider, by its cluster ID.
+    Remote(&'a str),
+    /// A Node that does not exist.
+    Unknown,
+}
+
+/// Values that the endpoints of a slice depend on.
+pub(crate) struct Endpoints<'a> {
+    /// Pod CIDRs of this cluster, whose addresses the provider remaps.
+    pub(crate) pod_cidrs: &'a [IpNet],
+    /// Returns the cluster of a Node.
+    pub(crate) locate: &'a dyn Fn(&str) -> Location<'a>,
+    /// Returns the address of this cluster's external CIDR for an address outside of the pod CIDRs.
+    pub(crate) translate: &'a dyn Fn(&str) -> Option<String>,
+    /// Whether the Service has the annotation [`USE_DIRECT_CONNECTIONS`].
+    pub(crate) is_direct: bool,
+}
+
+/// The addresses in other clusters that the provider reaches without this one, by cluster ID.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct DirectConnections<'a> {
+    cluster_addresses: BTreeMap<String, BTreeSet<&'a str>>,
+}
+
+/// Returns the ShadowEndpointSlice of a slice.
+///
+/// Endpoints in the provider's cluster are left out, because its own EndpointSlices contain them. So are endpoints whose
+/// address cannot be translated yet.
+pub(crate) fn remote(
+    local: &EndpointSlice,
+    peering: &Peering,
+    context: &Endpoints<'_>,
+) -> ShadowEndpointSlice {
+    let mut metadata = reflected(&local.metadata, peering);
+    let labels = metadata.labels.get_or_insert_default();
+    labels.insert(labels::SLICE_MANAGED_BY.to_owned(), MANAGED_BY.to_owned());
+    // Only the annotation of the Service requests direct connections.
+    let annotations = metadata.annotations.take().map(|mut annotations| {
+        annotations.remove(DIRECT_CONNECTIONS);
+        annotations
+    });
+    metadata.annotations = annotations.filter(|it| !it.is_empty());
+    let direct = direct(local, peering, context);
+    let direct = direct.filter(|(_, data)| {
+        let annotations = metadata.annotations.iter().flatten();
+        let len: usize = annotations.map(|(key, it)| key.len() + it.len()).sum();
+        len + DIRECT_CONNECTIONS.len() + data.len() < ANNOTATIONS_LEN_MAX
+    });
+    let addresses = direct.as_ref().map(|(addresses, _)| addresses);
+    let endpoints = local.endpoints.iter().flatten();
+    let endpoints = endpoints.filter_map(|it| endpoint(it, local, (peering, context), addresses));
+    let template = EndpointSliceTemplate {
+        address_type: Some(local.address_type.clone()),
+        endpoints: endpoints.collect(),
+        ports: local.ports.clone().unwrap_or_default(),
+    };
+    if let Some((_, data)) = direct {
+        let annotations = metadata.annotations.get_or_insert_default();
+        annotations.insert(DIRECT_CONNECTIONS.to_owned(), data);
+    }
+
+    ShadowEndpointSlice {
+        metadata,
+        spec: ShadowEndpointSliceSpec {
+            template: Some(template),
+        },
+    }
+}
+
+/// Returns whether a slice is itself reflected from another cluster. The provider does not reach that one through this
+/// cluster.
+pub(super) fn is_from_peer(local: &EndpointSlice) -> bool {
+    let labels = local.metadata.labels.as_ref();
+    let manager = labels.and_then(|it| it.get(labels::SLICE_MANAGED_BY));
+    manager.is_some_and(|it| it == MANAGED_BY)
+}
+
+/// Returns the addresses of pods on virtual nodes of other providers, and the annotation with them; `None` if there are
+/// none.
+fn direct<'a>(
+    local: &'a EndpointSlice,
+    peering: &Peering,
+    context: &Endpoints<'_>,
+) -> Option<(BTreeSet<&'a str>, String)> {
+    let mut data = DirectConnections::default();
+    let endpoints = local.endpoints.iter().flatten();
+    for endpoint in endpoints.filter(|it| context.is_direct && it.target_ref.is_some()) {
+        if let Location::Remote(cluster) = location(endpoint, context)
+            && cluster != peering.destination
+        {
+            let addresses = data
+                .cluster_addresses
+                .entry(cluster.to_owned())
+                .or_default();
+            addresses.extend(endpoint.addresses.iter().map(String::as_str));
+        }
+    }
+    let addresses: BTreeSet<_> = data.cluster_addresses.values().flatten().copied().collect();
+    if addresses.is_empty() {
+        return None;
+    }
+
+    Some((addresses, serde_json::to_string(&data).ok()?))
+}
+
+fn location<'a>(endpoint: &Endpoint, context: &Endpoints<'a>) -> Location<'a> {
+    let node = endpoint.node_name.as_deref();
+    node.map_or(Location::Local, context.locate)
+}
+
+/// Returns the reflected endpoint; `None` if it is left out.
+fn endpoint(
+    local: &Endpoint,
+    slice: &EndpointSlice,
+    (peering, context): (&Peering, &Endpoints<'_>),
+    direct: Option<&BTreeSet<&str>>,
+) -> Option<Endpoint> {
+    let is_left_out = match location(local, context) {
+        Location::Local => false,
+        Location::Remote(cluster) => cluster == peering.destination,
+        Location::Unknown => true,
+    };
+    if is_left_out {
+        return None;
+    }
+    let address = |address: &String| {
+        let is_kept = slice.address_type == FQDN
+            || direct.is_some_and(|it| it.contains(address.as_str()))
+            || is_of_pod(address, context.pod_cidrs);
+        match is_kept {
+            true => Some(address.clone()),
+            false => (context.translate)(address),
+        }
+    };
+    let target = |target: &ObjectReference| ObjectReference {
+        kind: target
+            .kind
+            .as_ref()
+            .map(|kind| format!("{REMOTE_KIND}{kind}")),
+        ..target.clone()
+    };
+    let conditions = local.conditions.as_ref().map(|it| EndpointConditions {
+        ready: it.ready,
+        ..EndpointConditions::default()
+    });
+
+    Some(Endpoint {
+        addresses: local.addresses.iter().map(address).collect::<Option<_>>()?,
+        conditions,
+        deprecated_topology: None,
+        hints: local.hints.clone(),
+        hostname: local.hostname.clone(),
+        node_name: Some(peering.origin.clone()),
+        target_ref: local.target_ref.as_ref().map(target),
+        zone: local.zone.clone(),
+    })
+}
+
+fn is_of_pod(address: &str, pod_cidrs: &[IpNet]) -> bool {
+    let address = address.parse::<IpAddr>();
+    address.is_ok_and(|it| pod_cidrs.iter().any(|cidr| cidr.contains(&it)))
+}

@@ -1,0 +1,83 @@
+//! Events about objects of this cluster.
+
+use super::desired::Exclusion;
+use super::kind::Kind;
+use super::policy::{ALLOW_REFLECTION, ContradictionError, Policy, SKIP_REFLECTION};
+use control_runtime::{Cluster, Event, Key, Ref};
+
+/// An Event about the object of a kind.
+pub(super) struct About<'a> {
+    pub(super) kind: Kind,
+    pub(super) key: &'a Key,
+    /// Cluster ID of the provider.
+    pub(super) destination: &'a str,
+}
+
+impl About<'_> {
+    fn event(&self, reason: &'static str, is_warning: bool, note: String) -> Event {
+        Event {
+            object: Ref::new(&Cluster::Local, &self.kind.local(), self.key),
+            is_warning,
+            reason,
+            note,
+            is_repeated: false,
+        }
+    }
+
+    pub(super) fn created(&self) -> Event {
+        let note = format!("reflected to cluster {}", self.destination);
+        self.event("SuccessfulReflection", false, note)
+    }
+
+    pub(super) fn refused(&self, message: &str) -> Event {
+        let note = format!(
+            "cluster {} refuses the reflected object: {message}",
+            self.destination
+        );
+        self.event("FailedReflection", true, note)
+    }
+
+    pub(super) fn not_deleted(&self, message: &str) -> Event {
+        let note = format!(
+            "cluster {} refuses the deletion of the reflected object: {message}",
+            self.destination
+        );
+        self.event("FailedDeletion", true, note)
+    }
+
+    pub(super) fn foreign(&self, remote: &Key) -> Event {
+        let note = format!(
+            "{} {remote} of cluster {} already exists and is not a reflected object: rename or delete one of them",
+            self.kind.remote().kind,
+            self.destination
+        );
+        self.event("FailedReflection", true, note)
+    }
+
+    /// Returns the Event about an object that is not reflected; `None` if there is no action for the user.
+    pub(super) fn excluded(&self, exclusion: Exclusion, policy: Policy) -> Option<Event> {
+        let destination = self.destination;
+        match exclusion {
+            Exclusion::Never => None,
+            Exclusion::Policy => {
+                let cause = match policy {
+                    Policy::DenyList => format!("the annotation {SKIP_REFLECTION} is set"),
+                    Policy::AllowList => format!("the annotation {ALLOW_REFLECTION} is missing"),
+                };
+                let note = format!("not reflected to cluster {destination}: {cause}");
+                Some(self.event("ReflectionDisabled", false, note))
+            }
+            Exclusion::Contradiction => {
+                let note = format!("not reflected to cluster {destination}: {ContradictionError}");
+                Some(self.event("FailedReflection", true, note))
+            }
+            Exclusion::ReservedName => {
+                let note = format!(
+                    "not reflected to cluster {destination}: the reflected root CA has the name {}: use another name",
+                    self.key.name
+                );
+                Some(self.event("FailedReflection", true, note))
+            }
+        }
+    }
+}

@@ -1,0 +1,88 @@
+//! The kinds of this cluster that are reflected.
+
+use super::configmap;
+use crate::pod::forge::reflected_config_map_name;
+use control_api::ShadowEndpointSlice;
+use control_runtime::{Key, Resource};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use std::fmt;
+
+/// A kind of objects that are reflected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Service.
+    Service,
+    /// EndpointSlice, as a ShadowEndpointSlice.
+    EndpointSlice,
+    /// ConfigMap.
+    ConfigMap,
+    /// Secret, except those with tokens of pods.
+    Secret,
+}
+
+impl Kind {
+    /// All kinds.
+    pub(crate) const ALL: [Self; 4] = [
+        Self::Service,
+        Self::EndpointSlice,
+        Self::ConfigMap,
+        Self::Secret,
+    ];
+
+    /// Returns the kind of a resource of this cluster.
+    pub(super) fn of_local(resource: &Resource) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.local() == *resource)
+    }
+
+    /// Returns the kind of a resource of the provider.
+    pub(super) fn of_remote(resource: &Resource) -> Option<Self> {
+        let mut kinds = Self::ALL.into_iter();
+        kinds.find(|kind| kind.remote() == *resource)
+    }
+
+    /// Returns the resource in this cluster.
+    pub(super) fn local(self) -> Resource {
+        match self {
+            Self::Service => Resource::of::<Service>(),
+            Self::EndpointSlice => Resource::of::<EndpointSlice>(),
+            Self::ConfigMap => Resource::of::<ConfigMap>(),
+            Self::Secret => Resource::of::<Secret>(),
+        }
+    }
+
+    /// Returns the resource at the provider.
+    pub(super) fn remote(self) -> Resource {
+        match self {
+            Self::EndpointSlice => Resource::of::<ShadowEndpointSlice>(),
+            Self::Service | Self::ConfigMap | Self::Secret => self.local(),
+        }
+    }
+
+    /// Returns the name of the reflected object in a namespace of the provider.
+    pub(super) fn remote_key(self, namespace: &str, name: &str, origin: &str) -> Key {
+        match self {
+            Self::ConfigMap => Key::new(namespace, reflected_config_map_name(name, origin)),
+            Self::Service | Self::EndpointSlice | Self::Secret => Key::new(namespace, name),
+        }
+    }
+
+    /// Returns the name of the object of a reflected one in a namespace of this cluster.
+    pub(super) fn local_key(self, namespace: &str, name: &str, origin: &str) -> Key {
+        match self {
+            Self::ConfigMap => Key::new(namespace, configmap::local_name(name, origin)),
+            Self::Service | Self::EndpointSlice | Self::Secret => Key::new(namespace, name),
+        }
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Service => "Service",
+            Self::EndpointSlice => "EndpointSlice",
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+        })
+    }
+}

@@ -1,0 +1,162 @@
+//! The work items that a change concerns.
+
+use super::item::WorkItem;
+use super::kind::Kind;
+use super::namespaces::{Namespaces, State, names};
+use super::registrations::{BY_ADDRESS, BY_NODE, BY_SERVICE};
+use super::settings::Settings;
+use super::summary::Summary;
+use control_api::{IP, NamespaceMap};
+use control_runtime::{Cache, Change, Cluster, Key, Ref};
+use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use std::collections::BTreeSet;
+
+type Items = BTreeSet<WorkItem>;
+
+/// The objects of both clusters.
+pub(super) struct Observer<'a> {
+    pub(super) cache: &'a Cache,
+    pub(super) settings: &'a Settings,
+    pub(super) namespaces: &'a Namespaces,
+}
+
+impl Observer<'_> {
+    /// Returns the items of a change.
+    pub(super) fn items_of(&self, change: &Change<'_>) -> Items {
+        let Ref { cluster, key, .. } = change.object;
+        if *cluster != Cluster::Local {
+            return self.of_remote(change.object).into_iter().collect();
+        }
+        if change.is::<NamespaceMap>() {
+            self.of_map(change)
+        } else if change.is::<Node>() {
+            self.of_node(change)
+        } else if change.is::<IP>() {
+            let states = [change.before::<IP>(), change.after::<IP>()];
+            let addresses = states.into_iter().flatten().map(|it| &*it.spec.ip);
+            addresses
+                .flat_map(|it| self.slices(BY_ADDRESS, it))
+                .filter(|it| it.namespace() == key.namespace)
+                .collect()
+        } else {
+            self.of_local(change)
+        }
+    }
+
+    /// Returns the items of all objects of a namespace of this cluster.
+    pub(super) fn items_in(&self, namespace: &str) -> Items {
+        let kinds = self.settings.policies.keys();
+        let local = kinds.clone().flat_map(|kind| {
+            let keys = self.keys_in(*kind, &Cluster::Local, namespace);
+            keys.into_iter().map(|key| WorkItem::Object(*kind, key))
+        });
+        let mut items: Items = local.collect();
+        let remote = self.namespaces.remote(namespace);
+        let cluster = self.settings.peering.cluster();
+        for (kind, remote) in kinds.flat_map(|kind| remote.map(|it| (*kind, it))) {
+            let keys = self.keys_in(kind, &cluster, remote);
+            items.extend(keys.iter().map(|it| self.item(kind, namespace, &it.name)));
+        }
+
+        items
+    }
+
+    fn keys_in(&self, kind: Kind, cluster: &Cluster, namespace: &str) -> Vec<Key> {
+        fn keys<'a, T>(objects: impl Iterator<Item = (&'a Key, T)>) -> Vec<Key> {
+            objects.map(|(key, _)| key.clone()).collect()
+        }
+        let cache = self.cache;
+        match (kind, cluster) {
+            (Kind::Service, _) => {
+                keys(cache.objects::<Summary<Service>>(cluster).within(namespace))
+            }
+            (Kind::ConfigMap, _) => keys(
+                cache
+                    .objects::<Summary<ConfigMap>>(cluster)
+                    .within(namespace),
+            ),
+            (Kind::Secret, _) => keys(cache.objects::<Summary<Secret>>(cluster).within(namespace)),
+            (Kind::EndpointSlice, Cluster::Local) => {
+                keys(cache.objects::<EndpointSlice>(cluster).within(namespace))
+            }
+            (Kind::EndpointSlice, Cluster::Remote(_)) => {
+                let slices = cache.objects::<Summary<control_api::ShadowEndpointSlice>>(cluster);
+                keys(slices.within(namespace))
+            }
+        }
+    }
+
+    /// Returns the item of an object of the provider.
+    fn of_remote(&self, object: &Ref) -> Option<WorkItem> {
+        let kind = Kind::of_remote(&object.resource)?;
+        let is_ours = object.cluster == self.settings.peering.cluster();
+        let local = self.namespaces.local(&object.key.namespace)?;
+        let is_enabled = is_ours && self.settings.is_enabled(kind);
+
+        is_enabled.then(|| self.item(kind, local, &object.key.name))
+    }
+
+    fn item(&self, kind: Kind, namespace: &str, remote_name: &str) -> WorkItem {
+        let origin = &self.settings.peering.origin;
+        WorkItem::Object(kind, kind.local_key(namespace, remote_name, origin))
+    }
+
+    fn of_local(&self, change: &Change<'_>) -> Items {
+        let key = &change.object.key;
+        let kind = Kind::of_local(&change.object.resource);
+        let kind = kind.filter(|it| self.settings.is_enabled(*it));
+        let followed = kind.filter(|_| self.namespaces.remote(&key.namespace).is_some());
+        let mut items: Items = followed
+            .map(|kind| WorkItem::Object(kind, key.clone()))
+            .into_iter()
+            .collect();
+        if change.is::<Service>() {
+            let state =
+                |service: Option<&Summary<Service>>| service.map(|it| (it.marks, it.is_direct));
+            if state(change.before()) != state(change.after()) {
+                let slices = self.slices(BY_SERVICE, &key.name);
+                items.extend(slices.filter(|it| it.namespace() == key.namespace));
+            }
+        }
+
+        items
+    }
+
+    /// Returns the items of the namespaces whose state has changed.
+    fn of_map(&self, change: &Change<'_>) -> Items {
+        if change.object.key != self.settings.map() {
+            return Items::new();
+        }
+        let (before, after) = (change.before(), change.after());
+        let states: [Option<&NamespaceMap>; 2] = [before, after];
+        let names: BTreeSet<_> = states.into_iter().flatten().flat_map(names).collect();
+        let changed = names
+            .into_iter()
+            .filter(|name| State::of(before, name) != State::of(after, name));
+        let mut items = Items::new();
+        for name in changed {
+            items.insert(WorkItem::Namespace(name.to_owned()));
+            items.extend(self.items_in(name));
+        }
+
+        items
+    }
+
+    fn of_node(&self, change: &Change<'_>) -> Items {
+        let key = &change.object.key;
+        let labels = |node: Option<&Node>| node.map(|it| it.metadata.labels.clone());
+        if labels(change.before()) == labels(change.after()) {
+            return Items::new();
+        }
+        self.slices(BY_NODE, &key.name).collect()
+    }
+
+    fn slices(&self, index: &'static str, value: &str) -> impl Iterator<Item = WorkItem> + use<> {
+        let slices = self.cache.objects::<EndpointSlice>(&Cluster::Local);
+        let is_enabled = self.settings.is_enabled(Kind::EndpointSlice);
+        let keys = slices.indexed(index, value).filter(|_| is_enabled);
+        let items = keys.map(|(key, _)| WorkItem::Object(Kind::EndpointSlice, key.clone()));
+        Vec::from_iter(items).into_iter()
+    }
+}

@@ -1,0 +1,194 @@
+//! The form in which the cache keeps objects of both clusters: digests, which are equal if the objects are.
+
+use super::endpointslice::USE_DIRECT_CONNECTIONS;
+use super::peering::Peering;
+use super::policy::Marks;
+use super::service;
+use super::token::TokenState;
+use control_api::ShadowEndpointSlice;
+use control_runtime::{Digest, Kept, Resource};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use serde::Serialize;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+
+/// Fields of an object that both clusters have, and those that reflection depends on.
+#[derive(Debug, PartialEq)]
+pub(crate) struct Summary<K> {
+    pub(super) fingerprint: Fingerprint,
+    pub(super) marks: Marks,
+    /// Whether a Service has the annotation [`USE_DIRECT_CONNECTIONS`].
+    pub(super) is_direct: bool,
+    /// Type of a Service.
+    pub(super) service_type: Option<String>,
+    /// State of a Secret with tokens of a pod.
+    pub(super) tokens: Option<Box<TokenState>>,
+    pub(super) is_terminating: bool,
+    marker: PhantomData<fn() -> K>,
+}
+
+/// Digests of the fields of an object that are reflected.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Fingerprint {
+    pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, Digest>,
+    /// Type of a Secret, load balancer class of a Service.
+    pub(super) class: Option<String>,
+    pub(super) content: Digest,
+}
+
+/// A kind that the cache keeps as a [`Summary`].
+pub(super) trait Summarized: kube::Resource<DynamicType = ()> {
+    /// Returns the digest of the fields that both clusters have, besides metadata and class.
+    fn content(&self) -> Digest;
+
+    /// Returns [`Fingerprint::class`].
+    fn class(&self) -> Option<String> {
+        None
+    }
+
+    /// Sets the fields of the summary that only this kind has.
+    fn complete(&self, _summary: &mut Summary<Self>)
+    where
+        Self: Sized,
+    {
+    }
+}
+
+impl<K> Kept for Summary<K>
+where
+    K: kube::Resource<DynamicType = ()> + PartialEq + 'static,
+{
+    fn resource() -> Resource {
+        Resource::of::<K>()
+    }
+}
+
+/// Returns the summary of an object.
+pub(crate) fn keep<K: Summarized>(object: K) -> Summary<K> {
+    let metadata = object.meta();
+    let mut summary = Summary {
+        fingerprint: Fingerprint {
+            labels: metadata.labels.clone().unwrap_or_default(),
+            annotations: digests(metadata),
+            class: object.class(),
+            content: object.content(),
+        },
+        marks: Marks::of(metadata.annotations.as_ref()),
+        is_direct: is_true(metadata, USE_DIRECT_CONNECTIONS),
+        service_type: None,
+        tokens: None,
+        is_terminating: metadata.deletion_timestamp.is_some(),
+        marker: PhantomData,
+    };
+    object.complete(&mut summary);
+
+    summary
+}
+
+impl<K> Summary<K> {
+    /// Returns whether an object of the provider is reflected from this cluster.
+    pub(super) fn is_reflected(&self, peering: &Peering) -> bool {
+        peering.is_reflected(&self.fingerprint.labels)
+    }
+}
+
+impl Summarized for Service {
+    fn content(&self) -> Digest {
+        digest(&service::content(self))
+    }
+
+    fn class(&self) -> Option<String> {
+        self.spec.as_ref()?.load_balancer_class.clone()
+    }
+
+    fn complete(&self, summary: &mut Summary<Self>) {
+        summary.service_type = self.spec.as_ref().and_then(|it| it.type_.clone());
+    }
+}
+
+impl Summarized for ConfigMap {
+    fn content(&self) -> Digest {
+        Digest::of(&(
+            filled(self.data.as_ref()),
+            filled(self.binary_data.as_ref()).map(bytes),
+            self.immutable.unwrap_or_default(),
+        ))
+    }
+}
+
+impl Summarized for Secret {
+    fn content(&self) -> Digest {
+        let data = filled(self.data.as_ref()).map(bytes);
+        Digest::of(&(data, self.immutable.unwrap_or_default()))
+    }
+
+    fn class(&self) -> Option<String> {
+        self.type_.clone()
+    }
+
+    fn complete(&self, summary: &mut Summary<Self>) {
+        summary.tokens = TokenState::of(self).map(Box::new);
+    }
+}
+
+impl Summarized for ShadowEndpointSlice {
+    fn content(&self) -> Digest {
+        digest(&self.spec)
+    }
+}
+
+/// Returns a map that has members. An API server may store an empty one as absent.
+fn filled<K, V>(map: Option<&BTreeMap<K, V>>) -> Option<&BTreeMap<K, V>> {
+    map.filter(|it| !it.is_empty())
+}
+
+fn bytes(map: &BTreeMap<String, k8s_openapi::ByteString>) -> Vec<(&str, &[u8])> {
+    let members = map.iter();
+    members
+        .map(|(key, it)| (key.as_str(), it.0.as_slice()))
+        .collect()
+}
+
+fn digests(metadata: &ObjectMeta) -> BTreeMap<String, Digest> {
+    let annotations = metadata.annotations.iter().flatten();
+    annotations
+        .map(|(key, it)| (key.clone(), Digest::of(it)))
+        .collect()
+}
+
+fn is_true(metadata: &ObjectMeta, annotation: &str) -> bool {
+    let annotations = metadata.annotations.as_ref();
+    annotations
+        .and_then(|it| it.get(annotation))
+        .is_some_and(|it| it == "true")
+}
+
+/// Returns the digest of a value, in which an empty field is an absent one.
+fn digest(value: &impl Serialize) -> Digest {
+    let mut value = serde_json::to_value(value).unwrap_or_default();
+    prune(&mut value);
+    Digest::of(&value)
+}
+
+fn prune(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.values_mut().for_each(prune);
+            fields.retain(|_, it| !is_empty(it));
+        }
+        Value::Array(items) => items.iter_mut().for_each(prune),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn is_empty(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Object(fields) => fields.is_empty(),
+        Value::Array(items) => items.is_empty(),
+        Value::Bool(_) | Value::Number(_) | Value::String(_) => false,
+    }
+}

@@ -1,0 +1,24 @@
+use super::peering::Peering;
+
+mod endpointslice;
+mod exclusions;
+mod faults;
+mod golden;
+mod immutable;
+pub(crate) mod issuing;
+mod policy;
+mod reflection;
+mod shop;
+mod side;
+mod token;
+mod tokens;
+mod transformations;
+
+/// Returns the peering of the consumer `rome` with the provider `milan`.
+fn peering() -> Peering {
+    Peering {
+        origin: "rome".to_owned(),
+        destination: "milan".to_owned(),
+        ..Peering::default()
+    }
+}

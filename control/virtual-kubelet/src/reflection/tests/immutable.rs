@@ -1,0 +1,84 @@
+//! Objects whose immutable fields differ.
+
+use super::side::{Connect, Sides, settings};
+use crate::reflection::controller::ReflectionController;
+use control_runtime::simulation::Simulation;
+use control_runtime::{
+    Action, Cache, Change, Controller, Env, Outcome, Plan, Registration, Request, WatchId,
+};
+use k8s_openapi::api::core::v1::Secret;
+use kube::core::Status;
+use serde_json::json;
+
+/// Refuses each Apply, as an API server refuses changes of immutable fields.
+struct Immutable(ReflectionController);
+
+impl Controller for Immutable {
+    type Item = <ReflectionController as Controller>::Item;
+    const NAME: &'static str = ReflectionController::NAME;
+    const FIELD_MANAGER: &'static str = ReflectionController::FIELD_MANAGER;
+
+    fn resources(&self) -> Vec<Registration> {
+        self.0.resources()
+    }
+
+    fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<Self::Item> {
+        self.0.observe(change, cache)
+    }
+
+    fn plan(&mut self, item: &Self::Item, cache: &Cache, env: &mut Env<'_>) -> Plan<Self::Item> {
+        let mut plan = self.0.plan(item, cache, env);
+        let is_apply = |action: &Action| matches!(action, Action::Apply(_));
+        let applies: Vec<_> = plan
+            .writes
+            .extract_if(.., |it| is_apply(&it.action))
+            .collect();
+        for apply in applies {
+            plan.is_incomplete = true;
+            let status = Status::failure("field is immutable", "Invalid").with_code(422);
+            let outcome = Outcome::Refused(Box::new(status));
+            self.0.done(item, &Request::Write(apply), &outcome, cache);
+        }
+        plan
+    }
+
+    fn started(&mut self, cache: &Cache) -> Vec<Self::Item> {
+        self.0.started(cache)
+    }
+
+    fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<Self::Item> {
+        self.0.listed(id, cache)
+    }
+
+    fn done(
+        &mut self,
+        item: &Self::Item,
+        request: &Request,
+        outcome: &Outcome,
+        cache: &Cache,
+    ) -> Vec<Self::Item> {
+        self.0.done(item, request, outcome, cache)
+    }
+}
+
+#[test]
+fn an_object_with_another_value_of_an_immutable_field_is_created_again() {
+    let make = || Immutable(ReflectionController::new(settings()));
+    let mut sides = Sides::with(Simulation::new(1).host(|| Connect).host(make));
+    let secret = |value: &str| json!({"data": {"key": value}, "type": "Opaque", "immutable": true});
+    sides.put_in_shop::<Secret>("web", secret("AAE="));
+    sides.pass();
+    sides.put_in_shop::<Secret>("web", secret("AAI="));
+    sides.pass();
+
+    assert_eq!(sides.remote::<Secret>("web")["data"]["key"], "AAI=");
+    assert_eq!(
+        sides.writes(),
+        [
+            "create Secret/web",
+            "delete Secret/web",
+            "create Secret/web"
+        ]
+    );
+    sides.assert_stable();
+}
