@@ -9,25 +9,34 @@ use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        pods_of_an_offloaded_namespace_run_in_the_other_cluster
+        pods_of_an_offloaded_namespace_run_in_the_other_cluster,
+        pods_of_both_clusters_share_services_configuration_and_tokens
     );
 }
 
 /// Makes the virtual nodes run pods.
 const VIRTUAL_KUBELET: &str = "--set=virtualKubelet.image.name=localhost/liqo/virtual-kubelet";
 
+/// ConfigMap, Secret and Service of the pods of [`HELLO_POD`].
+const HELLO: &str = include_str!("manifests/hello.yaml");
+
+/// A pod that replies by HTTP.
+const HELLO_POD: &str = include_str!("manifests/hello-pod.yaml");
+
+/// Where Kubernetes mounts the token of a pod's ServiceAccount.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+
 /// A Deployment whose pods reply by HTTP. They may run on any node.
 const WEB: &str = include_str!("manifests/offloaded.yaml");
 
-async fn pods_of_an_offloaded_namespace_run_in_the_other_cluster(
-    peering: &'static Peering,
-) -> Result<()> {
+/// Peers both clusters, with virtual kubelets in rome, and waits until its virtual node is ready.
+async fn peered(peering: &'static Peering) -> Result<[&'static Cluster; 2]> {
     let [rome, milan] = peering.clusters();
     connected_again(peering);
     install_with(rome, &[VIRTUAL_KUBELET])?;
@@ -36,6 +45,14 @@ async fn pods_of_an_offloaded_namespace_run_in_the_other_cluster(
     });
     peer([rome, milan], &["--cpu=4", "--memory=4Gi"])?;
     until_node_is_ready(rome).await?;
+
+    Ok([rome, milan])
+}
+
+async fn pods_of_an_offloaded_namespace_run_in_the_other_cluster(
+    peering: &'static Peering,
+) -> Result<()> {
+    let [rome, milan] = peered(peering).await?;
 
     // The namespace goes with the test, and its offloading with it.
     let shop = Namespace::create(rome, "shop").await?;
@@ -53,21 +70,102 @@ async fn pods_of_an_offloaded_namespace_run_in_the_other_cluster(
     }
 
     liqoctl(rome, &["unoffload", "namespace", "shop", "--skip-confirm"])?;
-    let left = kubectl(
-        milan,
-        &[
-            "get",
-            "namespace",
-            "shop-it-rome",
-            "--ignore-not-found",
-            "-o",
-            "name",
-        ],
-    )?;
-    ensure!(left.is_empty(), "{left}");
+    is_gone(milan, "shop-it-rome")?;
     shop.kubectl(&["delete", "deployment", "web", "--wait"])
         .await?;
     unpeer([rome, milan], &[]).await
+}
+
+async fn pods_of_both_clusters_share_services_configuration_and_tokens(
+    peering: &'static Peering,
+) -> Result<()> {
+    let [rome, milan] = peered(peering).await?;
+    let hello = Namespace::create(rome, "hello").await?;
+    let strategy = "--pod-offloading-strategy=LocalAndRemote";
+    liqoctl(rome, &["offload", "namespace", "hello", strategy])?;
+    hello.apply(HELLO).await?;
+    for (name, operator) in [("here", "NotIn"), ("there", "In")] {
+        let pod = HELLO_POD.replace("NAME", name);
+        hello.apply(&pod.replace("OPERATOR", operator)).await?;
+    }
+    for pod in ["pod/here", "pod/there"] {
+        hello.wait(pod, "Ready").await?;
+    }
+    is_offloaded(&hello, milan, "there").await?;
+
+    // Commands run in the pods by the API servers of their clusters.
+    let remote = Namespace::existing(milan, &format!("hello-{ROME}")).await?;
+    for (namespace, pod) in [(&hello, "here"), (&remote, "there")] {
+        for other in ["here", "there"] {
+            until_replies(namespace, pod, other).await?;
+        }
+        let files = namespace
+            .sh(pod, "cat /greeting/text /password/text")
+            .await?;
+        ensure!(files == "helloopen sesame", "{pod}: {files}");
+    }
+
+    // The pod in milan is a client of rome's API server.
+    let token = remote.sh("there", &format!("cat {ACCOUNT}/token")).await?;
+    let review = json!({
+        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
+    });
+    let words = [
+        "create",
+        "-f",
+        "-",
+        "-o",
+        "jsonpath={.status.user.username}",
+    ];
+    let user = hello.kubectl_with(&words, &review.to_string()).await?;
+    ensure!(user == "system:serviceaccount:hello:default", "{user}");
+    let root_ca = remote.sh("there", &format!("cat {ACCOUNT}/ca.crt")).await?;
+    let expected = hello
+        .get("configmap/kube-root-ca.crt", r"{.data.ca\.crt}")
+        .await?;
+    ensure!(root_ca.trim() == expected.trim(), "{root_ca}");
+    let words = [
+        "get",
+        "events",
+        "-o",
+        "jsonpath={.items[?(@.reason==\"FailedMount\")].message}",
+    ];
+    let failures = remote.kubectl(&words).await?;
+    ensure!(failures.is_empty(), "{failures}");
+
+    liqoctl(rome, &["unoffload", "namespace", "hello", "--skip-confirm"])?;
+    is_gone(milan, &format!("hello-{ROME}"))?;
+    hello
+        .kubectl(&["delete", "pods", "--all", "--wait"])
+        .await?;
+    unpeer([rome, milan], &[]).await
+}
+
+/// Waits until the Service replies to a pod by another one.
+async fn until_replies(namespace: &Namespace, pod: &str, other: &str) -> Result<()> {
+    let what = format!("{other} to reply to {pod}");
+    until(Deadline::after(SOON), &what, async || {
+        let reply = namespace.sh(pod, "curl -sS -m 2 http://hello/").await?;
+        ensure!(reply.contains(other), "{reply}");
+        Ok(())
+    })
+    .await
+}
+
+/// Checks that no namespace has this name.
+fn is_gone(cluster: &Cluster, namespace: &str) -> Result<()> {
+    let words = [
+        "get",
+        "namespace",
+        namespace,
+        "--ignore-not-found",
+        "-o",
+        "name",
+    ];
+    let left = kubectl(cluster, &words)?;
+    ensure!(left.is_empty(), "{left}");
+
+    Ok(())
 }
 
 /// Waits until the virtual node of the provider is ready.
