@@ -1,9 +1,12 @@
 //! Tests of offloaded pods, which run in the other cluster's containerd.
 
+mod access;
+
 use crate::fixture::{Peering, SOON, Suite, install, install_with, liqoctl, remapped, serial};
 use crate::peering::{connected_again, peer, unpeer};
 use crate::removal::kubectl;
 use crate::{MILAN, ROME};
+use access::logs_commands_files_and_ports_of_offloaded_pods;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
@@ -16,7 +19,8 @@ pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
         pods_of_an_offloaded_namespace_run_in_the_other_cluster,
-        pods_of_both_clusters_share_services_configuration_and_tokens
+        pods_of_both_clusters_share_services_configuration_and_tokens,
+        logs_commands_files_and_ports_of_offloaded_pods
     );
 }
 

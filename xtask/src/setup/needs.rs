@@ -252,6 +252,12 @@ pub(super) static PACKAGES: &[Package] = &[
     ),
     package("curl", "curl", &[Unit, Kubernetes], "the image of tools"),
     package(
+        "bsdutils",
+        "script",
+        &[Kubernetes],
+        "a terminal for kubectl, in tests of offloaded pods",
+    ),
+    package(
         "openssl",
         "openssl",
         &[Unit, Kubernetes],
