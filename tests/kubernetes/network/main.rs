@@ -8,6 +8,7 @@ mod converged;
 mod fixture;
 mod flow;
 mod foreign;
+mod page;
 mod rounds;
 
 mod addresses;

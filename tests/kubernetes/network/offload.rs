@@ -5,7 +5,7 @@ mod access;
 use crate::fixture::{Peering, SOON, Suite, install, install_with, liqoctl, remapped, serial};
 use crate::peering::{connected_again, peer, unpeer};
 use crate::removal::kubectl;
-use crate::{MILAN, ROME};
+use crate::{MILAN, ROME, page};
 use access::logs_commands_files_and_ports_of_offloaded_pods;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
@@ -20,9 +20,12 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         pods_of_an_offloaded_namespace_run_in_the_other_cluster,
         pods_of_both_clusters_share_services_configuration_and_tokens,
-        logs_commands_files_and_ports_of_offloaded_pods
+        logs_commands_files_and_ports_of_offloaded_pods,
+        the_page_shows_the_output_of_its_commands
     );
 }
+
+const PAGE: &str = include_str!("../../../docs/offloading.md");
 
 /// Makes the virtual nodes run pods.
 const VIRTUAL_KUBELET: &str = "--set=virtualKubelet.image.name=localhost/liqo/virtual-kubelet";
@@ -143,6 +146,12 @@ async fn pods_of_both_clusters_share_services_configuration_and_tokens(
         .kubectl(&["delete", "pods", "--all", "--wait"])
         .await?;
     unpeer([rome, milan], &[]).await
+}
+
+async fn the_page_shows_the_output_of_its_commands(peering: &'static Peering) -> Result<()> {
+    let clusters = peered(peering).await?;
+    page::compare(peering, "offloading.md", PAGE).await?;
+    unpeer(clusters, &[]).await
 }
 
 /// Waits until the Service replies to a pod by another one.

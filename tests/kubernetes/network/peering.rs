@@ -1,13 +1,12 @@
 //! Tests of whole peerings: the networks, the credentials of the provider, and a virtual node.
 
 mod in_band;
-mod page;
 mod topologies;
 
 use crate::deletion::reaches;
 use crate::fixture::{Peering, SOON, Suite, install, liqoctl, serial, until_connections_are};
 use crate::removal::{kubectl, nothing_of};
-use crate::{MILAN, ROME};
+use crate::{MILAN, ROME, page};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::api::authentication::v1::SelfSubjectReview;
 use kube::api::PostParams;
@@ -24,11 +23,13 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         a_peering_connects_pods_and_ends_without_a_trace,
         the_server_of_the_network_peers_with_the_client,
+        the_page_shows_the_output_of_its_commands,
     );
     in_band::add(suite);
     topologies::add(suite);
-    page::add(suite);
 }
+
+const PAGE: &str = include_str!("../../../docs/peering.md");
 
 /// The kinds of objects of a peering. All of them have the label of the peer.
 const KINDS: &str = "tenants,identities,resourceslices.authentication.liqo.io,renews,namespacemaps,virtualnodes,quotas,\
@@ -39,6 +40,15 @@ const GONE: Duration = Duration::from_secs(1);
 
 /// The flag of clusters whose load balancers other clusters do not reach.
 const NODE_PORT: &str = "--gw-server-service-type=NodePort";
+
+async fn the_page_shows_the_output_of_its_commands(peering: &'static Peering) -> Result<()> {
+    connected_again(peering);
+    let [rome, milan] = peering.clusters();
+    peering.network("reset", &["--wait"])?;
+    nothing_of(rome, MILAN).await?;
+    nothing_of(milan, ROME).await?;
+    page::compare(peering, "peering.md", PAGE).await
+}
 
 async fn a_peering_connects_pods_and_ends_without_a_trace(peering: &'static Peering) -> Result<()> {
     let [rome, milan] = peering.clusters();

@@ -1,13 +1,11 @@
-//! Runs the commands of `docs/peering.md`, and compares their output with the page.
+//! Runs the commands of a page of `docs`, and compares their output with the page.
 //!
 //! In the page's blocks `console`, a line that begins with `$ ` is a command, and the following lines are its output.
 //! The other blocks are not run. The comparison replaces addresses, node ports, ages and the hashes of cluster IDs. It
 //! ignores the order of lines, because steps run concurrently, the width of columns, and whether a command or a
 //! controller has deleted an object.
 
-use super::connected_again;
-use crate::fixture::{Peering, Suite, liqoctl_command, serial};
-use crate::removal::nothing_of;
+use crate::fixture::{Peering, liqoctl_command};
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
@@ -15,30 +13,21 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-pub(super) fn add(suite: &mut Suite) {
-    serial!(suite, the_page_shows_the_output_of_its_commands);
-}
-
-const PAGE: &str = include_str!("../../../../docs/peering.md");
-
 /// The names of the clusters in the page, and those in the suite.
 const NAMES: [(&str, &str); 2] = [("rome", ROME), ("milan", MILAN)];
 
 /// The smallest number of commands of the page, which shows that the blocks were found.
 const COMMANDS_MIN: usize = 8;
 
-/// The beginnings of commands that only read. They are repeated until the controllers have reported the last change.
-const READ: [&str; 2] = ["liqoctl info", "kubectl"];
-
 /// Time in which controllers report a change.
 const REPORTED: Duration = Duration::from_secs(10);
 
-async fn the_page_shows_the_output_of_its_commands(peering: &'static Peering) -> Result<()> {
-    connected_again(peering);
-    let [rome, milan] = peering.clusters();
-    peering.network("reset", &["--wait"])?;
-    nothing_of(rome, MILAN).await?;
-    nothing_of(milan, ROME).await?;
+/// Runs the commands of the page `name` of the documentation, whose text is `page`.
+///
+/// # Errors
+///
+/// Returns an error with the output that differs.
+pub(crate) async fn compare(peering: &Peering, name: &str, page: &str) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("liqo-page-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let removed = folder.clone();
@@ -46,7 +35,7 @@ async fn the_page_shows_the_output_of_its_commands(peering: &'static Peering) ->
         Ok(std::fs::remove_dir_all(removed)?)
     });
 
-    let examples = examples(PAGE);
+    let examples = examples(page);
     ensure!(
         examples.len() >= COMMANDS_MIN,
         "{} commands",
@@ -57,7 +46,7 @@ async fn the_page_shows_the_output_of_its_commands(peering: &'static Peering) ->
         let expected = comparable(&output);
         let mut shown = run(peering, &folder, &command)?;
         let start = Instant::now();
-        while READ.iter().any(|start| command.starts_with(start))
+        while only_reads(&command)
             && comparable(&shown) != expected
             && start.elapsed() < REPORTED
         {
@@ -69,10 +58,15 @@ async fn the_page_shows_the_output_of_its_commands(peering: &'static Peering) ->
     }
     ensure!(
         different.is_empty(),
-        "other output than in docs/peering.md:\n{}",
+        "other output than in docs/{name}:\n{}",
         different.join("\n")
     );
     Ok(())
+}
+
+/// Returns whether a command only reads. Such a command is repeated until the controllers have reported the last change.
+fn only_reads(command: &str) -> bool {
+    command.starts_with("liqoctl info") || command.starts_with("kubectl") && command.contains(" get ")
 }
 
 /// A command of the page, and its output.
