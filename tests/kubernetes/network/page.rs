@@ -46,10 +46,7 @@ pub(crate) async fn compare(peering: &Peering, name: &str, page: &str) -> Result
         let expected = comparable(&output);
         let mut shown = run(peering, &folder, &command)?;
         let start = Instant::now();
-        while only_reads(&command)
-            && comparable(&shown) != expected
-            && start.elapsed() < REPORTED
-        {
+        while only_reads(&command) && comparable(&shown) != expected && start.elapsed() < REPORTED {
             shown = run(peering, &folder, &command)?;
         }
         if comparable(&shown) != expected {
@@ -66,7 +63,8 @@ pub(crate) async fn compare(peering: &Peering, name: &str, page: &str) -> Result
 
 /// Returns whether a command only reads. Such a command is repeated until the controllers have reported the last change.
 fn only_reads(command: &str) -> bool {
-    command.starts_with("liqoctl info") || command.starts_with("kubectl") && command.contains(" get ")
+    command.starts_with("liqoctl info")
+        || command.starts_with("kubectl") && command.contains(" get ")
 }
 
 /// A command of the page, and its output.

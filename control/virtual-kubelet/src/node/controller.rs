@@ -13,7 +13,6 @@ use k8s_openapi::api::coordination::v1::Lease;
 use k8s_openapi::api::core::v1::{Node, NodeStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
-use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
@@ -64,13 +63,12 @@ impl NodeController {
         };
         let key = Key::cluster(&*settings.node);
         let target = Ref::of::<Node>(&Cluster::Local, &key);
-        let labels = object::labels(settings, node);
-        let annotations = object::annotations(settings, node);
+        let metadata = object::metadata(settings, node);
         let taints = json!(object::taints(node));
         let Some(present) = cache.local::<Node>(&key) else {
             // An unready Node would be tainted, and its taint takes time to go.
             let create = json!({
-                "metadata": {"labels": labels, "annotations": annotations},
+                "metadata": metadata,
                 "spec": {"taints": taints},
                 "status": self.status(node, &NodeStatus::default(), cache, env),
             });
@@ -84,12 +82,7 @@ impl NodeController {
         if present.metadata.deletion_timestamp.is_some() {
             return plan;
         }
-        let metadata = &present.metadata;
-        let patch = json!({
-            "labels": missing(&labels, metadata.labels.as_ref()),
-            "annotations": missing(&annotations, metadata.annotations.as_ref()),
-        });
-        if patch != json!({"labels": {}, "annotations": {}}) {
+        if let Some(patch) = object::change(&present.metadata, &metadata) {
             let merge = Action::Merge(json!({"metadata": patch}));
             plan.writes.push(changed(&target, merge, present));
         }
@@ -280,18 +273,4 @@ fn changed(target: &Ref, merge: Action, present: &Node) -> Write {
 fn virtual_node<'a>(settings: &Settings, cache: &'a Cache) -> Option<&'a VirtualNode> {
     let node = cache.local::<VirtualNode>(&settings.virtual_node())?;
     node.metadata.deletion_timestamp.is_none().then_some(node)
-}
-
-/// Returns the entries that a map lacks or that differ.
-fn missing(
-    desired: &BTreeMap<String, String>,
-    present: Option<&BTreeMap<String, String>>,
-) -> BTreeMap<String, String> {
-    let differs =
-        |(key, value): &(&String, &String)| present.and_then(|it| it.get(*key)) != Some(value);
-    let entries = desired.iter().filter(differs);
-
-    entries
-        .map(|(key, value)| (key.clone(), value.clone()))
-        .collect()
 }

@@ -6,17 +6,76 @@ use control_api::{VirtualNode, labels};
 use k8s_openapi::api::core::v1::{
     DaemonEndpoint, Node, NodeAddress, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo, Taint,
 };
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
+
+type Map = BTreeMap<String, String>;
 
 /// Key of the taint by which only pods of offloaded namespaces are scheduled on virtual nodes.
 const TAINT: &str = "virtual-node.liqo.io/not-allowed";
 
+/// Annotation of the Node with the labels and annotations that the virtual kubelet has written last, as upstream's.
+const LAST_APPLIED: &str = "virtual-kubelet.io/last-applied-object-meta";
+
 /// Port of the kubelet's API.
 const PORT: i32 = 10250;
 
-/// Returns the labels of the Node.
-pub(super) fn labels(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, String> {
+/// Labels and annotations of the Node that its VirtualNode and the flags determine.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(default)]
+pub(super) struct Metadata {
+    annotations: BTreeMap<String, String>,
+    labels: BTreeMap<String, String>,
+}
+
+/// Returns the labels and annotations of the Node. One of these annotations contains all others, so that the next virtual
+/// kubelet removes what its VirtualNode no longer has.
+pub(super) fn metadata(settings: &Settings, node: &VirtualNode) -> Metadata {
+    let mut metadata = Metadata {
+        annotations: annotations(settings, node),
+        labels: labels(settings, node),
+    };
+    let applied = json!(metadata).to_string();
+    let key = LAST_APPLIED.to_owned();
+    metadata.annotations.insert(key, applied);
+
+    metadata
+}
+
+/// Returns the merge patch of a Node's metadata; `None` if it is as desired. Labels and annotations of others stay.
+pub(super) fn change(present: &ObjectMeta, desired: &Metadata) -> Option<Value> {
+    let annotations = present.annotations.clone().unwrap_or_default();
+    let labels = present.labels.clone().unwrap_or_default();
+    // Also that of upstream, which contains further fields.
+    let applied = annotations.get(LAST_APPLIED);
+    let applied = applied.and_then(|it| serde_json::from_str::<Metadata>(it).ok());
+    let applied = applied.unwrap_or_default();
+    let patch = json!({
+        "annotations": difference(&annotations, &desired.annotations, &applied.annotations),
+        "labels": difference(&labels, &desired.labels, &applied.labels),
+    });
+
+    (patch != json!({"annotations": {}, "labels": {}})).then_some(patch)
+}
+
+/// Returns the entries that differ, and `null` for those that were applied and are no longer desired.
+fn difference(present: &Map, desired: &Map, applied: &Map) -> serde_json::Map<String, Value> {
+    let removed = applied
+        .keys()
+        .filter(|it| !desired.contains_key(*it) && present.contains_key(*it));
+    let removed = removed.map(|key| (key.clone(), Value::Null));
+    let changed = desired
+        .iter()
+        .filter(|(key, value)| present.get(*key) != Some(value));
+    let changed = changed.map(|(key, value)| (key.clone(), json!(value)));
+
+    removed.chain(changed).collect()
+}
+
+fn labels(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, String> {
     let has_storage = settings.has_storage.to_string();
     let fixed = [
         ("kubernetes.io/hostname", settings.node.as_str()),
@@ -44,8 +103,7 @@ pub(super) fn labels(settings: &Settings, node: &VirtualNode) -> BTreeMap<String
     all
 }
 
-/// Returns the annotations of the Node.
-pub(super) fn annotations(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, String> {
+fn annotations(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, String> {
     let mut all = node.spec.annotations.clone();
     all.extend(settings.annotations.clone());
 

@@ -288,3 +288,49 @@ fn a_kubeconfig_that_runs_a_program_is_refused() {
         "{events:?}"
     );
 }
+
+#[test]
+fn labels_and_annotations_that_the_virtual_node_no_longer_has_are_removed() {
+    let mut rome = Side::new(13);
+    rome.edit::<VirtualNode>(&virtual_node(), |node| {
+        node["spec"]["annotations"] = json!({"note": "a", "kept": "b"});
+    });
+    rome.edit::<Node>(&Key::cluster("milan"), |node| {
+        node["metadata"]["labels"]["team"] = "blue".into();
+        node["metadata"]["annotations"]["owner"] = "blue".into();
+    });
+    // Another process, which has not seen the VirtualNode of before.
+    rome.simulation.crash(0);
+    rome.edit::<VirtualNode>(&virtual_node(), |node| {
+        node["spec"]["labels"] = json!({"provider": "AWS"});
+        node["spec"]["annotations"] = json!({"kept": "b"});
+    });
+
+    let metadata = rome.node()["metadata"].clone();
+    assert_eq!(metadata["labels"]["region"], Value::Null);
+    assert_eq!(metadata["labels"]["provider"], "AWS");
+    assert_eq!(metadata["labels"]["team"], "blue");
+    assert_eq!(metadata["annotations"]["note"], Value::Null);
+    assert_eq!(metadata["annotations"]["kept"], "b");
+    assert_eq!(metadata["annotations"]["owner"], "blue");
+}
+
+/// From a Node of upstream (v1.2.0), whose annotation has further fields.
+#[test]
+fn labels_of_upstreams_virtual_kubelet_are_removed_as_well() {
+    let mut rome = Side::new(14);
+    rome.pass();
+    rome.edit::<Node>(&Key::cluster("milan"), |node| {
+        let applied = json!({
+            "name": "milan", "creationTimestamp": null,
+            "labels": {"stale": "a", "type": "virtual-kubelet"},
+        });
+        node["metadata"]["labels"]["stale"] = "a".into();
+        node["metadata"]["annotations"]["virtual-kubelet.io/last-applied-object-meta"] =
+            applied.to_string().into();
+    });
+
+    let labels = rome.node()["metadata"]["labels"].clone();
+    assert_eq!(labels["stale"], Value::Null);
+    assert_eq!(labels["type"], "virtual-kubelet");
+}
