@@ -2,13 +2,12 @@
 
 mod access;
 
-use crate::fixture::{Peering, SOON, Suite, install, install_with, liqoctl, remapped, serial};
+use crate::fixture::{Peering, SOON, Suite, liqoctl, remapped, serial};
 use crate::peering::{connected_again, peer, unpeer};
 use crate::removal::kubectl;
 use crate::{MILAN, ROME, page};
 use access::logs_commands_files_and_ports_of_offloaded_pods;
 use anyhow::{Context as _, Result, ensure};
-use kubernetes_lab::cleanup;
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
@@ -27,9 +26,6 @@ pub(crate) fn add(suite: &mut Suite) {
 
 const PAGE: &str = include_str!("../../../docs/offloading.md");
 
-/// Makes the virtual nodes run pods.
-const VIRTUAL_KUBELET: &str = "--set=virtualKubelet.image.name=localhost/liqo/virtual-kubelet";
-
 /// ConfigMap, Secret and Service of the pods of [`HELLO_POD`].
 const HELLO: &str = include_str!("manifests/hello.yaml");
 
@@ -42,14 +38,10 @@ const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 /// A Deployment whose pods reply by HTTP. They may run on any node.
 const WEB: &str = include_str!("manifests/offloaded.yaml");
 
-/// Peers both clusters, with virtual kubelets in rome, and waits until its virtual node is ready.
+/// Peers both clusters, and waits until the virtual node of rome is ready.
 async fn peered(peering: &'static Peering) -> Result<[&'static Cluster; 2]> {
     let [rome, milan] = peering.clusters();
     connected_again(peering);
-    install_with(rome, &[VIRTUAL_KUBELET])?;
-    cleanup::defer("the installation without virtual kubelets", async || {
-        install(&peering.rome)
-    });
     peer([rome, milan], &["--cpu=4", "--memory=4Gi"])?;
     until_node_is_ready(rome).await?;
 

@@ -95,7 +95,12 @@ fn clusters(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
     shell.run(tools.laboratory(&["up", ROME, MILAN]))?;
     let mut networks = Vec::new();
     for name in [ROME, MILAN] {
-        for image in ["gateway", "route-agent", "controller-manager"] {
+        for image in [
+            "gateway",
+            "route-agent",
+            "controller-manager",
+            "virtual-kubelet",
+        ] {
             let archive = workspace::target().join(format!("images/liqo-{image}.tar"));
             let archive = archive.to_str().context("a path is not UTF-8")?;
             shell.run(tools.laboratory(&["load", name, archive]))?;
