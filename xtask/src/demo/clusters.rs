@@ -35,9 +35,9 @@ pub(super) fn run(shell: &mut Shell, options: &Demo) -> Result<ExitCode> {
         ..Report::default()
     };
 
-    let steps = steps::STEPS.iter();
-    let end = (!options.keep).then_some(&steps::UNPEER);
-    let outcome = run_steps(shell, &tools, steps.chain(end), &mut report);
+    let end = if options.keep { &[] } else { steps::END };
+    let steps = steps::STEPS.iter().chain(end);
+    let outcome = run_steps(shell, &tools, steps, &mut report);
     let interrupted = outcome
         .as_ref()
         .is_err_and(|error| error.is::<Interrupted>());

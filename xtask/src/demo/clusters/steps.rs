@@ -3,6 +3,7 @@
 mod peering;
 mod pods;
 mod removal;
+mod shop;
 
 pub(super) use removal::clean_up;
 
@@ -26,7 +27,7 @@ pub(super) struct Step {
     pub(super) run: fn(&mut Shell, &Tools) -> Result<Verdict>,
 }
 
-/// All steps except [`UNPEER`] and `clean-up`, which run last.
+/// All steps except those of [`END`] and `clean-up`, which run last.
 pub(super) const STEPS: &[Step] = &[
     Step {
         name: "clusters",
@@ -59,18 +60,40 @@ pub(super) const STEPS: &[Step] = &[
         run: peering::peer,
     },
     Step {
+        name: "offload",
+        why: "a shop of ten services runs in both clusters",
+        run: shop::offload,
+    },
+    Step {
+        name: "front-end",
+        why: "its front end opens in a browser",
+        run: shop::front_end,
+    },
+    Step {
+        name: "kills",
+        why: "a gateway and the virtual kubelet are killed while customers buy",
+        run: shop::kills,
+    },
+    Step {
         name: "view",
         why: "the state of the peering in both clusters",
         run: view,
     },
 ];
 
-/// The end of the peering. It is skipped if the clusters are kept.
-pub(super) const UNPEER: Step = Step {
-    name: "unpeer",
-    why: "one command ends the peering, and nothing of it is left",
-    run: peering::unpeer,
-};
+/// The end of offloading and peering. It is skipped if the clusters are kept.
+pub(super) const END: &[Step] = &[
+    Step {
+        name: "unoffload",
+        why: "one command ends the offloading",
+        run: shop::unoffload,
+    },
+    Step {
+        name: "unpeer",
+        why: "one command ends the peering, and nothing of it is left",
+        run: peering::unpeer,
+    },
+];
 
 /// The manifest of web servers on both nodes. Each server replies with the name of its pod.
 const WEB: &str = "tests/kubernetes/it/manifests/web.yaml";
