@@ -29,7 +29,6 @@ mod metrics;
 mod namespace;
 mod network;
 mod offloading;
-mod quantity;
 mod replication;
 #[cfg(test)]
 mod rights;

@@ -33,7 +33,7 @@ const SUFFIXES: [(&str, f64); 16] = [
 /// # Errors
 ///
 /// Returns what is wrong with it.
-pub(crate) fn check(text: &str) -> Result<(), &'static str> {
+pub fn check(text: &str) -> Result<(), &'static str> {
     if text.len() > LEN_MAX {
         return Err("too long");
     }
@@ -63,25 +63,25 @@ fn value(text: &str) -> Option<f64> {
 
 /// An exact amount of a resource that is not negative, in 10^-9, the smallest unit of Kubernetes' quantities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Amount(u128);
+pub struct Amount(u128);
 
 /// The number 1 as an amount.
 const ONE: u128 = 1_000_000_000;
 
 impl Amount {
     /// The number 1.
-    pub(crate) const ONE: Self = Self(ONE);
+    pub const ONE: Self = Self(ONE);
 
     /// The largest amount, which no sum reaches.
-    pub(crate) const MAX: Self = Self(u128::MAX);
+    pub const MAX: Self = Self(u128::MAX);
 
     /// Returns the sum, or the largest amount.
-    pub(crate) fn saturating_add(self, other: Self) -> Self {
+    pub fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
     /// Returns the difference, or zero.
-    pub(crate) fn saturating_sub(self, other: Self) -> Self {
+    pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
@@ -98,7 +98,7 @@ impl fmt::Display for Amount {
 
 /// Returns the amount of a quantity; `None` if [`check`] refuses it. What is smaller than the unit is rounded up, as by
 /// Kubernetes.
-pub(crate) fn amount(text: &str) -> Option<Amount> {
+pub fn amount(text: &str) -> Option<Amount> {
     check(text).ok()?;
     let text = text.strip_prefix('+').unwrap_or(text);
     let is_of_number = |char: char| char.is_ascii_digit() || char == '.';
