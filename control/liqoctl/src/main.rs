@@ -38,6 +38,8 @@ mod observed;
 mod output;
 mod pair;
 mod parse;
+mod pod_state;
+mod printable;
 mod progress;
 mod prompt;
 mod removal;

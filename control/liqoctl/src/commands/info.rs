@@ -3,7 +3,9 @@
 mod boxes;
 mod foreign;
 mod local;
+mod node;
 mod peer;
+mod pod;
 mod query;
 mod render;
 mod resources;
@@ -40,6 +42,26 @@ enum Command {
         /// Cluster IDs of the peers.
         ids: Vec<String>,
     },
+    /// Shows where a pod of an offloaded namespace runs, and what prevents it.
+    ///
+    /// Follows the pod to its virtual node, the provider's API server, the remote namespace, the ShadowPod, the remote
+    /// pod and the network between the clusters. The objects at the provider are read with the credentials of the
+    /// VirtualNode, which are in a Secret of the tenant namespace.
+    ///
+    /// Ends with exit code 0 if the whole chain works, else with 1. --timeout limits the requests to the provider
+    /// (default: 10s).
+    ///
+    /// Example: liqoctl info pod demo/web
+    ///
+    /// Example: liqoctl info pod web --namespace demo -o yaml
+    ///
+    /// Example: liqoctl info pod demo/web --get end.reason
+    #[command(visible_alias = "po")]
+    Pod {
+        /// The pod: NAMESPACE/NAME, or NAME with --namespace.
+        #[arg(value_parser = pod::Named::parse, value_name = "POD")]
+        pod: pod::Named,
+    },
 }
 
 /// Runs the command.
@@ -71,6 +93,13 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
             show(&options, &value, || {
                 reports.iter().map(peer::Report::boxes).collect()
             })
+        }
+        Some(Command::Pod { pod }) => {
+            let limit = global.timeout.unwrap_or(pod::TIMEOUT);
+            let named = (pod, global.namespace.as_deref());
+            let report = pod::collect(&cluster, &installation, named, limit).await?;
+            show(&options, &report.value(), || report.boxes())?;
+            report.check()
         }
     }
 }
