@@ -27,6 +27,8 @@ enum Command {
     /// Installs Liqo in a cluster, or upgrades it.
     ///
     /// Example: liqoctl install --kubeconfig rome.yaml --cluster-id rome --cluster-labels region=A
+    ///
+    /// Example: liqoctl install --kubeconfig rome.yaml --patch-daemonsets
     Install(Box<install::Options>),
     /// Removes Liqo from a cluster.
     ///

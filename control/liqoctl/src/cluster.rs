@@ -6,7 +6,7 @@ mod pages;
 
 pub(crate) use access::{Flags, RemoteFlags};
 pub(crate) use locate::{Installation, choose};
-pub(crate) use pages::{list_all, list_versioned};
+pub(crate) use pages::{list_all, list_by_fields, list_versioned};
 
 use crate::failure;
 use crate::global::Global;

@@ -25,6 +25,7 @@ mod cidrs;
 mod cli;
 mod cluster;
 mod commands;
+mod daemon_sets;
 mod failure;
 mod global;
 mod helm;

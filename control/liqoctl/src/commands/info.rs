@@ -1,6 +1,7 @@
 //! `liqoctl info`: the state of an installation and its peers.
 
 mod boxes;
+mod exposed;
 mod foreign;
 mod local;
 mod node;
@@ -9,12 +10,15 @@ mod pod;
 mod query;
 mod render;
 mod resources;
+mod virtual_nodes;
+mod workload;
 
 use crate::cluster::Cluster;
 use crate::global::Global;
 use crate::output::{self, Format};
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use local::Parts;
 use serde_json::Value;
 
 /// Flags of `liqoctl info`.
@@ -74,9 +78,15 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let installation = cluster.installation().await?;
     match &options.command {
         None => {
-            let with_network = global.verbose || options.get.is_some();
-            let report = local::collect(&cluster, &installation, with_network).await?;
-            show(&options, &report.value(), || report.boxes())
+            let get = options.get.as_deref();
+            let parts = Parts {
+                network: global.verbose || get.is_some(),
+                // Scripts that read one field must not wait for the lists of all pods.
+                workloads: get.is_none_or(query::needs_workloads),
+            };
+            let report = local::collect(&cluster, &installation, parts).await?;
+            let boxes = report.boxes()?;
+            show(&options, &report.value(), || boxes)
         }
         Some(Command::Peer { ids }) => {
             let reports = peer::collect(&cluster, ids).await?;
