@@ -52,7 +52,7 @@ mod tests {
         ] {
             let toleration: Toleration = from_value(toleration).unwrap();
             assert_eq!(
-                is_tolerated(&[toleration.clone()]),
+                is_tolerated(std::slice::from_ref(&toleration)),
                 expected,
                 "{toleration:?}"
             );

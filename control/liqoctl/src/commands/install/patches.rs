@@ -54,7 +54,7 @@ pub(super) async fn apply(cluster: &Cluster, confirmed: &[Exposed]) -> Result<()
     let mut failed = Vec::new();
     for exposed in confirmed {
         let place = exposed.place();
-        let patching = begin("", &format!("Patching DaemonSet {place}"));
+        let patching = begin("", format_args!("Patching DaemonSet {place}"));
         match daemon_sets::patch(cluster, exposed).await {
             Ok(true) => patching.done(format_args!("DaemonSet {place} patched")),
             Ok(false) => patching.done(format_args!("DaemonSet {place} needs no patch any more")),
