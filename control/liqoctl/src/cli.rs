@@ -62,7 +62,7 @@ enum Command {
     Unoffload(unoffload::Options),
     #[command(flatten)]
     Object(kinds::ObjectCommand),
-    /// Shows the state of an installation and its peers.
+    /// Shows the state of an installation, its peers and its virtual nodes.
     ///
     /// Example: liqoctl info --get local.clusterID
     Info(info::Options),
