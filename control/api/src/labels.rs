@@ -123,6 +123,8 @@ pub const NODE_NAME: &str = "offloading.liqo.io/nodename";
 /// On a Node. Value: `true` if claims of its pods can have storage of the provider.
 pub const STORAGE_AVAILABLE: &str = "storage.liqo.io/available";
 
+/// On an object that admission webhooks and policies do not review. Value: `true`. An addition of this project.
+pub const WEBHOOK_SKIP: &str = "liqo.io/webhook-skip";
 /// On the objects of the admission webhooks. Value: `true`.
 pub const WEBHOOK: &str = "liqo.io/webhook";
 

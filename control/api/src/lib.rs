@@ -36,10 +36,15 @@ pub mod annotations;
 pub mod authentication;
 pub mod classes;
 pub mod core;
+pub mod daemon_set;
 pub mod ipam;
 pub mod labels;
 pub mod networking;
+pub mod node_affinity;
 pub mod offloading;
+pub mod quantity;
+pub mod requests;
+pub mod taints;
 pub mod tenant_namespace;
 
 pub mod schema;

@@ -35,6 +35,13 @@ pub(crate) async fn handle(objects: Shared, request: Request) -> Response {
     {
         tokio::time::sleep(delay).await;
     }
+    if head.uri.path() == "/version" {
+        return (
+            [("content-type", "application/json")],
+            version().to_string(),
+        )
+            .into_response();
+    }
     let Some(target) = Target::parse(head.uri.path()) else {
         return refuse(Refusal::NotFound);
     };
@@ -61,6 +68,14 @@ pub(crate) async fn handle(objects: Shared, request: Request) -> Response {
 
     result.map_or_else(refuse, |object| {
         ([("content-type", "application/json")], object.to_string()).into_response()
+    })
+}
+
+/// Returns the version that the server reports.
+fn version() -> Value {
+    json!({
+        "major": "1", "minor": "35", "gitVersion": "v1.35.0", "gitCommit": "", "gitTreeState": "clean",
+        "buildDate": "2026-01-01T00:00:00Z", "goVersion": "go1.25", "compiler": "gc", "platform": "linux/amd64",
     })
 }
 

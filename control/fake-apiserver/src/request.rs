@@ -81,8 +81,12 @@ pub(crate) fn is_selected(query: &str, object: &Value) -> bool {
         (None, None) => !metadata["labels"][term].is_null(),
     };
     let has_field = |term: &str| {
-        let name = term.strip_prefix("metadata.name=");
-        name.is_some_and(|name| metadata["name"] == name)
+        let Some((path, value)) = term.split_once('=') else {
+            return false;
+        };
+        let mut names = path.split('.');
+        let field = names.try_fold(object, |object, name| object.get(name));
+        field.is_some_and(|field| field == value)
     };
     let terms = |text: &str, has: &dyn Fn(&str) -> bool| {
         text.split(',').filter(|term| !term.is_empty()).all(has)

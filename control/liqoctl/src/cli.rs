@@ -27,6 +27,8 @@ enum Command {
     /// Installs Liqo in a cluster, or upgrades it.
     ///
     /// Example: liqoctl install --kubeconfig rome.yaml --cluster-id rome --cluster-labels region=A
+    ///
+    /// Example: liqoctl install --kubeconfig rome.yaml --patch-daemonsets
     Install(Box<install::Options>),
     /// Removes Liqo from a cluster.
     ///
@@ -60,7 +62,7 @@ enum Command {
     Unoffload(unoffload::Options),
     #[command(flatten)]
     Object(kinds::ObjectCommand),
-    /// Shows the state of an installation and its peers.
+    /// Shows the state of an installation, its peers and its virtual nodes.
     ///
     /// Example: liqoctl info --get local.clusterID
     Info(info::Options),

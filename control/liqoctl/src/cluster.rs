@@ -6,13 +6,16 @@ mod pages;
 
 pub(crate) use access::{Flags, RemoteFlags};
 pub(crate) use locate::{Installation, choose};
-pub(crate) use pages::{list_all, list_versioned};
+pub(crate) use pages::{list_all, list_by_fields, list_versioned};
 
 use crate::failure;
 use crate::global::Global;
 use crate::manifest;
 use anyhow::{Context as _, Result, anyhow, bail};
 use control_api::labels;
+use control_client::destination::Destinations;
+use control_client::kubeconfig::RemoteConfig;
+use control_client::transport::{ConfigError, Transport};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kube::{Api, Client, Resource};
@@ -62,6 +65,29 @@ impl Cluster {
             liqo_namespace: flags.liqo_namespace.map(ToOwned::to_owned),
             extra_labels: global.global_labels.clone(),
             extra_annotations: global.global_annotations.clone(),
+        })
+    }
+
+    /// Returns the provider that a kubeconfig of this cluster's objects names. Sends no request.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kubeconfig cannot be used.
+    pub(crate) fn of_provider(
+        config: &RemoteConfig,
+        destinations: Destinations,
+    ) -> Result<Self, ConfigError> {
+        let config = config.as_ref();
+        let transport = Transport::new(config, destinations)?;
+        let url = config.cluster_url.to_string();
+        Ok(Self {
+            client: Client::new(transport, config.default_namespace.clone()),
+            side: "remote",
+            url: url.trim_end_matches('/').to_owned(),
+            namespace: config.default_namespace.clone(),
+            liqo_namespace: None,
+            extra_labels: Vec::new(),
+            extra_annotations: Vec::new(),
         })
     }
 

@@ -8,7 +8,8 @@
 //! observed  one object, read by a list, by the responses to writes and by a watch
 //! pair      the two clusters of a peering; tenant, objects: a peer's namespace and objects
 //! namespaces, label_selector: the namespaces and labels that flags choose
-//! manager   the controller-manager's settings
+//! manager   the controller-manager's settings; daemon_sets: those whose pods need a patch
+//! pod_state why a pod does not run; printable: text of other clusters, for terminals
 //! cluster   requests to one API server; helm: runs the program helm
 //! progress  progress lines on the terminal
 //! ```
@@ -25,6 +26,7 @@ mod cidrs;
 mod cli;
 mod cluster;
 mod commands;
+mod daemon_sets;
 mod failure;
 mod global;
 mod helm;
@@ -38,6 +40,8 @@ mod observed;
 mod output;
 mod pair;
 mod parse;
+mod pod_state;
+mod printable;
 mod progress;
 mod prompt;
 mod removal;

@@ -49,6 +49,14 @@ pub(crate) fn argument(manager: &Deployment, flag: &str) -> Option<String> {
     })
 }
 
+/// Returns whether the controller-manager connects to providers at loopback and link-local addresses.
+pub(crate) fn permits_local_api_servers(manager: &Deployment) -> bool {
+    const FLAG: &str = "--local-api-servers";
+    let args = container(manager).and_then(|it| it.args.as_ref());
+    let is_bare = args.is_some_and(|args| args.iter().any(|arg| arg == FLAG));
+    is_bare || argument(manager, FLAG).is_some_and(|value| value == "true")
+}
+
 /// Returns the tag of the controller-manager's image.
 pub(crate) fn tag(manager: &Deployment) -> Option<String> {
     let image = container(manager)?.image.as_ref()?;
@@ -140,6 +148,20 @@ mod tests {
         );
         assert_eq!(argument(&manager, "--api-server-address-override"), None);
         assert_eq!(argument(&manager, "--cluster"), None);
+    }
+
+    #[test]
+    fn providers_on_this_machine_are_permitted_by_a_flag() {
+        let with = |args: &[&str]| {
+            let mut manager = manager_of("a:b");
+            let pod = manager.spec.template.spec.as_mut().unwrap();
+            let args = args.iter().map(|arg| (*arg).to_owned()).collect();
+            pod.containers[0].args = Some(args);
+            permits_local_api_servers(&manager)
+        };
+
+        assert!(with(&["--local-api-servers"]) && with(&["--local-api-servers=true"]));
+        assert!(!with(&["--local-api-servers=false"]) && !with(&[]));
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! The flags, and the process that they describe.
 
 use crate::authentication::{self, ApiServerSettings, AuthenticationController};
+use crate::daemon_set::DaemonSetController;
 use crate::foreign_cluster::{self, ForeignClusterController, Refusals};
 use crate::installation;
 use crate::metrics::Metrics;
@@ -191,6 +192,7 @@ impl Cli {
                 let controller =
                     WebhookController::new(namespace.clone(), installation, webhook::issue);
                 runtime.add(controller, &replicas)?;
+                runtime.add(DaemonSetController, &replicas)?;
                 let reader = runtime.reader();
                 let server = self.webhook.server(reader, &namespace, webhook_metrics);
                 let (server, listener) = server.await?;

@@ -10,6 +10,7 @@
 //! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
 //! webhook     admission webhooks, their server and its certificates
+//! daemon_set  DaemonSets that the webhook has not changed (PURE)
 //! cli         arguments; starts the runtime with the controllers
 //! ```
 //!
@@ -21,6 +22,7 @@
 
 mod authentication;
 mod cli;
+mod daemon_set;
 mod foreign_cluster;
 #[cfg(test)]
 mod golden;
@@ -29,7 +31,6 @@ mod metrics;
 mod namespace;
 mod network;
 mod offloading;
-mod quantity;
 mod replication;
 #[cfg(test)]
 mod rights;

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! Consumers write ShadowPods with their own credentials, so each is checked here whatever has written it: `policy` by the
-//! TenantPolicy, `quota` by the Quota of the user that has created it. `request` computes what a pod requests.
+//! TenantPolicy, `quota` by the Quota of the user that has created it. `requirement` is what the Quota requires of containers.
 
 #[cfg(test)]
 pub(crate) use registrations::registrations;
@@ -20,7 +20,7 @@ mod plan;
 mod policy;
 mod quota;
 mod registrations;
-mod request;
+mod requirement;
 mod settings;
 
 #[cfg(test)]

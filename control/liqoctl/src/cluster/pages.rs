@@ -21,6 +21,19 @@ where
     list_versioned(api, selector).await.map(|(found, _)| found)
 }
 
+/// Returns all objects with the fields of `selector`.
+///
+/// # Errors
+///
+/// Returns the error of the API server.
+pub(crate) async fn list_by_fields<K>(api: &Api<K>, selector: &str) -> kube::Result<Vec<K>>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let params = ListParams::default().fields(selector);
+    list_pages(api, params).await.map(|(found, _)| found)
+}
+
 /// Returns all objects with the labels of `selector`, and the resource version from which a watch continues.
 ///
 /// # Errors
@@ -33,7 +46,14 @@ pub(crate) async fn list_versioned<K>(
 where
     K: Clone + Debug + DeserializeOwned,
 {
-    let mut params = ListParams::default().labels(selector).limit(PAGE);
+    list_pages(api, ListParams::default().labels(selector)).await
+}
+
+async fn list_pages<K>(api: &Api<K>, params: ListParams) -> kube::Result<(Vec<K>, String)>
+where
+    K: Clone + Debug + DeserializeOwned,
+{
+    let mut params = params.limit(PAGE);
     let mut found = Vec::new();
     loop {
         let page = api.list(&params).await?;

@@ -1,18 +1,24 @@
 //! `liqoctl info`: the state of an installation and its peers.
 
 mod boxes;
+mod exposed;
 mod foreign;
 mod local;
+mod node;
 mod peer;
+mod pod;
 mod query;
 mod render;
 mod resources;
+mod virtual_nodes;
+mod workload;
 
 use crate::cluster::Cluster;
 use crate::global::Global;
 use crate::output::{self, Format};
 use anyhow::Result;
 use clap::{Args, Subcommand};
+use local::Parts;
 use serde_json::Value;
 
 /// Flags of `liqoctl info`.
@@ -40,6 +46,26 @@ enum Command {
         /// Cluster IDs of the peers.
         ids: Vec<String>,
     },
+    /// Shows where a pod of an offloaded namespace runs, and what prevents it.
+    ///
+    /// Follows the pod to its virtual node, the provider's API server, the remote namespace, the ShadowPod, the remote
+    /// pod and the network between the clusters. The objects at the provider are read with the credentials of the
+    /// VirtualNode, which are in a Secret of the tenant namespace.
+    ///
+    /// Ends with exit code 0 if the whole chain works, else with 1. --timeout limits the requests to the provider
+    /// (default: 10s).
+    ///
+    /// Example: liqoctl info pod demo/web
+    ///
+    /// Example: liqoctl info pod web --namespace demo -o yaml
+    ///
+    /// Example: liqoctl info pod demo/web --get end.reason
+    #[command(visible_alias = "po")]
+    Pod {
+        /// The pod: NAMESPACE/NAME, or NAME with --namespace.
+        #[arg(value_parser = pod::Named::parse, value_name = "POD")]
+        pod: pod::Named,
+    },
 }
 
 /// Runs the command.
@@ -52,9 +78,15 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let installation = cluster.installation().await?;
     match &options.command {
         None => {
-            let with_network = global.verbose || options.get.is_some();
-            let report = local::collect(&cluster, &installation, with_network).await?;
-            show(&options, &report.value(), || report.boxes())
+            let get = options.get.as_deref();
+            let parts = Parts {
+                network: global.verbose || get.is_some(),
+                // Scripts that read one field must not wait for the lists of all pods.
+                workloads: get.is_none_or(query::needs_workloads),
+            };
+            let report = local::collect(&cluster, &installation, parts).await?;
+            let boxes = report.boxes()?;
+            show(&options, &report.value(), || boxes)
         }
         Some(Command::Peer { ids }) => {
             let reports = peer::collect(&cluster, ids).await?;
@@ -71,6 +103,13 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
             show(&options, &value, || {
                 reports.iter().map(peer::Report::boxes).collect()
             })
+        }
+        Some(Command::Pod { pod }) => {
+            let limit = global.timeout.unwrap_or(pod::TIMEOUT);
+            let named = (pod, global.namespace.as_deref());
+            let report = pod::collect(&cluster, &installation, named, limit).await?;
+            show(&options, &report.value(), || report.boxes())?;
+            report.check()
         }
     }
 }

@@ -9,6 +9,7 @@ mod detect;
 mod handover;
 mod observe;
 mod parameters;
+mod patches;
 mod rollout;
 mod values;
 
@@ -89,10 +90,13 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let (Some(helm), Some(chart)) = (helm, chart) else {
         return write_values(&options, &values);
     };
+    // Before the first change, so that the answer no leaves everything as it is.
+    let confirmed = patches::confirm(global, &options, &cluster).await?;
     handover::install(
         &cluster, &helm, &chart, &options, &namespace, &values, deadline,
     )
-    .await
+    .await?;
+    patches::apply(&cluster, &confirmed).await
 }
 
 fn write_values(options: &Options, values: &serde_json::Value) -> Result<()> {

@@ -7,10 +7,10 @@
 use super::item::WorkItem;
 use super::objects::{Local, origin};
 use super::verdict::{self, is_default_class};
-use crate::quantity::{self, Amount};
 use control_api::authentication::resource_slice::{
     ResourceSliceConditionStatus as Status, ResourceSliceConditionType as Type,
 };
+use control_api::quantity::{self, Amount};
 use control_api::{ResourceSlice, Tenant, TenantPolicy};
 use control_runtime::{Change, Key, Plan};
 use k8s_openapi::api::core::v1::Namespace;

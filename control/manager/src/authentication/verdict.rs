@@ -1,9 +1,9 @@
 //! The verdict about the resources that a consumer requests.
 
 use super::objects::Local;
-use crate::quantity;
 use control_api::authentication::resource_slice::ResourceSliceConditionStatus as Status;
 use control_api::classes::{IngressClass, LoadBalancerClass, StorageClass};
+use control_api::quantity;
 use control_api::{ResourceSlice, ResourceSliceStatus};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;

@@ -4,9 +4,9 @@
 //! schedulers of the consumer, and large maps would fill its API server. Invalid and surplus parts are left out, and an
 //! Event names them.
 
-use crate::quantity;
 use control_api::classes::{IngressClass, LoadBalancerClass, StorageClass};
 use control_api::labels;
+use control_api::quantity;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 

@@ -3,12 +3,13 @@
 use super::objects::{Local, User, has_ended, is_own};
 use super::policy::{self, PolicyError, SPEC_LEN_MAX};
 use super::quota::{self, Claim};
-use super::request::{self, Amounts};
+use super::requirement;
 use super::settings::Settings;
 use crate::authentication::{controller_reference, label, warn};
 use control_api::annotations::LAST_APPLIED;
 use control_api::offloading::quota::LimitsEnforcement;
 use control_api::offloading::shadow_pod::ShadowPodPhase as Phase;
+use control_api::requests::{self, Amounts};
 use control_api::{ShadowPod, labels};
 use control_runtime::{Action, Cluster, Event, Key, Plan, Ref, Write};
 use k8s_openapi::api::core::v1::{Pod, PodSpec};
@@ -113,13 +114,13 @@ fn check_quota(local: &Local<'_>, shadow: &ShadowPod, spec: &PodSpec) -> Result<
         .unwrap_or(LimitsEnforcement::None);
     let required = match mode {
         LimitsEnforcement::None => None,
-        LimitsEnforcement::Soft => request::missing(spec, false),
-        LimitsEnforcement::Hard => request::missing(spec, true),
+        LimitsEnforcement::Soft => requirement::missing(spec, false),
+        LimitsEnforcement::Hard => requirement::missing(spec, true),
     };
     if let Some(message) = required {
         return Err(message);
     }
-    request::of_pod(spec).map_err(|error| error.to_string())?;
+    requests::of_pod(spec).map_err(|error| error.to_string())?;
     // It was admitted before, and its place is kept: neither a cordon nor other pods take it.
     if shadow.status.is_some() {
         return Ok(());
@@ -138,7 +139,7 @@ fn claims<'a>(local: &Local<'a>, user: &User<'_>) -> Vec<Claim<'a>> {
         if is_over || pod.is_none() && shadow.metadata.deletion_timestamp.is_some() {
             continue;
         }
-        let amounts = shadow.spec.pod.as_ref().map(request::of_pod);
+        let amounts = shadow.spec.pod.as_ref().map(requests::of_pod);
         claims.push(Claim {
             is_present: pod.is_some() || shadow.status.is_some(),
             created: shadow.metadata.creation_timestamp.as_ref().map(|it| it.0),

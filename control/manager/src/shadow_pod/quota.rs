@@ -3,9 +3,9 @@
 //! Every leader decides alike from the same objects, so no order of events lets a user exceed its Quota: pods that exist
 //! count first, then ShadowPods by creation time and UID.
 
-use super::request::{Amounts, add};
-use crate::quantity::{Amount, amount};
 use control_api::Quota;
+use control_api::quantity::{Amount, amount};
+use control_api::requests::{Amounts, add};
 use k8s_openapi::jiff::Timestamp;
 
 /// A pod of a user, or one that it requests.

@@ -1,10 +1,9 @@
 //! DaemonSets: their pods stay off virtual nodes, which have no node of their own to serve.
 
-use super::affinity;
 use super::patch::Patch;
 use super::review::{Operation, Request, Response};
-use control_api::{annotations, labels};
-use serde_json::{Value, json};
+use control_api::daemon_set;
+use serde_json::Value;
 
 /// Adds the absence of the label of virtual nodes to the required node affinity of the pods.
 ///
@@ -18,44 +17,13 @@ pub(super) fn mutate(request: &Request) -> Response {
         Operation::Update => template(object) != template(old),
         Operation::Delete | Operation::Connect => false,
     };
-    let annotations = &object["metadata"]["annotations"];
-    let pod = &object["spec"]["template"]["spec"];
-    if !is_changed
-        || annotations[annotations::ALLOW_VIRTUAL_NODES] == "true"
-        || names_node_type(pod)
-        || !pod.is_object()
-    {
+    if !is_changed {
         return Response::allow();
     }
-    let absent = affinity::of_virtual_nodes("DoesNotExist");
-    let terms: Vec<_> = match affinity::terms(pod) {
-        Some(terms) => {
-            let terms = terms.iter().cloned();
-            let with = |term| affinity::with_expression(term, absent.clone());
-            terms.map(with).collect()
-        }
-        None => vec![json!({"matchExpressions": [absent]})],
-    };
     let mut patch = Patch::default();
-    if affinity::terms(pod) != Some(&terms) {
-        let path = [&["spec", "template", "spec"], affinity::TERMS.as_slice()].concat();
-        patch.set(object, &path, terms.into());
+    if let Some(terms) = daemon_set::terms_without_virtual_nodes(object) {
+        patch.set(object, &daemon_set::TERMS_PATH, terms.into());
     }
 
     patch.into()
-}
-
-/// Returns whether a pod selects nodes by the label of virtual nodes.
-fn names_node_type(pod: &Value) -> bool {
-    let affinity = &pod["affinity"]["nodeAffinity"];
-    let preferred = affinity["preferredDuringSchedulingIgnoredDuringExecution"].as_array();
-    let preferred = preferred.into_iter().flatten().map(|it| &it["preference"]);
-    let required = affinity::terms(pod).into_iter().flatten();
-    let mut expressions = required
-        .chain(preferred)
-        .filter_map(|term| term["matchExpressions"].as_array())
-        .flatten();
-
-    pod["nodeSelector"].get(labels::NODE_TYPE).is_some()
-        || expressions.any(|it| it["key"] == labels::NODE_TYPE)
 }

@@ -5,7 +5,7 @@ use super::patch::Patch;
 use super::repatriation::{self, Repatriation};
 use super::review::{Operation, Request, Response};
 use control_api::offloading::namespace_offloading::PodOffloadingStrategy as Strategy;
-use control_api::{NamespaceOffloading, annotations};
+use control_api::{NamespaceOffloading, annotations, node_affinity, taints};
 use control_runtime::{Cache, Key};
 use serde_json::{Value, json};
 
@@ -14,9 +14,6 @@ const OFFLOADING: &str = "offloading";
 
 /// RuntimeClass whose own node selector and toleration select virtual nodes.
 const RUNTIME_CLASS: &str = "liqo";
-
-/// Key of the taint of virtual nodes.
-const TAINT: &str = "virtual-node.liqo.io/not-allowed";
 
 /// Limits a new pod to the nodes that the NamespaceOffloading of its namespace selects.
 pub(super) fn mutate(request: &Request, cache: &Cache, default_seconds: i64) -> Response {
@@ -43,10 +40,10 @@ pub(super) fn mutate(request: &Request, cache: &Cache, default_seconds: i64) -> 
     if spec["runtimeClassName"] != RUNTIME_CLASS {
         let imposed = imposed(strategy, offloading);
         if !imposed.is_empty() {
-            let present = affinity::terms(spec);
+            let present = node_affinity::terms(spec);
             match affinity::both(present.map(Vec::as_slice), &imposed) {
                 Ok(terms) if present != Some(&terms) => {
-                    let path = [&["spec"], affinity::TERMS.as_slice()].concat();
+                    let path = [&["spec"], node_affinity::TERMS.as_slice()].concat();
                     patch.set(&request.object, &path, terms.into());
                 }
                 Ok(_) => {}
@@ -75,13 +72,13 @@ fn imposed(strategy: Strategy, offloading: &NamespaceOffloading) -> Vec<Value> {
     let selector = offloading.spec.cluster_selector.as_ref();
     let terms = selector.map_or(&[][..], |it| it.node_selector_terms.as_slice());
     let mut terms: Vec<_> = terms.iter().map(|term| json!(term)).collect();
-    let only = |operator| json!({"matchExpressions": [affinity::of_virtual_nodes(operator)]});
+    let only = |operator| json!({"matchExpressions": [node_affinity::of_virtual_nodes(operator)]});
     match strategy {
         Strategy::Local => terms.clear(),
         Strategy::Remote if terms.is_empty() => terms.push(only("In")),
         Strategy::Remote => {
-            let required = affinity::of_virtual_nodes("In");
-            let with = |term| affinity::with_expression(term, required.clone());
+            let required = node_affinity::of_virtual_nodes("In");
+            let with = |term| node_affinity::with_expression(term, required.clone());
             terms = terms.into_iter().map(with).collect();
         }
         Strategy::LocalAndRemote if terms.is_empty() => {}
@@ -92,7 +89,8 @@ fn imposed(strategy: Strategy, offloading: &NamespaceOffloading) -> Vec<Value> {
 }
 
 fn tolerate_virtual_nodes(tolerations: &mut Vec<Value>) {
-    let toleration = json!({"key": TAINT, "operator": "Exists", "effect": "NoExecute"});
+    let toleration =
+        json!({"key": taints::NOT_ALLOWED, "operator": "Exists", "effect": "NoExecute"});
     if !tolerations.contains(&toleration) {
         tolerations.push(toleration);
     }

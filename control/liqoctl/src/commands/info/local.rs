@@ -1,9 +1,12 @@
 //! The report of an installation.
 
 use super::boxes::{Item, draw};
-use super::foreign;
 use super::render::{self, Health, Networks};
+use super::virtual_nodes::{self, Summary};
+use super::{exposed, foreign};
 use crate::cluster::{Cluster, Installation};
+use crate::daemon_sets::{self, Exposed};
+use crate::failure::if_permitted;
 use crate::manager;
 use crate::progress;
 use anyhow::Result;
@@ -23,6 +26,18 @@ pub(crate) struct Report {
     pub(super) health: Health,
     pub(super) networks: Option<Networks>,
     pub(super) peers: Vec<Peer>,
+    pub(super) virtual_nodes: Vec<Summary>,
+    /// DaemonSets whose pods would be scheduled on virtual nodes.
+    pub(super) daemon_sets: Vec<Exposed>,
+}
+
+/// Parts of the report that are read on request.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parts {
+    /// The CIDRs.
+    pub(super) network: bool,
+    /// The virtual nodes with their pods, and DaemonSets.
+    pub(super) workloads: bool,
 }
 
 /// Summary of a peer.
@@ -43,14 +58,15 @@ pub(super) struct Peer {
 pub(crate) async fn collect(
     cluster: &Cluster,
     installation: &Installation,
-    with_network: bool,
+    parts: Parts,
 ) -> Result<Report> {
     let namespace = &installation.namespace;
     let pods = Api::<Pod>::namespaced(cluster.client.clone(), namespace);
-    let (manager, pods, foreign) = tokio::try_join!(
+    let (manager, pods, foreign, (virtual_nodes, daemon_sets)) = tokio::try_join!(
         manager::find(cluster, namespace),
         cluster.list(&pods, "Pods", ""),
         foreign_clusters(cluster),
+        workloads(cluster, parts),
     )?;
     let argument = |flag| {
         manager
@@ -58,7 +74,7 @@ pub(crate) async fn collect(
             .and_then(|manager| manager::argument(manager, flag))
     };
     let api_server = manager::api_server(cluster, manager.as_ref()).await;
-    let networks = if with_network {
+    let networks = if parts.network {
         let api = Api::<Network>::namespaced(cluster.client.clone(), namespace);
         let (networks, warnings) = render::networks(&cluster.list(&api, "Networks", "").await?);
         warnings.iter().for_each(progress::warn);
@@ -74,7 +90,18 @@ pub(crate) async fn collect(
         health: render::health(&pods),
         networks,
         peers: foreign.iter().map(peer).collect(),
+        virtual_nodes,
+        daemon_sets,
     })
+}
+
+async fn workloads(cluster: &Cluster, parts: Parts) -> Result<(Vec<Summary>, Vec<Exposed>)> {
+    if !parts.workloads {
+        return Ok((Vec::new(), Vec::new()));
+    }
+    let daemon_sets = async { if_permitted(daemon_sets::find(cluster).await) };
+    let (nodes, daemon_sets) = tokio::try_join!(virtual_nodes::all(cluster), daemon_sets)?;
+    Ok((nodes, daemon_sets.unwrap_or_default()))
 }
 
 /// Lists the ForeignClusters in the order of their cluster IDs.
@@ -124,11 +151,21 @@ impl Report {
         if let Some(networks) = &self.networks {
             value["network"] = networks.value();
         }
+        if !self.virtual_nodes.is_empty() {
+            value["virtualNodes"] = self.virtual_nodes.iter().map(Summary::value).collect();
+        }
+        if !self.daemon_sets.is_empty() {
+            value["daemonSets"] = exposed::value(&self.daemon_sets);
+        }
         value
     }
 
     /// Returns the report as boxes of text.
-    pub(crate) fn boxes(&self) -> String {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a patch cannot be written as YAML.
+    pub(crate) fn boxes(&self) -> Result<String> {
         let mut local = vec![
             Item::entry("Cluster ID", &self.cluster_id),
             Item::entry("Version", &self.version),
@@ -146,7 +183,15 @@ impl Report {
             text += &draw("Network", &networks.items());
         }
         text += &draw("Active peerings", &peers);
-        text
+        if !self.virtual_nodes.is_empty() {
+            let nodes: Vec<Item> = self.virtual_nodes.iter().map(Summary::item).collect();
+            text += &draw("Virtual nodes", &nodes);
+        }
+        if !self.daemon_sets.is_empty() {
+            let items = exposed::items(&self.daemon_sets)?;
+            text += &draw("DaemonSets without node affinity", &items);
+        }
+        Ok(text)
     }
 }
 

@@ -4,6 +4,7 @@ use super::boxes::{Item, draw};
 use super::foreign::{self, Module};
 use super::local::foreign_clusters;
 use super::resources::{Node, Slice};
+use super::virtual_nodes;
 use crate::cluster::Cluster;
 use crate::{objects, tenant};
 use anyhow::{Result, bail};
@@ -85,7 +86,9 @@ pub(crate) async fn collect(cluster: &Cluster, ids: &[String]) -> Result<Vec<Rep
                 objects::list::<VirtualNode>(cluster, &namespace, &report.id),
             )?;
             report.slices = slices.iter().map(Slice::of).collect();
-            report.nodes = nodes.iter().map(Node::of).collect();
+            let workloads = virtual_nodes::workloads(cluster, &nodes).await?;
+            let nodes = nodes.iter().zip(workloads);
+            report.nodes = nodes.map(|(node, it)| Node::of(node, it)).collect();
             report.network(configuration.as_ref(), client.as_ref(), server.as_ref());
         }
         reports.push(report);

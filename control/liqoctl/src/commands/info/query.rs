@@ -17,6 +17,12 @@ pub(super) fn begins_with(path: &str, name: &str) -> bool {
             .is_some_and(|rest| rest.starts_with('.'))
 }
 
+/// Returns whether a path begins with a field of virtual nodes or DaemonSets, or with an unknown one.
+pub(super) fn needs_workloads(path: &str) -> bool {
+    let others = ["health", "local", "peerings", "network", SHORTCUT.0];
+    !others.iter().any(|name| begins_with(path, name))
+}
+
 /// Returns the field at `path`. Dots separate its names, in which upper and lower case are equal.
 ///
 /// # Errors
@@ -70,6 +76,14 @@ fn candidates(value: &Value) -> String {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    #[test]
+    fn fields_of_the_installation_need_no_lists_of_pods() {
+        for path in ["clusterID", "local.clusterid", "Network.podCIDRs", "health"] {
+            assert!(!needs_workloads(path), "{path}");
+        }
+        assert!(needs_workloads("virtualNodes") && needs_workloads("daemonsets"));
+    }
 
     #[test]
     fn scalars_are_printed_plain_and_other_values_as_yaml() {

@@ -1,6 +1,7 @@
 //! Resources in the report of a peer: ResourceSlices of both directions, and VirtualNodes. PURE.
 
 use super::boxes::Item;
+use super::workload::Workload;
 use control_api::authentication::resource_slice::{
     ResourceSlice, ResourceSliceCondition, ResourceSliceConditionStatus,
 };
@@ -33,6 +34,7 @@ pub(super) struct Node {
     secret: String,
     slice: Option<String>,
     resources: Amounts,
+    workload: Workload,
 }
 
 impl Slice {
@@ -91,7 +93,7 @@ impl Slice {
 
 impl Node {
     /// Returns the part of the report about a VirtualNode.
-    pub(super) fn of(node: &VirtualNode) -> Self {
+    pub(super) fn of(node: &VirtualNode, workload: Workload) -> Self {
         let conditions = node.status.iter().flat_map(|status| &status.conditions);
         let mut changing = conditions.filter(|condition| match condition.status {
             VirtualNodeConditionStatus::None | VirtualNodeConditionStatus::Running => false,
@@ -114,6 +116,7 @@ impl Node {
                     .and_then(|quota| quota.hard.clone())
                     .unwrap_or_default(),
             ),
+            workload,
         }
     }
 
@@ -128,6 +131,7 @@ impl Node {
         if let Some(slice) = &self.slice {
             value["resourceSlice"] = slice.as_str().into();
         }
+        self.workload.add_to(&mut value);
         value
     }
 
@@ -140,6 +144,7 @@ impl Node {
         if let Some(slice) = &self.slice {
             items.push(Item::entry("Resource slice", slice));
         }
+        items.extend(self.workload.items());
         items.extend(amounts(&self.resources));
         Item::section(&self.name, items)
     }
@@ -244,7 +249,7 @@ mod tests {
             "status": {"conditions": [{"type": "VirtualKubelet", "status": status}]},
         }))
         .unwrap();
-        Node::of(&object)
+        Node::of(&object, Workload::default())
     }
 
     #[test]

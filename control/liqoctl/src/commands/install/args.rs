@@ -68,6 +68,11 @@ pub(crate) struct Options {
     )]
     pub(crate) dump_values_path: PathBuf,
 
+    /// Keep the pods of DaemonSets from before the installation off virtual nodes, which restarts them on all nodes.
+    /// `liqoctl info` names these DaemonSets and the patch. Asks for confirmation.
+    #[arg(long, global = true)]
+    pub(crate) patch_daemonsets: bool,
+
     /// The chart to install, a folder or an archive. Default: the chart in this program.
     #[arg(long, global = true, value_name = "PATH")]
     pub(crate) local_chart_path: Option<PathBuf>,

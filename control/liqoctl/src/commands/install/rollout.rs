@@ -1,6 +1,7 @@
 //! Waits for the rollout of the chart.
 
 use crate::cluster::Cluster;
+use crate::pod_state;
 use crate::wait::{Deadline, Found};
 use anyhow::Result;
 use k8s_openapi::api::apps::v1::{DaemonSet, Deployment};
@@ -72,25 +73,7 @@ fn daemon_set(set: &DaemonSet) -> Option<String> {
 
 /// Returns the reason why a pod does not run, if its status contains one.
 fn reason(pod: &Pod) -> Option<String> {
-    let status = pod.status.as_ref()?;
-    let containers = status.container_statuses.iter().flatten();
-    let init = status.init_container_statuses.iter().flatten();
-    let waiting = init.chain(containers).find_map(|container| {
-        let waiting = container.state.as_ref()?.waiting.as_ref()?;
-        let reason = waiting.reason.clone()?;
-        let is_failure = reason != "ContainerCreating" && reason != "PodInitializing";
-        is_failure.then(|| match &waiting.message {
-            Some(message) => format!("{reason}: {message}"),
-            None => reason,
-        })
-    });
-    let unscheduled = || {
-        let conditions = status.conditions.iter().flatten();
-        conditions
-            .filter(|condition| condition.type_ == "PodScheduled" && condition.status == "False")
-            .find_map(|condition| condition.message.clone())
-    };
-    let text = waiting.or_else(unscheduled)?;
+    let text = pod_state::obstacle(pod)?;
     Some(format!("pod {}: {text}", pod.name_any()))
 }
 

@@ -1,9 +1,10 @@
 //! Pods in offloaded namespaces.
 
 use super::fixture::{cache, create, decide, is_unchanged, offloaded, patched, refusal};
-use crate::webhook::affinity::{TERMS, both, terms};
+use crate::webhook::affinity::both;
 use crate::webhook::handler::Handler;
 use control_api::NamespaceOffloading;
+use control_api::node_affinity::{TERMS, terms};
 use control_runtime::Cache;
 use proptest::prelude::*;
 use serde_json::{Value, json};

@@ -25,6 +25,8 @@ fn rome() -> Report {
         health: Health::default(),
         networks: None,
         peers: vec![peer(&foreign("milan", false, true, true))],
+        virtual_nodes: Vec::new(),
+        daemon_sets: Vec::new(),
     }
 }
 
@@ -51,7 +53,7 @@ fn the_boxes_are_upstreams() {
 └──────────────────────────────────────────────────────────────────────────────────┘
 ";
 
-    assert_eq!(rome().boxes(), expected);
+    assert_eq!(rome().boxes().unwrap(), expected);
 }
 
 #[test]
@@ -126,4 +128,58 @@ fn a_pod_that_is_not_ready_is_shown() {
         "status": "Running", "readyContainers": 0, "totalContainers": 1, "restarts": 3,
     }}});
     assert_eq!(health.value(), expected);
+}
+
+#[tokio::test]
+async fn the_virtual_nodes_and_daemon_sets_are_read_unless_a_field_is_requested() {
+    let server = fake_apiserver::ApiServer::start();
+    server.put(
+        "/apis/offloading.liqo.io/v1beta1/namespaces/liqo-tenant-milan/virtualnodes/milan",
+        json!({
+            "apiVersion": "offloading.liqo.io/v1beta1", "kind": "VirtualNode",
+            "metadata": {"name": "milan", "namespace": "liqo-tenant-milan"},
+            "spec": {"clusterID": "milan"},
+        }),
+    );
+    let pod = json!({"containers": [], "tolerations": [{"operator": "Exists"}]});
+    server.put(
+        "/apis/apps/v1/namespaces/logging/daemonsets/agent",
+        json!({
+            "apiVersion": "apps/v1", "kind": "DaemonSet",
+            "metadata": {"name": "agent", "namespace": "logging"},
+            "spec": {"selector": {}, "template": {"metadata": {}, "spec": pod}},
+        }),
+    );
+    let front = fake_apiserver::Front::start(&server, |_| fake_apiserver::Reply::Forward);
+    let cluster = Cluster::behind(&front, "local");
+    let installation = Installation {
+        cluster_id: "rome".into(),
+        namespace: "liqo".into(),
+    };
+    let read = async |workloads| {
+        let parts = Parts {
+            network: false,
+            workloads,
+        };
+        collect(&cluster, &installation, parts).await.unwrap()
+    };
+    let is_of_workloads = |head: &fake_apiserver::Head| {
+        ["/virtualnodes", "/daemonsets", "/api/v1/pods"]
+            .iter()
+            .any(|part| head.target.contains(part))
+    };
+
+    assert!(read(false).await.value()["virtualNodes"].is_null());
+    assert_eq!(front.count(is_of_workloads), 0);
+    let report = read(true).await;
+
+    assert_eq!(front.count(is_of_workloads), 3);
+    let value = report.value();
+    assert_eq!(value["virtualNodes"][0]["clusterID"], "milan");
+    assert_eq!(value["daemonSets"][0]["namespace"], "logging");
+    let boxes = report.boxes().unwrap();
+    assert!(
+        boxes.contains("─ Virtual nodes ─") && boxes.contains("logging/agent"),
+        "{boxes}"
+    );
 }

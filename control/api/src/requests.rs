@@ -6,18 +6,15 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
 
 /// Amounts by resource.
-pub(super) type Amounts = BTreeMap<String, Amount>;
+pub type Amounts = BTreeMap<String, Amount>;
 
 /// Resource of the number of pods.
 const PODS: &str = "pods";
 
-/// Resources that each container must request if limits are enforced.
-const COMPUTE: [&str; 2] = ["cpu", "memory"];
-
 /// A quantity of a pod that is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{field} is `{value}`, which is no amount: use a quantity such as 500m or 2Gi")]
-pub(super) struct InvalidQuantity {
+pub struct InvalidQuantity {
     field: String,
     value: String,
 }
@@ -27,7 +24,7 @@ pub(super) struct InvalidQuantity {
 /// # Errors
 ///
 /// Returns [`InvalidQuantity`] if a request is no quantity, or negative.
-pub(super) fn of_pod(spec: &PodSpec) -> Result<Amounts, InvalidQuantity> {
+pub fn of_pod(spec: &PodSpec) -> Result<Amounts, InvalidQuantity> {
     let mut running = Amounts::new();
     for container in &spec.containers {
         add(&mut running, &of_container(container)?);
@@ -59,44 +56,6 @@ pub(super) fn of_pod(spec: &PodSpec) -> Result<Amounts, InvalidQuantity> {
     running.insert(PODS.to_owned(), Amount::ONE);
 
     Ok(running)
-}
-
-/// Returns the first requirement of a mode that a pod does not meet: requests of processors and memory, and with `is_hard`
-/// limits that equal them.
-pub(super) fn missing(spec: &PodSpec, is_hard: bool) -> Option<String> {
-    let init = spec.init_containers.iter().flatten();
-    for container in spec.containers.iter().chain(init) {
-        let resources = container.resources.as_ref();
-        let of = |list: fn(
-            &k8s_openapi::api::core::v1::ResourceRequirements,
-        ) -> &Option<BTreeMap<String, Quantity>>| {
-            resources
-                .and_then(|it| list(it).clone())
-                .unwrap_or_default()
-        };
-        let (requests, limits) = (of(|it| &it.requests), of(|it| &it.limits));
-        for resource in COMPUTE {
-            let request = requests.get(resource).and_then(|it| amount(&it.0));
-            let limit = limits.get(resource).and_then(|it| amount(&it.0));
-            // As Kubernetes does, a limit alone is the request, too.
-            let effective = request.or(limit);
-            if effective.is_none() {
-                return Some(format!(
-                    "container `{}` requests no {resource}, which the Quota requires: set resources.requests.{resource}",
-                    container.name
-                ));
-            }
-            if is_hard && limit != effective {
-                return Some(format!(
-                    "limit and request of {resource} of container `{}` differ, and the Quota requires equal ones: set \
-                     resources.limits.{resource} to the request",
-                    container.name
-                ));
-            }
-        }
-    }
-
-    None
 }
 
 fn of_container(container: &Container) -> Result<Amounts, InvalidQuantity> {
@@ -132,7 +91,7 @@ fn amounts(
 }
 
 /// Adds amounts to others.
-pub(super) fn add(to: &mut Amounts, amounts: &Amounts) {
+pub fn add(to: &mut Amounts, amounts: &Amounts) {
     for (resource, amount) in amounts {
         let sum = to.entry(resource.clone()).or_default();
         *sum = sum.saturating_add(*amount);
@@ -217,21 +176,5 @@ mod tests {
                 "{error}"
             );
         }
-    }
-
-    #[test]
-    fn modes_require_requests_and_equal_limits() {
-        let spec = |resources: Value| -> PodSpec {
-            from_value(json!({"containers": [{"name": "c", "resources": resources}]})).unwrap()
-        };
-        let amounts = json!({"cpu": "1", "memory": "1Gi"});
-        let none = spec(json!({}));
-        let soft = spec(json!({"requests": amounts}));
-        let hard = spec(json!({"requests": {"cpu": "1000m", "memory": "1Gi"}, "limits": amounts}));
-
-        assert!(missing(&none, false).is_some_and(|it| it.contains("requests no cpu")));
-        assert_eq!(missing(&soft, false), None);
-        assert!(missing(&soft, true).is_some_and(|it| it.contains("limits.cpu")));
-        assert_eq!(missing(&hard, true), None);
     }
 }

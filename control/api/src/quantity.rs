@@ -33,7 +33,7 @@ const SUFFIXES: [(&str, f64); 16] = [
 /// # Errors
 ///
 /// Returns what is wrong with it.
-pub(crate) fn check(text: &str) -> Result<(), &'static str> {
+pub fn check(text: &str) -> Result<(), &'static str> {
     if text.len() > LEN_MAX {
         return Err("too long");
     }
@@ -63,25 +63,41 @@ fn value(text: &str) -> Option<f64> {
 
 /// An exact amount of a resource that is not negative, in 10^-9, the smallest unit of Kubernetes' quantities.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Amount(u128);
+pub struct Amount(u128);
 
 /// The number 1 as an amount.
 const ONE: u128 = 1_000_000_000;
 
 impl Amount {
     /// The number 1.
-    pub(crate) const ONE: Self = Self(ONE);
+    pub const ONE: Self = Self(ONE);
 
     /// The largest amount, which no sum reaches.
-    pub(crate) const MAX: Self = Self(u128::MAX);
+    pub const MAX: Self = Self(u128::MAX);
 
     /// Returns the sum, or the largest amount.
-    pub(crate) fn saturating_add(self, other: Self) -> Self {
+    pub fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }
 
+    /// Returns the amount with a binary suffix, such as `1.5Gi`, rounded down to two decimals.
+    pub fn binary(self) -> String {
+        let binary = BINARY.into_iter().rev().zip((1..=6).rev());
+        let mut fitting = binary.filter(|(_, power)| self.0 >= ONE * 1024_u128.pow(*power));
+        let (suffix, power) = fitting.next().unwrap_or(("", 0));
+        let hundredths = self.0 / (ONE / 100) / 1024_u128.pow(power);
+        let rounded = Self(hundredths * (ONE / 100));
+
+        format!("{rounded}{suffix}")
+    }
+
+    /// Returns the share of another amount in percent, rounded down; `None` if that is zero.
+    pub fn percent_of(self, whole: Self) -> Option<u128> {
+        self.0.saturating_mul(100).checked_div(whole.0)
+    }
+
     /// Returns the difference, or zero.
-    pub(crate) fn saturating_sub(self, other: Self) -> Self {
+    pub fn saturating_sub(self, other: Self) -> Self {
         Self(self.0.saturating_sub(other.0))
     }
 }
@@ -98,7 +114,7 @@ impl fmt::Display for Amount {
 
 /// Returns the amount of a quantity; `None` if [`check`] refuses it. What is smaller than the unit is rounded up, as by
 /// Kubernetes.
-pub(crate) fn amount(text: &str) -> Option<Amount> {
+pub fn amount(text: &str) -> Option<Amount> {
     check(text).ok()?;
     let text = text.strip_prefix('+').unwrap_or(text);
     let is_of_number = |char: char| char.is_ascii_digit() || char == '.';
@@ -122,11 +138,13 @@ pub(crate) fn amount(text: &str) -> Option<Amount> {
     Some(Amount(amount))
 }
 
+/// Binary suffixes: the powers of 1024, from the first on.
+const BINARY: [&str; 6] = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
+
 /// Returns what a suffix stands for: a factor, and a power of ten.
 fn scale(suffix: &str) -> Option<(u128, i32)> {
-    let binary = ["Ki", "Mi", "Gi", "Ti", "Pi", "Ei"];
     let decimal = ["n", "u", "m", "", "k", "M", "G", "T", "P", "E"];
-    if let Some((power, _)) = (1..).zip(binary).find(|(_, name)| *name == suffix) {
+    if let Some((power, _)) = (1..).zip(BINARY).find(|(_, name)| *name == suffix) {
         return Some((1024_u128.pow(power), 0));
     }
     if let Some((power, _)) = (-3..).zip(decimal).find(|(_, name)| *name == suffix) {
@@ -173,6 +191,31 @@ mod tests {
         assert_eq!(amount("1000m"), amount("1"));
         assert_eq!(amount("1024Mi"), amount("1Gi"));
         assert!(amount("1500m") > amount("1"));
+    }
+
+    #[test]
+    fn amounts_of_memory_are_shown_with_binary_suffixes() {
+        for (text, shown) in [
+            ("0", "0"),
+            ("1023", "1023"),
+            ("1Ki", "1Ki"),
+            ("1536Mi", "1.5Gi"),
+            ("1025Mi", "1Gi"),
+            ("20G", "18.62Gi"),
+            ("7Ei", "7Ei"),
+        ] {
+            assert_eq!(amount(text).unwrap().binary(), shown, "{text}");
+        }
+        assert!(Amount::MAX.binary().ends_with("Ei"));
+    }
+
+    #[test]
+    fn a_share_of_nothing_is_unknown() {
+        let percent = |part, whole| amount(part).unwrap().percent_of(amount(whole).unwrap());
+
+        assert_eq!(percent("1500m", "20"), Some(7));
+        assert_eq!(percent("3Gi", "2Gi"), Some(150));
+        assert_eq!(percent("1", "0"), None);
     }
 
     proptest! {
