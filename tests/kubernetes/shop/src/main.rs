@@ -42,7 +42,7 @@ struct Options {
     command: Command,
 
     /// The address to listen on. The default is all IPv4 addresses, with the port of the service.
-    #[arg(long, global = true, env = "LISTEN")]
+    #[arg(long, env = "LISTEN")]
     listen: Option<SocketAddr>,
 }
 

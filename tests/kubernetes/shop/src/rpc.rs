@@ -137,13 +137,11 @@ impl Calls {
             Ok(response) => Ok(response.into_inner()),
             Err(status) if values.is_empty() => {
                 // A reply of the service names its place, so the connection failed.
-                let cause = status.source().map_or_else(String::new, causes);
-                let message = format!(
-                    "{role} at {address} is unreachable: {} {cause}",
-                    status.message()
-                );
-                self.record(role.name(), Err(message.trim_end().to_owned()));
-                Err(Status::unavailable(message.trim_end()))
+                let message = || status.message().to_owned();
+                let cause = status.source().map_or_else(message, causes);
+                let message = format!("{role} at {address} is unreachable: {cause}");
+                self.record(role.name(), Err(message.clone()));
+                Err(Status::unavailable(message))
             }
             Err(status) => Err(status),
         }

@@ -50,7 +50,7 @@ impl Shop {
         for service in SERVICES {
             let mut command = Command::new(env!("CARGO_BIN_EXE_shop"));
             command
-                .args([service, "--listen=127.0.0.1:0"])
+                .args(["--listen=127.0.0.1:0", service])
                 .envs(&shop.addresses)
                 .env("POD_NAME", format!("{service}-0"))
                 .env("NODE_NAME", "node-1");
