@@ -79,15 +79,15 @@ pub(crate) fn guests(shell: &mut Shell) -> Result<()> {
     Ok(())
 }
 
-/// Builds the programs that run in the laboratory's test pods, and returns their folder.
-/// `features` is empty or a cargo feature such as `guest/bpf`.
+/// Builds the programs that run in the laboratory's test pods, and returns their folder: guests and
+/// the shop. `features` is empty or a cargo feature such as `guest/bpf`.
 ///
 /// # Errors
 ///
 /// Returns an error if the build fails.
 pub(crate) fn guest_programs(shell: &mut Shell, features: &str) -> Result<PathBuf> {
     let guest = Selection {
-        packages: &["guest"],
+        packages: &["guest", "shop"],
         features,
         ..Selection::default()
     };

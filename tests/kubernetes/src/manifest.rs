@@ -109,3 +109,38 @@ fn api(
 
     Api::namespaced_with(client.clone(), namespace.unwrap_or("default"), resource)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use k8s_openapi::api::apps::v1::Deployment;
+    use k8s_openapi::api::batch::v1::Job;
+    use k8s_openapi::api::core::v1::Service;
+    use serde::Serialize;
+    use serde::de::DeserializeOwned;
+
+    const SHOP: &str = include_str!("../manifests/shop.yaml");
+    const SHOP_LOAD: &str = include_str!("../manifests/shop-load.yaml");
+
+    #[test]
+    fn objects_of_the_shop_have_only_fields_of_their_kinds() {
+        let objects = [SHOP, SHOP_LOAD].map(|text| parse(text).unwrap()).concat();
+
+        assert_eq!(objects.len(), 23);
+        for object in objects {
+            let known = match object["kind"].as_str().unwrap() {
+                "Deployment" => known::<Deployment>(&object),
+                "Job" => known::<Job>(&object),
+                "Service" => known::<Service>(&object),
+                kind => panic!("{kind}"),
+            };
+            assert_eq!(known, object);
+        }
+    }
+
+    /// Returns the fields of an object that its type has.
+    fn known<T: DeserializeOwned + Serialize>(object: &Value) -> Value {
+        let typed: T = serde_json::from_value(object.clone()).unwrap();
+        serde_json::to_value(typed).unwrap()
+    }
+}

@@ -264,6 +264,13 @@ pub(super) static PACKAGES: &[Package] = &[
         "the image of tools",
     ),
     package("socat", "socat", &[Unit, Kubernetes], "the image of tools"),
+    // The server is in this package, and the package `redis-server` would start it.
+    package(
+        "redis-tools",
+        "redis-check-rdb",
+        &[Unit, Kubernetes],
+        "Redis in tests of the shop, and in its image",
+    ),
     package(
         "netbase",
         "/etc/protocols",

@@ -83,12 +83,12 @@ fn xtask(words: &[&str]) -> Result<String> {
     Ok(text.trim().to_owned())
 }
 
-/// Returns a digest of the sources that determine the images: those of the image builder and of the
-/// guest programs. Kubernetes and other programs have pinned versions, so they are not included.
+/// Returns a digest of the sources that determine the images: those of the image builder, of the
+/// guest programs and of the shop. Kubernetes and other programs have pinned versions, so they are not included.
 fn inputs() -> Result<String> {
     let top = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut digest = Sha256::new();
-    for folder in ["guest/src", "src/image"] {
+    for folder in ["guest/src", "shop/src", "src/image"] {
         hash(&mut digest, &top.join(folder))?;
     }
     let bytes = digest.finalize();

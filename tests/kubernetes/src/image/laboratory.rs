@@ -1,5 +1,6 @@
 //! The images that all nodes of the laboratory have, so that no registry is needed.
 
+mod shop;
 mod tools;
 
 pub use tools::{Program, TOOLS};
@@ -20,6 +21,9 @@ pub const TOOLS_NAMES: [&str; 3] = [
     "localhost/tools:latest",
 ];
 
+/// The name of the image with the services of the shop, and Redis.
+pub const SHOP: &str = "localhost/shop:latest";
+
 const COREDNS: &str = "registry.k8s.io/coredns/coredns";
 const LOCAL_PATH_PROVISIONER: &str = "docker.io/rancher/local-path-provisioner";
 
@@ -39,7 +43,7 @@ pub struct Written {
 ///
 /// `artifacts` is the output folder of `cargo xtask kubernetes-binaries`. It contains the programs
 /// of a cluster in `bin`, and their versions in `versions.json`. `guest` contains the static
-/// programs `pause` and `whoami`.
+/// programs `pause`, `shop` and `whoami`.
 ///
 /// # Errors
 ///
@@ -66,6 +70,7 @@ pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Ve
             "/bin/local-path-provisioner",
         )?,
         laboratory.tools(guest)?,
+        laboratory.shop(guest)?,
     ])
 }
 
@@ -92,6 +97,12 @@ impl Laboratory<'_> {
         image.command = vec!["sh".to_owned()];
 
         self.write("tools", &TOOLS_NAMES, image)
+    }
+
+    fn shop(&self, guest: &Path) -> Result<Written> {
+        let image = Image::new(self.platform, shop::tree(guest)?, &[]);
+
+        self.write("shop", &[SHOP], image)
     }
 
     fn write(&self, name: &str, names: &[&str], mut image: Image) -> Result<Written> {

@@ -19,6 +19,7 @@ fn all_images_are_written_with_the_versions_of_their_programs() {
             "registry.k8s.io/coredns/coredns:v1.2.3",
             "docker.io/rancher/local-path-provisioner:v0.0.4",
             "docker.io/library/busybox:1.36",
+            "localhost/shop:latest",
         ]
     );
     assert_eq!(written[0].archive, to.join("pause.tar"));
@@ -40,6 +41,21 @@ fn programs_take_precedence_over_applets_of_the_same_name() {
     assert!(!busybox("ip") && !busybox("tc") && !busybox("whoami") && !busybox("sh"));
     assert!(shown.contains("usr/bin/sh is a symlink to bash"));
     assert!(tree.contains("/sbin/ip") && tree.contains("/usr/sbin/nft"));
+}
+
+#[test]
+fn the_image_of_the_shop_contains_redis_under_its_own_name() {
+    let folder = artifacts();
+
+    let tree = shop::tree(&folder.join("guest")).unwrap();
+
+    let mut entries = tree.entries();
+    let server = entries.find(|(path, _)| *path == "usr/bin/redis-server");
+    assert_eq!(
+        server.unwrap().1.to_string(),
+        "a symlink to redis-check-rdb"
+    );
+    assert!(tree.contains("/usr/bin/redis-check-rdb") && tree.contains("/usr/bin/shop"));
 }
 
 #[test]
@@ -75,7 +91,7 @@ fn artifacts() -> Scratch {
     for program in ["bin/coredns", "bin/local-path-provisioner"] {
         folder.file(program, program, 0o755);
     }
-    for program in ["guest/pause", "guest/whoami"] {
+    for program in ["guest/pause", "guest/shop", "guest/whoami"] {
         folder.file(program, program, 0o755);
     }
     let versions = r#"{"coredns": "v1.2.3", "local-path-provisioner": "v0.0.4"}"#;
