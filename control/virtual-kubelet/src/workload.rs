@@ -6,13 +6,14 @@
 //! ```
 //!
 //! `namespaces` follows the NamespaceMap and the watches in the mapped namespaces; `plan` compares one pod with its
-//! counterparts.
+//! counterparts, and `update` an existing ShadowPod with its pod.
 
 pub(crate) use controller::WorkloadController;
 
 mod controller;
 mod namespaces;
 mod plan;
+mod update;
 
 #[cfg(test)]
 mod tests;

@@ -9,7 +9,7 @@ use crate::settings::Settings;
 use control_api::{NamespaceMap, ShadowPod, VirtualNode};
 use control_runtime::{
     Action, Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration,
-    Request, Scope, WatchId,
+    Request, Resource, Scope, WatchId, Write,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::collections::{BTreeMap, BTreeSet};
@@ -28,7 +28,7 @@ pub(crate) struct WorkloadController {
     waiting: BTreeMap<Key, Instant>,
     /// Restarts of the pods, by name.
     restarts: BTreeMap<Key, Restarts>,
-    /// Why the provider has refused ShadowPods, by the names of the pods.
+    /// Why the provider has refused ShadowPods or their changes, by the names of the pods.
     refusals: BTreeMap<Key, String>,
 }
 
@@ -200,6 +200,10 @@ impl Controller for WorkloadController {
         if cache.local::<Pod>(item).is_none() {
             self.restarts.remove(item);
         }
+        // A refusal is of the write that is repeated.
+        if !plan.writes.iter().any(is_of_shadow_pod) {
+            self.refusals.remove(item);
+        }
 
         plan
     }
@@ -215,12 +219,14 @@ impl Controller for WorkloadController {
             return Vec::new();
         };
         let is_creation = matches!(write.action, Action::Create(_));
-        if !is_creation {
+        let is_change = matches!(write.action, Action::Merge(_)) && is_of_shadow_pod(write);
+        if !is_creation && !is_change {
             return Vec::new();
         }
         let refusal = match outcome {
             Outcome::Refused(status) => Some(format!(
-                "the provider refuses the ShadowPod: {}",
+                "the provider refuses the {}ShadowPod: {}",
+                if is_change { "change of the " } else { "" },
                 status.message
             )),
             // One of this Node would be in the watch.
@@ -245,6 +251,10 @@ impl Controller for WorkloadController {
     fn queue(item: &Key) -> Queue {
         Queue(item.namespace.clone())
     }
+}
+
+fn is_of_shadow_pod(write: &Write) -> bool {
+    write.object.resource == Resource::of::<ShadowPod>()
 }
 
 /// Returns the namespaces of this cluster whose entries in the NamespaceMap differ before and after a change.

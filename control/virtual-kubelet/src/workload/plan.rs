@@ -1,7 +1,8 @@
 //! One pod of the Node, compared with its ShadowPod and its remote pod.
 
 use super::namespaces::{Namespaces, is_listed};
-use crate::pod::forge::{self, HomeApiServer, Metadata};
+use super::update::update;
+use crate::pod::forge::{self, HomeApiServer};
 use crate::pod::status::{self, Restarts};
 use crate::settings::Settings;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
@@ -21,7 +22,7 @@ pub(super) struct Workload<'a> {
     pub(super) cache: &'a Cache,
     /// Name of the pod in this cluster.
     pub(super) key: &'a Key,
-    /// Why the provider has refused the ShadowPod.
+    /// Why the provider has refused the ShadowPod, or its last change.
     pub(super) refusal: Option<&'a str>,
     /// How long the pod still waits for its tokens.
     pub(super) wait: Option<Duration>,
@@ -108,7 +109,7 @@ impl<'a> Workload<'a> {
         }
         self.mark(local, plan);
         if !is_unavailable(local) {
-            self.update(local, (shadow, &patch), plan);
+            self.update(local, (shadow, counterparts.pod, &patch), plan);
         }
         match counterparts.pod {
             Some(pod) => self.reflect(local, pod, restarts, env, plan),
@@ -161,37 +162,34 @@ impl<'a> Workload<'a> {
             .push(Write::new(object, Action::Create(json!(shadow))));
     }
 
-    /// Plans the change of labels and annotations. The provider's label with the creator stays.
+    /// Plans the changes of a ShadowPod after those of its pod.
     fn update(
         &self,
         local: &Pod,
-        (shadow, patch): (&ShadowPod, &OffloadingPatch),
+        (shadow, remote, patch): (&ShadowPod, Option<&Pod>, &OffloadingPatch),
         plan: &mut Plan<Key>,
     ) {
-        let Some(remote) = self.remote_key() else {
+        let Some(key) = self.remote_key() else {
             return;
         };
-        let Metadata {
-            mut labels,
-            annotations,
-        } = forge::metadata(local, &self.context(&remote.namespace, patch));
-        let present = shadow.metadata.labels.clone().unwrap_or_default();
-        if let Some(creator) = present.get(labels::CREATOR_USER) {
-            labels.insert(labels::CREATOR_USER.to_owned(), creator.clone());
+        let remote = remote.filter(|it| it.metadata.deletion_timestamp.is_none());
+        let context = self.context(&key.namespace, patch);
+        let update = update(local, shadow, remote.filter(|it| !has_ended(it)), &context);
+        let note = update.note.as_deref();
+        plan.events
+            .extend(note.map(|note| self.failed_reflection(note)));
+        let Some(patch) = update.patch else {
+            return;
+        };
+        if let Some(refusal) = self.refusal {
+            plan.events.push(self.failed_reflection(refusal));
         }
-        let old = json!({
-            "labels": present,
-            "annotations": shadow.metadata.annotations.clone().unwrap_or_default(),
-        });
-        let new = json!({"labels": labels, "annotations": annotations});
-        let Some(patch) = merge_patch(&old, &new) else {
-            return;
-        };
-        let mut write = Write::new(
-            self.shadow_ref(&remote),
-            Action::Merge(json!({"metadata": patch})),
-        );
+        let mut write = Write::new(self.shadow_ref(&key), Action::Merge(patch));
         write.uid.clone_from(&shadow.metadata.uid);
+        if update.has_spec {
+            let version = &shadow.metadata.resource_version;
+            write.resource_version.clone_from(version);
+        }
         plan.writes.push(write);
     }
 

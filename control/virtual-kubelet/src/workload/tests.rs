@@ -6,6 +6,8 @@ use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use serde_json::{Value, json};
 use std::time::Duration;
 
+mod changes;
+
 /// Returns `rome` with an offloaded namespace, and a pod that the provider has created.
 fn rome(seed: u64) -> Side {
     let mut rome = Side::new(seed);
