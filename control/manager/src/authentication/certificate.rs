@@ -8,11 +8,10 @@
 //! It is deleted once the Secret has the certificate.
 
 use super::binding;
-use super::csr::approval;
+use super::csr::{SIGNER, approval};
 use super::item::WorkItem;
 use super::nonce::{remaining, value};
 use super::objects::{BY_SECRET, Local, Refusal, warn};
-use super::registrations::SIGNER;
 use super::seen::Seen;
 use control_api::{annotations, labels};
 use control_credentials::{Certificate, PublicKey, Subject, digest};

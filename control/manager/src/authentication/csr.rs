@@ -2,13 +2,15 @@
 //! virtual kubelets of upstream label theirs in no way.
 
 use super::objects::label;
-use super::registrations::SIGNER;
 use control_api::{annotations, labels};
 use control_runtime::{Action, Ref, Write};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::certificates::v1::{
     CertificateSigningRequest, CertificateSigningRequestCondition,
 };
+
+/// Signer of the certificates of consumers.
+pub(super) const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// Signer of the serving certificates of kubelets.
 pub(crate) const SERVING_SIGNER: &str = "kubernetes.io/kubelet-serving";

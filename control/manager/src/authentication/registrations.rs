@@ -18,9 +18,6 @@ use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
-/// Signer of the certificates of consumers.
-pub(super) const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
-
 /// Why an Apply takes fields from other field managers.
 const FORCE: &str = "only the manager writes nonces, signatures, certificates and kubeconfigs; an earlier \
                      installation of upstream's may have written them";

@@ -93,7 +93,7 @@ pub(super) struct Apply {
     pub(super) fields: Value,
 }
 
-/// What a [`Change`] needs.
+/// The requests that a [`Change`] needs.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Planned {
     pub(super) applies: Vec<Apply>,
