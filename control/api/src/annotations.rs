@@ -72,6 +72,9 @@ pub const CHANGE_REFUSED: &str = "liqo.io/change-refused";
 /// On a [`NamespaceOffloading`](crate::NamespaceOffloading): when the pods of an unreachable virtual node are replaced,
 /// `never` or a duration. An addition of this project.
 pub const REPATRIATION: &str = "liqo.io/repatriation";
+/// On a [`NamespaceOffloading`](crate::NamespaceOffloading): the time after which a pod is deleted that the provider does not
+/// place, if a controller replaces it. An addition of this project.
+pub const RETURN_UNSCHEDULABLE: &str = "liqo.io/return-unschedulable";
 /// On a DaemonSet: its pods may run on virtual nodes. Value: `true`. An addition of this project.
 pub const ALLOW_VIRTUAL_NODES: &str = "liqo.io/allow-virtual-nodes";
 /// On the Secret with the certificates of the webhooks. Value: name of their Service.

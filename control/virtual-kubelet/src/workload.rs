@@ -6,13 +6,16 @@
 //! ```
 //!
 //! `namespaces` follows the NamespaceMap and the watches in the mapped namespaces; `plan` compares one pod with its
-//! counterparts, and `update` an existing ShadowPod with its pod.
+//! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, and `unscheduled` ends pods that the
+//! provider does not place.
 
 pub(crate) use controller::WorkloadController;
 
 mod controller;
 mod namespaces;
+mod offloading;
 mod plan;
+mod unscheduled;
 mod update;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! One pod of the Node, compared with its ShadowPod and its remote pod.
 
 use super::namespaces::{Namespaces, is_listed};
+use super::offloading;
 use super::update::update;
 use crate::pod::forge::{self, HomeApiServer};
 use crate::pod::status::{self, Restarts};
@@ -287,7 +288,7 @@ impl<'a> Workload<'a> {
             api_server_support: settings.api_server_support,
             api_server,
             service_account_secret: None,
-            repatriation: None,
+            repatriation: offloading::repatriation(self.cache, &self.key.namespace),
             applies_changes: false,
         }
     }
@@ -320,7 +321,7 @@ impl<'a> Workload<'a> {
         Some(Key::new(namespace, &*self.key.name))
     }
 
-    fn local_ref(&self) -> Ref {
+    pub(super) fn local_ref(&self) -> Ref {
         Ref::of::<Pod>(&Cluster::Local, self.key)
     }
 
@@ -329,13 +330,34 @@ impl<'a> Workload<'a> {
     }
 
     fn failed_reflection(&self, note: &str) -> Event {
+        self.warning("FailedReflection", note.to_owned())
+    }
+
+    /// Returns an Event about the pod.
+    pub(super) fn warning(&self, reason: &'static str, note: String) -> Event {
         Event {
             object: self.local_ref(),
             is_warning: true,
-            reason: "FailedReflection",
-            note: note.to_owned(),
+            reason,
+            note,
             is_repeated: false,
         }
+    }
+
+    /// Returns a pod of the Node that has neither ended nor is to end, and its remote pod, while the status of the latter is
+    /// current.
+    pub(super) fn running(&self) -> Option<(&'a Pod, &'a Pod)> {
+        let is_live = |it: &&Pod| it.metadata.deletion_timestamp.is_none() && !has_ended(it);
+        let local = self.cache.local::<Pod>(self.key).filter(is_live);
+        let local = local.filter(|it| self.is_of_node(it) && !is_unavailable(it))?;
+        let provider = Cluster::remote(&self.settings.provider);
+        let remote = self
+            .cache
+            .objects::<Pod>(&provider)
+            .get(&self.remote_key()?);
+        let remote = remote.filter(|it| self.is_own(&it.metadata));
+
+        Some((local, remote.filter(is_live)?))
     }
 }
 
