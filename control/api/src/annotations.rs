@@ -63,9 +63,18 @@ pub const TEMPLATE_VALUES: &str = "liqo.io/virtual-kubelet-values";
 pub const DEPLOYMENT_HASH: &str = "liqo.io/virtual-kubelet-hash";
 /// On the pods of a virtual kubelet. Value: SHA-256 of the VirtualNode's `spec.offloadingPatch` as JSON, hexadecimal.
 pub const OFFLOADING_PATCH_HASH: &str = "liqo.io/offloading-patch-hash";
+/// On a pod that a provider has created for a ShadowPod: it gets ephemeral containers and resizes of the ShadowPod. Value: `true`.
+/// An addition of this project.
+pub const APPLIES_CHANGES: &str = "liqo.io/applies-changes";
+/// On a pod that a provider has created for a ShadowPod. Value: why it refuses the last change of the ShadowPod, with the remedy.
+/// An addition of this project.
+pub const CHANGE_REFUSED: &str = "liqo.io/change-refused";
 /// On a [`NamespaceOffloading`](crate::NamespaceOffloading): when the pods of an unreachable virtual node are replaced,
 /// `never` or a duration. An addition of this project.
 pub const REPATRIATION: &str = "liqo.io/repatriation";
+/// On a [`NamespaceOffloading`](crate::NamespaceOffloading): the time after which a pod is deleted that the provider does not
+/// place, if a controller replaces it. An addition of this project.
+pub const RETURN_UNSCHEDULABLE: &str = "liqo.io/return-unschedulable";
 /// On a DaemonSet: its pods may run on virtual nodes. Value: `true`. An addition of this project.
 pub const ALLOW_VIRTUAL_NODES: &str = "liqo.io/allow-virtual-nodes";
 /// On the Secret with the certificates of the webhooks. Value: name of their Service.

@@ -5,6 +5,7 @@
 //! public_key    a peer's public key: parse, verify
 //! nonce         the text that a consumer signs to prove that it holds its key
 //! request       certificate signing requests (PKCS #10), byte for byte as upstream writes them
+//! serving       the same for the kubelet of a Node, whose certificate has an address
 //! certificate   the validity of issued certificates, and when to renew them
 //! kubeconfig    kubeconfigs with a certificate and the cluster's key
 //! eks           tokens of IAM users for Amazon's clusters
@@ -26,6 +27,7 @@ pub use kubeconfig::{Access, kubeconfig};
 pub use nonce::nonce;
 pub use public_key::{PublicKey, PublicKeyError};
 pub use request::RequestError;
+pub use serving::ServingRequest;
 
 mod certificate;
 mod digest;
@@ -37,6 +39,7 @@ mod nonce;
 mod pem;
 mod public_key;
 pub mod request;
+pub mod serving;
 
 #[cfg(test)]
 mod tests;

@@ -149,6 +149,11 @@ impl PublicKey {
         self.verify(message, signature)
     }
 
+    /// Returns the algorithm of the key.
+    pub(crate) fn algorithm(&self) -> Algorithm {
+        self.algorithm
+    }
+
     /// Returns the signature algorithm of requests with this key.
     pub(crate) fn signature_identifier(&self) -> AlgorithmIdentifierOwned {
         self.algorithm.signature_identifier()

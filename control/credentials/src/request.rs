@@ -13,7 +13,7 @@ use x509_cert::request::{CertReq, CertReqInfo, Version};
 use x509_cert::spki::SubjectPublicKeyInfoOwned;
 
 /// Label of a request in PEM.
-const LABEL: &str = "CERTIFICATE REQUEST";
+pub(crate) const LABEL: &str = "CERTIFICATE REQUEST";
 
 const ORGANIZATION: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.10");
 const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
@@ -26,7 +26,11 @@ const COMMON_NAME: ObjectIdentifier = ObjectIdentifier::new_unwrap("2.5.4.3");
 ///
 /// Returns an error if a name is no PrintableString (RFC 5280, appendix A), or the library fails to sign.
 pub fn create(key: &ClusterKey, subject: &Subject) -> Result<String, RequestError> {
-    let info = info(subject, key.public_key())?;
+    sign(key, info(subject, key.public_key())?)
+}
+
+/// Returns the request with its signature, in PEM.
+pub(crate) fn sign(key: &ClusterKey, info: CertReqInfo) -> Result<String, RequestError> {
     let signature = key.sign(&info.to_der()?)?;
     let request = CertReq {
         info,
@@ -115,7 +119,8 @@ impl From<der::Error> for RequestError {
     }
 }
 
-fn info(subject: &Subject, key: &PublicKey) -> Result<CertReqInfo, der::Error> {
+/// Returns the signed part of a request without attributes.
+pub(crate) fn info(subject: &Subject, key: &PublicKey) -> Result<CertReqInfo, der::Error> {
     Ok(CertReqInfo {
         version: Version::V1,
         subject: name(subject)?,
@@ -126,12 +131,28 @@ fn info(subject: &Subject, key: &PublicKey) -> Result<CertReqInfo, der::Error> {
 
 /// Returns the name: organization, then common name, each a PrintableString.
 pub(crate) fn name(subject: &Subject) -> Result<Name, der::Error> {
-    let mut names = RdnSequence::default();
-    for (oid, text) in [
+    let printable = |text: &str| Any::encode_from(&PrintableStringRef::new(text)?);
+
+    name_of(subject, printable, false)
+}
+
+/// Returns the name: organization, then common name, or in the other order if it `is_reversed`. `encode` returns the value of
+/// each.
+pub(crate) fn name_of(
+    subject: &Subject,
+    encode: impl Fn(&str) -> Result<Any, der::Error>,
+    is_reversed: bool,
+) -> Result<Name, der::Error> {
+    let mut parts = [
         (ORGANIZATION, &subject.organization),
         (COMMON_NAME, &subject.common_name),
-    ] {
-        let value = Any::encode_from(&PrintableStringRef::new(text)?)?;
+    ];
+    if is_reversed {
+        parts.reverse();
+    }
+    let mut names = RdnSequence::default();
+    for (oid, text) in parts {
+        let value = encode(text)?;
         let attributes = SetOfVec::try_from(vec![AttributeTypeAndValue { oid, value }])?;
         names.push(RelativeDistinguishedName::from(attributes));
     }

@@ -11,7 +11,7 @@
 //! ```
 //!
 //! `replication` carries ResourceSlices and Renews from the consumer to the provider, and their statuses back. `key` is the key of this cluster, `certificate` the way from a certificate signing request to a certificate,
-//! `binding` the rights of a consumer, `parameters` the address of this API server, and `controller` the connection to
+//! `csr` its approval, `binding` the rights of a consumer, `parameters` the address of this API server, and `controller` the connection to
 //! the runtime. `verdict` decides about resources within the bounds of `budget`, `decision` keeps what the provider has decided
 //! about a consumer, `issued` checks what a provider returns, `eks` is credentials of Amazon's clusters, and `leftovers` is what remains
 //! when a peering ends.
@@ -20,6 +20,7 @@ use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
 pub(crate) use controller::{AuthenticationController, Settings};
+pub(crate) use csr::{SERVING_SIGNER, approval, is_decided, keep as keep_csr};
 pub(crate) use eks::in_secret as eks_credentials;
 pub(crate) use objects::{cluster_id, label, policy, warn};
 pub(crate) use parameters::ApiServerSettings;
@@ -30,6 +31,7 @@ mod binding;
 mod budget;
 mod certificate;
 mod controller;
+mod csr;
 mod decision;
 mod eks;
 mod identity;

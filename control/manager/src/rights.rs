@@ -8,7 +8,7 @@ use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 16] = [
+const FURTHER: [Rights; 17] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
     bind("liqo-controller-manager-tenant"),
     // Gives consumers their rights.
@@ -43,6 +43,14 @@ const FURTHER: [Rights; 16] = [
         group: "certificates.k8s.io",
         resource: "signers",
         name: "kubernetes.io/kube-apiserver-client",
+        verbs: &["approve"],
+    },
+    // Approves the serving certificates of virtual kubelets.
+    Rights {
+        role: Role::Cluster,
+        group: "certificates.k8s.io",
+        resource: "signers",
+        name: "kubernetes.io/kubelet-serving",
         verbs: &["approve"],
     },
     // The runtime writes Events.

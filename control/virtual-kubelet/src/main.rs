@@ -19,7 +19,7 @@ mod node;
     not(test),
     expect(
         dead_code,
-        reason = "the reflectors of ServiceAccounts and ConfigMaps, and changes of pods, follow"
+        reason = "the reflectors of ServiceAccounts and ConfigMaps follow"
     )
 )]
 #[expect(unused_imports, reason = "as above")]

@@ -6,13 +6,17 @@
 //! ```
 //!
 //! `namespaces` follows the NamespaceMap and the watches in the mapped namespaces; `plan` compares one pod with its
-//! counterparts.
+//! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, and `unscheduled` ends pods that the
+//! provider does not place.
 
 pub(crate) use controller::WorkloadController;
 
 mod controller;
 mod namespaces;
+mod offloading;
 mod plan;
+mod unscheduled;
+mod update;
 
 #[cfg(test)]
 mod tests;

@@ -8,18 +8,16 @@
 //! It is deleted once the Secret has the certificate.
 
 use super::binding;
+use super::csr::{SIGNER, approval};
 use super::item::WorkItem;
 use super::nonce::{remaining, value};
 use super::objects::{BY_SECRET, Local, Refusal, warn};
-use super::registrations::SIGNER;
 use super::seen::Seen;
 use control_api::{annotations, labels};
 use control_credentials::{Certificate, PublicKey, Subject, digest};
 use control_runtime::{Action, Cluster, Env, Key, Plan, Ref, Write};
 use k8s_openapi::ByteString;
-use k8s_openapi::api::certificates::v1::{
-    CertificateSigningRequest, CertificateSigningRequestCondition,
-};
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
@@ -43,6 +41,12 @@ const CSR: &str = "csr";
 
 /// Key of the certificate in a Secret.
 pub(super) const CERTIFICATE: &str = "certificate";
+
+/// Reason and message of an approval, as upstream's.
+const APPROVAL: (&str, &str) = (
+    "IdentityManagerApproval",
+    "This CSR was approved by Liqo Identity Manager",
+);
 
 /// Usages of the certificates, sorted.
 const USAGES: [&str; 3] = ["client auth", "digital signature", "key encipherment"];
@@ -181,7 +185,7 @@ impl Requested<'_> {
             return Issued::Refused("CSRDenied", message);
         }
         if !has("Approved") {
-            plan.writes.push(approval(object, csr));
+            plan.writes.push(approval(object, csr, APPROVAL));
             return Issued::Pending;
         }
         let Some(text) = status.and_then(|status| status.certificate.as_ref()) else {
@@ -320,26 +324,4 @@ fn too_short(certificate: Certificate) -> Option<Refusal> {
     );
 
     Some(("ShortCertificateLifetime", message))
-}
-
-/// Approves a request in the version that was checked.
-fn approval(object: Ref, csr: &CertificateSigningRequest) -> Write {
-    let mut approved = csr.clone();
-    let status = approved.status.get_or_insert_default();
-    let conditions = status.conditions.get_or_insert_default();
-    conditions.push(CertificateSigningRequestCondition {
-        type_: "Approved".to_owned(),
-        status: "True".to_owned(),
-        reason: Some("IdentityManagerApproval".to_owned()),
-        message: Some("This CSR was approved by Liqo Identity Manager".to_owned()),
-        ..CertificateSigningRequestCondition::default()
-    });
-    let approved = serde_json::to_value(&approved).unwrap_or_default();
-    let mut write = Write::new(object, Action::Update(approved)).subresource("approval");
-    write.uid.clone_from(&csr.metadata.uid);
-    write
-        .resource_version
-        .clone_from(&csr.metadata.resource_version);
-
-    write
 }

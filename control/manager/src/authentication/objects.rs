@@ -4,9 +4,7 @@ use super::item::WorkItem;
 use crate::network::id_of;
 use control_api::authentication::tenant_policy;
 use control_api::tenant_namespace::peer_of;
-use control_api::{
-    Identity, NamespaceMap, Renew, ResourceSlice, Tenant, TenantPolicy, annotations, labels,
-};
+use control_api::{Identity, NamespaceMap, Renew, ResourceSlice, Tenant, TenantPolicy, labels};
 use control_credentials::{ClusterKey, Subject};
 use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Objects, Plan, Ref, Write};
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
@@ -140,14 +138,6 @@ pub(super) fn users(subjects: Option<&[rbac::Subject]>) -> Vec<String> {
     let subjects = subjects.unwrap_or_default().iter();
     let users = subjects.filter(|it| it.kind == "User" || it.kind == "Group");
     users.map(|it| it.name.clone()).collect()
-}
-
-/// Returns the Secret that a CertificateSigningRequest is for.
-pub(super) fn secret_of(request: &CertificateSigningRequest) -> Option<&str> {
-    let annotations = request.metadata.annotations.as_ref()?;
-    annotations
-        .get(annotations::CERTIFICATE_SECRET)
-        .map(String::as_str)
 }
 
 /// Returns a label of an object.

@@ -1,10 +1,11 @@
 //! The work items that a change concerns.
 
 use super::certificate::SECRET_PREFIX;
+use super::csr::secret_of;
 use super::identity::PEERING_USER_ROLE;
 use super::item::WorkItem;
 use super::objects::{
-    AUTHENTICATION_KEYS, BY_NAME, BY_PEER, BY_USER, Local, label, secret_of, user_of_slice, users,
+    AUTHENTICATION_KEYS, BY_NAME, BY_PEER, BY_USER, Local, label, user_of_slice, users,
 };
 use super::parameters::address_of;
 use super::slice::is_replica;

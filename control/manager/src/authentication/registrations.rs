@@ -3,8 +3,9 @@
 use super::binding::{
     BINDING_PREFIX, CONTROL_PLANE_ROLE, users_of_cluster_role_binding, users_of_role_binding,
 };
+use super::csr::{self, secret_of};
 use super::objects::{
-    AUTHENTICATION_KEYS, BY_NAME, BY_PEER, BY_SECRET, BY_SUBJECT, BY_USER, secret_of, user_of_slice,
+    AUTHENTICATION_KEYS, BY_NAME, BY_PEER, BY_SECRET, BY_SUBJECT, BY_USER, user_of_slice,
 };
 use super::parameters::ROOT_CA;
 use super::verdict::DEFAULT_STORAGE_CLASS;
@@ -16,9 +17,6 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use k8s_openapi::api::storage::v1::StorageClass;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-
-/// Signer of the certificates of consumers.
-pub(super) const SIGNER: &str = "kubernetes.io/kube-apiserver-client";
 
 /// Why an Apply takes fields from other field managers.
 const FORCE: &str = "only the manager writes nonces, signatures, certificates and kubeconfigs; an earlier \
@@ -97,8 +95,7 @@ fn of_certificates(namespace: &str) -> Vec<Registration> {
                 "metadata.labels",
                 "metadata.ownerReferences",
             ]),
-        Registration::whole::<CertificateSigningRequest>(Scope::All)
-            .labels(format!("{}=true", labels::REMOTE_TENANT_CSR))
+        Registration::of(Scope::All, csr::keep)
             .index(BY_SECRET, |request: &CertificateSigningRequest| {
                 secret_of(request).into_iter().map(str::to_owned).collect()
             })

@@ -49,6 +49,8 @@ impl Controller for OffloadingController {
         let mut items = observe::items_of(&local, change);
         if let Some(kubelets) = &self.settings.kubelets {
             items.extend(observe::items_of_kubelets(&local, kubelets, change));
+            let requests = virtual_kubelet::requests_of(&local, Some(change), &items);
+            items.extend(requests);
         }
         Vec::from_iter(items)
     }
@@ -76,11 +78,19 @@ impl Controller for OffloadingController {
                 Some(kubelets) => self.watches.plan(&local, kubelets, &key.namespace),
                 None => Plan::default(),
             },
+            WorkItem::ServingCertificate { node, request } => {
+                virtual_kubelet::plan_request(&local, (node, request), env)
+            }
         }
     }
 
     fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
-        observe::items_of_list(&Local::new(cache), id)
+        let local = Local::new(cache);
+        let mut items = observe::items_of_list(&local, id);
+        let requests = virtual_kubelet::requests_of(&local, None, &items);
+        items.extend(requests);
+
+        Vec::from_iter(items)
     }
 
     /// The objects of a peer are in its tenant namespace.

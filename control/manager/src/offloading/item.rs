@@ -16,6 +16,13 @@ pub(crate) enum WorkItem {
     KubeletBinding(Key),
     /// The watches of a tenant namespace. Only the namespace of the key counts.
     Watches(Key),
+    /// The request of a virtual kubelet for its serving certificate.
+    ServingCertificate {
+        /// The VirtualNode whose ServiceAccount has sent it.
+        node: Key,
+        /// Name of the CertificateSigningRequest.
+        request: String,
+    },
 }
 
 impl WorkItem {
@@ -27,6 +34,7 @@ impl WorkItem {
             Self::Status(_) => "virtual_node_status",
             Self::KubeletBinding(_) => "virtual_kubelet_binding",
             Self::Watches(_) => "virtual_kubelet_watches",
+            Self::ServingCertificate { .. } => "serving_certificate",
         }
     }
 
@@ -37,13 +45,22 @@ impl WorkItem {
             | Self::VirtualNode(key)
             | Self::Status(key)
             | Self::KubeletBinding(key)
-            | Self::Watches(key) => key,
+            | Self::Watches(key)
+            | Self::ServingCertificate { node: key, .. } => key,
         }
     }
 }
 
 impl fmt::Display for WorkItem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.kind(), self.key())
+        write!(f, "{} {}", self.kind(), self.key())?;
+        match self {
+            Self::ServingCertificate { request, .. } => write!(f, " {request}"),
+            Self::Quota(_)
+            | Self::VirtualNode(_)
+            | Self::Status(_)
+            | Self::KubeletBinding(_)
+            | Self::Watches(_) => Ok(()),
+        }
     }
 }

@@ -11,6 +11,7 @@ use control_api::{
 };
 use control_runtime::{Cache, Cluster, Key, Objects};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -23,6 +24,10 @@ pub(super) const BY_SLICE: &str = "offloading/slice";
 
 /// Index of pods by the Node that they are bound to.
 pub(super) const BY_NODE: &str = "offloading/node";
+
+/// Index of CertificateSigningRequests that wait for a decision, by the VirtualNode whose ServiceAccount has sent them, as
+/// `namespace/name`.
+pub(super) const BY_REQUESTER: &str = "offloading/requester";
 
 /// Reason of an Event, and its message.
 pub(super) type Refusal = (&'static str, String);
@@ -43,6 +48,7 @@ pub(super) struct Local<'a> {
     pub(super) accounts: Objects<'a, ServiceAccount>,
     pub(super) role_bindings: Objects<'a, RoleBinding>,
     pub(super) cluster_role_bindings: Objects<'a, ClusterRoleBinding>,
+    pub(super) requests: Objects<'a, CertificateSigningRequest>,
     pub(super) options: Objects<'a, VkOptionsTemplate>,
     pub(super) networks: Objects<'a, Network>,
     pub(super) configurations: Objects<'a, Configuration>,
@@ -66,6 +72,7 @@ impl<'a> Local<'a> {
             accounts: cache.objects(local),
             role_bindings: cache.objects(local),
             cluster_role_bindings: cache.objects(local),
+            requests: cache.objects(local),
             options: cache.objects(local),
             networks: cache.objects(local),
             configurations: cache.objects(local),

@@ -148,7 +148,7 @@ pub(super) fn items_of_kubelets(
 }
 
 /// Returns the work items that can proceed because a watch was listed.
-pub(super) fn items_of_list(local: &Local<'_>, id: &WatchId) -> Vec<WorkItem> {
+pub(super) fn items_of_list(local: &Local<'_>, id: &WatchId) -> BTreeSet<WorkItem> {
     let nodes = local.virtual_nodes.iter();
     let nodes = nodes.filter(|(key, _)| match &id.namespace {
         Some(namespace) => key.namespace == *namespace,

@@ -1,7 +1,8 @@
 //! The resources of the offloading controller.
 
-use super::objects::{BY_NAME, BY_NODE, BY_SLICE, owner_key};
-use super::virtual_kubelet::{Kubelets, LEASE_ROLE, TENANT_ROLE};
+use super::objects::{BY_NAME, BY_NODE, BY_REQUESTER, BY_SLICE, owner_key};
+use super::virtual_kubelet::{Kubelets, LEASE_ROLE, TENANT_ROLE, waiting_requester};
+use crate::authentication::keep_csr;
 use crate::network::{self, keep};
 use control_api::{
     Configuration, ForeignCluster, Identity, Network, Quota, ResourceSlice, VirtualNode,
@@ -9,6 +10,7 @@ use control_api::{
 };
 use control_runtime::{Registration, Scope};
 use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use kube::ResourceExt as _;
@@ -64,6 +66,11 @@ fn of_kubelets(kubelets: &Kubelets) -> Vec<Registration> {
             node.into_iter().collect()
         }),
         Registration::of(Scope::All, keep::<Node>).verbs(&["patch", "delete"]),
+        Registration::of(Scope::All, keep_csr)
+            .index(BY_REQUESTER, |request: &CertificateSigningRequest| {
+                waiting_requester(request)
+            })
+            .subresource("approval", "update"),
         Registration::whole::<ClusterRoleBinding>(Scope::All).verbs(&["create", "delete"]),
         binding(TENANT_ROLE),
         binding(LEASE_ROLE),

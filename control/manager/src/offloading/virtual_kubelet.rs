@@ -8,6 +8,7 @@
 //! template     spec of the VirtualNode, with spec.template
 //! deployment   Deployment `vk-NAME`
 //! rights       ServiceAccount, ClusterRoleBinding, RoleBindings
+//! serving      approval of requests for serving certificates
 //! access       watches in tenant namespaces
 //! drain        the end of a Node
 //! ending       the end of a VirtualNode
@@ -30,6 +31,7 @@ pub(super) use access::{Watches, offloaded_pods};
 pub(super) use ending::{FINALIZER, States, is_draining, plan_leftovers, refuse};
 pub(super) use options::key_of as options_key;
 pub(super) use rights::{LEASE_ROLE, TENANT_ROLE, bound, bound_by_cluster};
+pub(super) use serving::{items_of as requests_of, plan as plan_request, waiting_requester};
 pub(crate) use source::Kubelets;
 
 mod access;
@@ -41,6 +43,7 @@ mod image;
 mod options;
 mod overrides;
 mod rights;
+mod serving;
 mod source;
 mod template;
 

@@ -11,6 +11,7 @@
 //! The provider may be hostile: what its status contains is bounded in size and count, and neither names a container that
 //! the pod lacks nor a node, claim or address that the provider does not own.
 
+pub(crate) use bounds::cut;
 pub(crate) use context::Context;
 pub(crate) use local::local;
 pub(crate) use rejected::{

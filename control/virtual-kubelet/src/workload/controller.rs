@@ -1,21 +1,24 @@
 //! Connects the plan of pods to the runtime.
 
 use super::namespaces::Namespaces;
+use super::offloading;
 use super::plan::{EXISTS, Workload};
+use super::unscheduled::Unscheduled;
 use crate::pod::status::Restarts;
 use crate::reflection::tokens::awaited::{self, Waiting, missing, pods_of};
 use crate::reflection::tokens::settings::TokenSettings;
 use crate::settings::Settings;
-use control_api::{NamespaceMap, ShadowPod, VirtualNode};
+use control_api::{NamespaceMap, NamespaceOffloading, ShadowPod, VirtualNode};
 use control_runtime::{
     Action, Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration,
-    Request, Scope, WatchId,
+    Request, Resource, Scope, WatchId, Write,
 };
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Longest time for which a pod waits for its tokens and the root CA. Without them, it waits for its volumes at the provider.
+/// Longest time for which a pod waits for its tokens, the root CA and the NamespaceOffloading. Without the first two, it waits for
+/// its volumes at the provider; without the last one, the tolerations of its repatriation apply there, too.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
 /// Plans the pods of the Node.
@@ -28,8 +31,9 @@ pub(crate) struct WorkloadController {
     waiting: BTreeMap<Key, Instant>,
     /// Restarts of the pods, by name.
     restarts: BTreeMap<Key, Restarts>,
-    /// Why the provider has refused ShadowPods, by the names of the pods.
+    /// Why the provider has refused ShadowPods or their changes, by the names of the pods.
     refusals: BTreeMap<Key, String>,
+    unscheduled: Unscheduled,
 }
 
 /// The item that plans the watches; pods have a namespace.
@@ -47,6 +51,7 @@ impl WorkloadController {
             waiting: BTreeMap::new(),
             restarts: BTreeMap::new(),
             refusals: BTreeMap::new(),
+            unscheduled: Unscheduled::default(),
         }
     }
 
@@ -86,12 +91,13 @@ impl WorkloadController {
         }
     }
 
-    /// Returns how long a pod still waits for its tokens; `None` if it can start.
+    /// Returns how long a pod still waits for its tokens and its NamespaceOffloading; `None` if it can start.
     fn wait(&mut self, key: &Key, cache: &Cache, now: Instant) -> Option<Duration> {
-        let tokens = self.tokens.as_ref()?;
         let pod = cache.local::<Pod>(key)?;
         let remote = self.namespaces.remote(&key.namespace)?;
-        if missing(cache, tokens, (pod, remote)).is_empty() {
+        let has_tokens = |tokens: &TokenSettings| missing(cache, tokens, (pod, remote)).is_empty();
+        let is_known = cache.is_synced(&offloading::watch(&key.namespace));
+        if is_known && self.tokens.as_ref().is_none_or(has_tokens) {
             self.waiting.remove(key);
             return None;
         }
@@ -119,6 +125,7 @@ impl Controller for WorkloadController {
             Registration::whole::<ShadowPod>(Scope::Planned),
             Registration::whole::<NamespaceMap>(tenant()).name(&*settings.provider),
             Registration::whole::<VirtualNode>(tenant()).name(&*settings.node),
+            Registration::whole::<NamespaceOffloading>(Scope::Planned),
         ];
         if self.tokens.is_some() {
             registrations.extend(awaited::registrations());
@@ -145,6 +152,9 @@ impl Controller for WorkloadController {
                 .map(|(key, _)| key.clone())
                 .collect();
         }
+        if change.is::<NamespaceOffloading>() {
+            return self.items_in(&[object.key.namespace.clone()].into(), cache);
+        }
         if change.is::<Secret>() || change.is::<ConfigMap>() {
             return self.of_awaited(change);
         }
@@ -154,6 +164,7 @@ impl Controller for WorkloadController {
                     self.waiting.remove(&object.key);
                     self.restarts.remove(&object.key);
                     self.refusals.remove(&object.key);
+                    self.unscheduled.forget(&object.key);
                 }
                 vec![object.key.clone()]
             }
@@ -162,8 +173,12 @@ impl Controller for WorkloadController {
     }
 
     fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<Key> {
-        let remote = id.namespace.as_deref().unwrap_or_default();
-        let local = self.namespaces.local(remote).map(str::to_owned);
+        let namespace = id.namespace.as_deref().unwrap_or_default();
+        let local = match id.cluster {
+            Cluster::Local => Some(namespace),
+            Cluster::Remote(_) => self.namespaces.local(namespace),
+        };
+        let local = local.map(str::to_owned);
 
         self.items_in(&local.into_iter().collect(), cache)
     }
@@ -196,9 +211,14 @@ impl Controller for WorkloadController {
             wait,
         };
         let restarts = self.restarts.entry(item.clone()).or_default();
-        let plan = workload.plan(restarts, env);
+        let mut plan = workload.plan(restarts, env);
+        self.unscheduled.plan(&workload, env, &mut plan);
         if cache.local::<Pod>(item).is_none() {
             self.restarts.remove(item);
+        }
+        // A refusal is of the write that is repeated.
+        if !plan.writes.iter().any(is_of_shadow_pod) {
+            self.refusals.remove(item);
         }
 
         plan
@@ -215,12 +235,14 @@ impl Controller for WorkloadController {
             return Vec::new();
         };
         let is_creation = matches!(write.action, Action::Create(_));
-        if !is_creation {
+        let is_change = matches!(write.action, Action::Merge(_)) && is_of_shadow_pod(write);
+        if !is_creation && !is_change {
             return Vec::new();
         }
         let refusal = match outcome {
             Outcome::Refused(status) => Some(format!(
-                "the provider refuses the ShadowPod: {}",
+                "the provider refuses the {}ShadowPod: {}",
+                if is_change { "change of the " } else { "" },
                 status.message
             )),
             // One of this Node would be in the watch.
@@ -245,6 +267,10 @@ impl Controller for WorkloadController {
     fn queue(item: &Key) -> Queue {
         Queue(item.namespace.clone())
     }
+}
+
+fn is_of_shadow_pod(write: &Write) -> bool {
+    write.object.resource == Resource::of::<ShadowPod>()
 }
 
 /// Returns the namespaces of this cluster whose entries in the NamespaceMap differ before and after a change.

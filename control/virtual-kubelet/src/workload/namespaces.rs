@@ -1,5 +1,6 @@
 //! The namespaces of the provider that namespaces of this cluster are mapped to, and the watches in them.
 
+use super::offloading;
 use crate::settings::Settings;
 use control_api::offloading::namespace_map::MappingPhase;
 use control_api::{NamespaceMap, ShadowPod, labels};
@@ -77,8 +78,14 @@ impl Namespaces {
         let removed = removed
             .flat_map(|it| watches(settings, it))
             .map(WatchChange::Remove);
+        let is_new = |it: &&String| !before.remote.contains_key(*it);
+        let is_gone = |it: &&String| !self.remote.contains_key(*it);
+        let follow = self.remote.keys().filter(is_new);
+        let follow = follow.map(|it| WatchChange::Add(offloading::watch(it)));
+        let leave = before.remote.keys().filter(is_gone);
+        let leave = leave.map(|it| WatchChange::Remove(offloading::watch(it)));
 
-        added.chain(removed).collect()
+        added.chain(removed).chain(follow).chain(leave).collect()
     }
 }
 

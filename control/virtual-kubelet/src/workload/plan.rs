@@ -1,7 +1,9 @@
 //! One pod of the Node, compared with its ShadowPod and its remote pod.
 
 use super::namespaces::{Namespaces, is_listed};
-use crate::pod::forge::{self, HomeApiServer, Metadata};
+use super::offloading;
+use super::update::update;
+use crate::pod::forge::{self, HomeApiServer};
 use crate::pod::status::{self, Restarts};
 use crate::settings::Settings;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
@@ -21,7 +23,7 @@ pub(super) struct Workload<'a> {
     pub(super) cache: &'a Cache,
     /// Name of the pod in this cluster.
     pub(super) key: &'a Key,
-    /// Why the provider has refused the ShadowPod.
+    /// Why the provider has refused the ShadowPod, or its last change.
     pub(super) refusal: Option<&'a str>,
     /// How long the pod still waits for its tokens.
     pub(super) wait: Option<Duration>,
@@ -108,7 +110,7 @@ impl<'a> Workload<'a> {
         }
         self.mark(local, plan);
         if !is_unavailable(local) {
-            self.update(local, (shadow, &patch), plan);
+            self.update(local, (shadow, counterparts.pod, &patch), plan);
         }
         match counterparts.pod {
             Some(pod) => self.reflect(local, pod, restarts, env, plan),
@@ -161,37 +163,34 @@ impl<'a> Workload<'a> {
             .push(Write::new(object, Action::Create(json!(shadow))));
     }
 
-    /// Plans the change of labels and annotations. The provider's label with the creator stays.
+    /// Plans the changes of a ShadowPod after those of its pod.
     fn update(
         &self,
         local: &Pod,
-        (shadow, patch): (&ShadowPod, &OffloadingPatch),
+        (shadow, remote, patch): (&ShadowPod, Option<&Pod>, &OffloadingPatch),
         plan: &mut Plan<Key>,
     ) {
-        let Some(remote) = self.remote_key() else {
+        let Some(key) = self.remote_key() else {
             return;
         };
-        let Metadata {
-            mut labels,
-            annotations,
-        } = forge::metadata(local, &self.context(&remote.namespace, patch));
-        let present = shadow.metadata.labels.clone().unwrap_or_default();
-        if let Some(creator) = present.get(labels::CREATOR_USER) {
-            labels.insert(labels::CREATOR_USER.to_owned(), creator.clone());
+        let remote = remote.filter(|it| it.metadata.deletion_timestamp.is_none());
+        let context = self.context(&key.namespace, patch);
+        let update = update(local, shadow, remote.filter(|it| !has_ended(it)), &context);
+        let note = update.note.as_deref();
+        plan.events
+            .extend(note.map(|note| self.failed_reflection(note)));
+        let Some(patch) = update.patch else {
+            return;
+        };
+        if let Some(refusal) = self.refusal {
+            plan.events.push(self.failed_reflection(refusal));
         }
-        let old = json!({
-            "labels": present,
-            "annotations": shadow.metadata.annotations.clone().unwrap_or_default(),
-        });
-        let new = json!({"labels": labels, "annotations": annotations});
-        let Some(patch) = merge_patch(&old, &new) else {
-            return;
-        };
-        let mut write = Write::new(
-            self.shadow_ref(&remote),
-            Action::Merge(json!({"metadata": patch})),
-        );
+        let mut write = Write::new(self.shadow_ref(&key), Action::Merge(patch));
         write.uid.clone_from(&shadow.metadata.uid);
+        if update.has_spec {
+            let version = &shadow.metadata.resource_version;
+            write.resource_version.clone_from(version);
+        }
         plan.writes.push(write);
     }
 
@@ -289,7 +288,7 @@ impl<'a> Workload<'a> {
             api_server_support: settings.api_server_support,
             api_server,
             service_account_secret: None,
-            repatriation: None,
+            repatriation: offloading::repatriation(self.cache, &self.key.namespace),
             applies_changes: false,
         }
     }
@@ -322,7 +321,7 @@ impl<'a> Workload<'a> {
         Some(Key::new(namespace, &*self.key.name))
     }
 
-    fn local_ref(&self) -> Ref {
+    pub(super) fn local_ref(&self) -> Ref {
         Ref::of::<Pod>(&Cluster::Local, self.key)
     }
 
@@ -331,13 +330,34 @@ impl<'a> Workload<'a> {
     }
 
     fn failed_reflection(&self, note: &str) -> Event {
+        self.warning("FailedReflection", note.to_owned())
+    }
+
+    /// Returns an Event about the pod.
+    pub(super) fn warning(&self, reason: &'static str, note: String) -> Event {
         Event {
             object: self.local_ref(),
             is_warning: true,
-            reason: "FailedReflection",
-            note: note.to_owned(),
+            reason,
+            note,
             is_repeated: false,
         }
+    }
+
+    /// Returns a pod of the Node that has neither ended nor is to end, and its remote pod, while the status of the latter is
+    /// current.
+    pub(super) fn running(&self) -> Option<(&'a Pod, &'a Pod)> {
+        let is_live = |it: &&Pod| it.metadata.deletion_timestamp.is_none() && !has_ended(it);
+        let local = self.cache.local::<Pod>(self.key).filter(is_live);
+        let local = local.filter(|it| self.is_of_node(it) && !is_unavailable(it))?;
+        let provider = Cluster::remote(&self.settings.provider);
+        let remote = self
+            .cache
+            .objects::<Pod>(&provider)
+            .get(&self.remote_key()?);
+        let remote = remote.filter(|it| self.is_own(&it.metadata));
+
+        Some((local, remote.filter(is_live)?))
     }
 }
 

@@ -97,7 +97,7 @@ impl Stored for Node {
 
 impl Stored for Pod {
     /// Keeps node, phase, addresses, the condition `Ready`, and the owners and annotations that exempt a pod from the drain of
-    /// its Node; of a consumer's pod also what follows its ShadowPod.
+    /// its Node; of a consumer's pod also what follows its ShadowPod, and of that of a virtual kubelet all owners.
     fn prune(&mut self) {
         let managed_by = self
             .metadata
@@ -110,7 +110,9 @@ impl Stored for Pod {
                 BTreeMap::from_iter(mirror)
             });
             if let Some(owners) = &mut self.metadata.owner_references {
-                owners.retain(|owner| owner.kind == "DaemonSet");
+                let is_of_kubelet = (self.metadata.labels.as_ref())
+                    .is_some_and(|it| it.contains_key(labels::VIRTUAL_NODE));
+                owners.retain(|owner| owner.kind == "DaemonSet" || is_of_kubelet);
             }
         }
         self.spec = self.spec.take().map(|spec| PodSpec {

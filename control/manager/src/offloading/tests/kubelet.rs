@@ -15,6 +15,7 @@ mod ending;
 mod faults;
 mod hostile;
 mod overrides;
+mod serving;
 mod template;
 
 /// Image of this project.

@@ -130,6 +130,12 @@ fn fields_that_may_change_on_a_pod_may_change() {
         ("/containers/0/image", json!("a:2")),
         ("/initContainers/0/image", json!("b:2")),
         ("/containers/0/resources", json!({"requests": {"cpu": "2"}})),
+        ("/containers/0/resources", json!({"requests": {}})),
+        ("/containers/0/resources", Value::Null),
+        (
+            "/initContainers/0/resources",
+            json!({"requests": {"memory": "1Gi"}, "limits": {"memory": "1Gi", "cpu": "1"}}),
+        ),
         ("/activeDeadlineSeconds", json!(5)),
         ("/tolerations", json!([{"operator": "Exists"}])),
         (
@@ -178,6 +184,21 @@ fn a_change_of_another_field_is_refused_by_its_path() {
             "spec.pod.containers",
         ),
         ("/volumes", host, "spec.pod.volumes[0].emptyDir"),
+        (
+            "/containers/0/resources",
+            json!({"requests": {"cpu": "1", "example.com/gpu": "1"}}),
+            "spec.pod.containers[0].resources",
+        ),
+        (
+            "/containers/0/resources",
+            json!({"claims": [{"name": "gpu"}]}),
+            "spec.pod.containers[0].resources",
+        ),
+        (
+            "/containers/0/resizePolicy",
+            json!([{"resourceName": "cpu", "restartPolicy": "NotRequired"}]),
+            "spec.pod.containers[0].resizePolicy",
+        ),
         ("/hostNetwork", json!(true), "spec.pod.hostNetwork"),
         ("/nodeName", json!("n"), "spec.pod.nodeName"),
         ("/volumes", Value::Null, "spec.pod.volumes"),
@@ -193,6 +214,40 @@ fn a_change_of_another_field_is_refused_by_its_path() {
         emptied["spec"] = spec;
         let request = update(shadow_pod(None), emptied);
         refusal(decide(Handler::ValidateShadowPod, &request, &cache()));
+    }
+}
+
+#[test]
+fn ephemeral_containers_are_added_and_neither_changed_nor_removed() {
+    let with = |containers: Value| {
+        let mut object = shadow_pod(None);
+        object["spec"]["pod"]["ephemeralContainers"] = containers;
+        object
+    };
+    let (first, second) = (json!({"name": "a", "image": "a"}), json!({"name": "b"}));
+    let reviewed = |old: Value, new: Value| {
+        let request = update(with(old), with(new));
+        decide(Handler::ValidateShadowPod, &request, &cache())
+    };
+
+    for (old, new) in [
+        (Value::Null, json!([first])),
+        (json!([]), Value::Null),
+        (json!([first]), json!([first, second])),
+        (json!([first]), json!([second, first])),
+    ] {
+        let response = reviewed(old.clone(), new);
+        assert!(is_unchanged(&response), "{old}: {response:?}");
+    }
+    for new in [
+        Value::Null,
+        json!([]),
+        json!([second]),
+        json!([{"name": "a", "image": "other"}]),
+    ] {
+        let message = refusal(reviewed(json!([first]), new));
+        let path = "spec.pod.ephemeralContainers[0] of the ShadowPod";
+        assert!(message.starts_with(path), "{message}");
     }
 }
 

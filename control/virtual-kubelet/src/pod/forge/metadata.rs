@@ -1,8 +1,8 @@
 //! Labels and annotations of a ShadowPod.
 
 use super::context::Context;
-use control_api::labels;
 use control_api::offloading::virtual_node::OffloadingPatch;
+use control_api::{annotations, labels};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeMap;
 
@@ -12,6 +12,10 @@ const NEVER_REFLECTED: [&str; 3] = [
     labels::REMOTE_UNAVAILABLE,
     labels::CREATOR_USER,
 ];
+
+/// Annotations that only a provider sets.
+const NEVER_REFLECTED_ANNOTATIONS: [&str; 2] =
+    [annotations::APPLIES_CHANGES, annotations::CHANGE_REFUSED];
 
 /// Labels and annotations of a ShadowPod.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,7 +42,10 @@ pub(crate) fn metadata(pod: &Pod, context: &Context<'_>) -> Metadata {
     );
 
     let mut annotations = pod.metadata.annotations.clone().unwrap_or_default();
-    annotations.retain(|key, _| !context.patch.annotations_not_reflected.contains(key));
+    annotations.retain(|key, _| {
+        !NEVER_REFLECTED_ANNOTATIONS.contains(&key.as_str())
+            && !context.patch.annotations_not_reflected.contains(key)
+    });
 
     Metadata {
         labels,

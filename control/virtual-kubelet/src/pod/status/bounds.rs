@@ -51,7 +51,7 @@ pub(super) fn id(text: &str) -> String {
 }
 
 /// Returns the beginning of a text, without the control characters that a terminal would interpret.
-pub(super) fn cut(text: &str, max: usize) -> String {
+pub(crate) fn cut(text: &str, max: usize) -> String {
     let text = &text[..text.floor_char_boundary(max)];
     let printable = |it: char| {
         if it.is_control() && it != '\n' && it != '\t' {

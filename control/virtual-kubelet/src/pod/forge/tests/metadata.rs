@@ -43,6 +43,19 @@ fn labels_of_this_cluster_only_are_not_reflected() {
 }
 
 #[test]
+fn annotations_of_providers_are_not_reflected() {
+    let mut pod = with_labels(&[]);
+    let annotations = pod.metadata.annotations.get_or_insert_default();
+    annotations.insert("liqo.io/applies-changes".into(), "true".into());
+    annotations.insert("liqo.io/change-refused".into(), "no".into());
+
+    let metadata = metadata(&pod, &context(&super::patch(json!({}))));
+
+    let annotations: Vec<_> = metadata.annotations.keys().collect();
+    assert_eq!(annotations, ["note", "secret-note"]);
+}
+
+#[test]
 fn keys_of_the_patch_are_not_reflected() {
     let pod = with_labels(&[("app", "web"), ("team", "a")]);
     let patch = super::patch(json!({
