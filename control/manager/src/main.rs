@@ -9,7 +9,8 @@
 //! replication  objects of a consumer at its providers, and their statuses (PURE)
 //! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
-//! webhook     admission webhooks, their server and its certificates
+//! certificates  certificates of the servers that API servers connect to, and their authorities (PURE, but for the keys)
+//! webhook     admission webhooks, and their server
 //! cli         arguments; starts the runtime with the controllers
 //! ```
 //!
@@ -20,6 +21,7 @@
 #![forbid(unsafe_code)]
 
 mod authentication;
+mod certificates;
 mod cli;
 mod foreign_cluster;
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
 use crate::{
-    authentication, foreign_cluster, namespace, network, offloading, replication,
+    authentication, certificates, foreign_cluster, namespace, network, offloading, replication,
     shadow_endpoint_slice, shadow_pod, webhook,
 };
 use chart_tests::roles::{Rights, Role, assert_exact};
@@ -107,7 +107,9 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     registrations.extend(shadow_pod::registrations(&settings.namespace));
     registrations.extend(shadow_endpoint_slice::registrations(&settings.namespace));
     registrations.extend(replication::registrations(&settings.namespace));
-    registrations.extend(webhook::registrations(&settings.namespace));
+    let servers = [&certificates::WEBHOOKS, &certificates::METRIC_AGENT];
+    registrations.extend(certificates::registrations(&settings.namespace, &servers));
+    registrations.extend(webhook::registrations());
     registrations.extend(foreign_cluster::registrations(&foreign_cluster::Settings {
         namespace: settings.namespace.clone(),
         tenant_namespaces: Vec::new(),

@@ -331,6 +331,31 @@ pub(super) fn get(path: &str, fields: &[(&str, &str)]) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: agent\r\nConnection: close\r\n{fields}\r\n")
 }
 
+/// Reads one response of a connection that stays open.
+pub(super) async fn read_response(
+    stream: &mut tokio_rustls::client::TlsStream<TcpStream>,
+) -> String {
+    let mut response = String::new();
+    let read = async {
+        loop {
+            let mut buffer = [0; 4096];
+            let len = stream.read(&mut buffer).await.unwrap();
+            assert!(len > 0, "the connection has ended: {response}");
+            response.push_str(std::str::from_utf8(&buffer[..len]).unwrap());
+            let Some((head, body)) = response.split_once("\r\n\r\n") else {
+                continue;
+            };
+            let mut lines = head.lines();
+            let length = lines.find_map(|line| line.strip_prefix("content-length: "));
+            if length.unwrap().parse() == Ok(body.len()) {
+                break;
+            }
+        }
+    };
+    tokio::time::timeout(SOON, read).await.unwrap();
+    response
+}
+
 /// Returns the status of a response.
 pub(super) fn status(response: &str) -> u16 {
     let status = response.split(' ').nth(1);
