@@ -65,7 +65,7 @@ pub(crate) struct MetricAgentArgs {
     #[arg(long, value_name = "DURATION", default_value = "5s", value_parser = duration)]
     kubelet_timeout: Duration,
 
-    /// Time for the responses of all kubelets. metrics-server waits for 10 seconds.
+    /// Time for the responses of all kubelets, at most nine tenths of --write-timeout. metrics-server waits for 10 seconds.
     #[arg(long, value_name = "DURATION", default_value = "8s", value_parser = duration)]
     scrape_timeout: Duration,
 
@@ -145,7 +145,7 @@ impl MetricAgentArgs {
             format!("failed to listen on {address}: choose another --listen address")
         })?;
         let (reader, status) = (runtime.reader(), runtime.status());
-        let server = Server::new(self.settings()?, reader, status, client, metrics)
+        let server = Server::new(self.settings(), reader, status, client, metrics)
             .context("failed to set up TLS")?;
         tracing::info!(listen = %self.listen, "accepting API servers");
         let served = telemetry::http::serve(self.http, Arc::new(registry), server.state());
@@ -157,13 +157,8 @@ impl MetricAgentArgs {
         }
     }
 
-    fn settings(&self) -> anyhow::Result<Settings> {
-        if self.scrape_timeout >= self.write_timeout {
-            anyhow::bail!("--scrape-timeout must be less than --write-timeout, which includes it");
-        }
-        let defaults = ScrapeLimits::default();
-
-        Ok(Settings {
+    fn settings(&self) -> Settings {
+        Settings {
             kubelets: KubeletSettings {
                 certificates: match self.kubelet_certificates {
                     Accepted::Verified => KubeletCertificates::Verified,
@@ -183,15 +178,15 @@ impl MetricAgentArgs {
                 scrapes_per_consumer: self.scrapes_per_consumer_max,
                 memory: self.memory_max.min(MIB_MAX) << 20,
                 memory_per_scrape: self.scrape_memory_max.min(MIB_MAX) << 20,
-                timeout: self.scrape_timeout,
-                ..defaults
+                timeout: self.scrape_timeout.min(self.write_timeout * 9 / 10),
+                ..ScrapeLimits::default()
             },
             timeouts: Timeouts {
                 read: self.read_timeout,
                 write: self.write_timeout,
                 ..Timeouts::default()
             },
-        })
+        }
     }
 }
 
@@ -202,4 +197,54 @@ fn duration(text: &str) -> Result<Duration, String> {
     let duration = duration.map(Duration::from).filter(|it| !it.is_zero());
 
     duration.ok_or_else(remedy)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser as _;
+
+    #[derive(clap::Parser)]
+    struct Flags {
+        #[command(flatten)]
+        agent: MetricAgentArgs,
+    }
+
+    fn parsed(flags: &[&str]) -> Result<Settings, clap::Error> {
+        let flags = Flags::try_parse_from(["edge"].iter().chain(flags))?;
+        Ok(flags.agent.settings())
+    }
+
+    #[test]
+    fn the_default_verifies_kubelets_and_responds_before_metrics_server_gives_up() {
+        let settings = parsed(&[]).unwrap();
+
+        let certificates = settings.kubelets.certificates;
+        assert_eq!(certificates, KubeletCertificates::Verified);
+        assert!(settings.limits.timeout < Duration::from_secs(10));
+        assert!(settings.kubelets.timeout < settings.limits.timeout);
+    }
+
+    #[test]
+    fn kubelets_have_less_time_than_the_whole_response() {
+        let settings = parsed(&["--write-timeout=5s", "--scrape-timeout=1m"]).unwrap();
+
+        assert_eq!(settings.timeouts.write, Duration::from_secs(5));
+        assert_eq!(settings.limits.timeout, Duration::from_millis(4500));
+    }
+
+    #[test]
+    fn wrong_flags_are_refused() {
+        for flag in [
+            "--read-timeout=0s",
+            "--read-timeout=-1s",
+            "--read-timeout=30",
+            "--kubelet-certificates=none",
+            "--scrapes-max=0",
+            "--memory-max=many",
+        ] {
+            assert!(parsed(&[flag]).is_err(), "{flag}");
+        }
+        assert!(parsed(&["--memory-max=99999999999999999"]).is_ok());
+    }
 }

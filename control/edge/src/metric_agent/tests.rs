@@ -4,4 +4,6 @@ mod access;
 mod fixture;
 mod kubelet;
 mod kubelets;
+mod rights;
 mod scrapes;
+mod serving;

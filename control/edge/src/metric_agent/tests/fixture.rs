@@ -99,7 +99,7 @@ pub(super) struct Agent {
     pub(super) reviews: Arc<Mutex<Vec<SubjectAccessReview>>>,
     address: SocketAddr,
     registry: Registry,
-    files: Files,
+    _files: Files,
     stop: watch::Sender<bool>,
 }
 
@@ -146,7 +146,7 @@ impl Agent {
             reviews,
             address,
             registry,
-            files,
+            _files: files,
             stop,
         }
     }
@@ -252,11 +252,6 @@ impl Agent {
         self.send(Some(identity), &get(path, fields)).await
     }
 
-    /// Requests metrics of `rome` as its virtual kubelet.
-    pub(super) async fn scrape(&self, metrics: &str) -> String {
-        self.get(&scrape_path("rome", metrics), ROME).await
-    }
-
     /// Sends a request with a client certificate, and returns the response.
     pub(super) async fn send(&self, identity: Option<(String, String)>, request: &str) -> String {
         let mut stream = self.connect(identity).await;
@@ -297,11 +292,6 @@ impl Agent {
         let mut text = String::new();
         encode(&mut text, &self.registry).unwrap();
         text
-    }
-
-    /// Replaces the certificate of the agent.
-    pub(super) fn replace_certificate(&self, pair: &(String, String)) {
-        self.files.write_pair(pair);
     }
 }
 
@@ -415,12 +405,12 @@ fn reviewer(reviews: Arc<Mutex<Vec<SubjectAccessReview>>>) -> Client {
 }
 
 /// Files of an agent, in a folder that is removed when the value is dropped.
-struct Files {
-    folder: PathBuf,
+pub(super) struct Files {
+    pub(super) folder: PathBuf,
 }
 
 impl Files {
-    fn new(cluster: &Authority) -> Self {
+    pub(super) fn new(cluster: &Authority) -> Self {
         static COUNT: AtomicUsize = AtomicUsize::new(0);
 
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -434,16 +424,16 @@ impl Files {
         files
     }
 
-    fn write(&self, name: &str, content: &str) {
+    pub(super) fn write(&self, name: &str, content: &str) {
         std::fs::write(self.folder.join(name), content).unwrap();
     }
 
-    fn write_pair(&self, (certificate, key): &(String, String)) {
+    pub(super) fn write_pair(&self, (certificate, key): &(String, String)) {
         self.write("tls.crt", certificate);
         self.write("tls.key", key);
     }
 
-    fn settings(&self) -> Settings {
+    pub(super) fn settings(&self) -> Settings {
         Settings {
             kubelets: KubeletSettings {
                 certificates: KubeletCertificates::Verified,
