@@ -2,6 +2,7 @@
 
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
+use nix::sys::resource::{Resource, getrlimit, setrlimit};
 
 mod metric_agent;
 mod proxy;
@@ -50,6 +51,15 @@ async fn stop() {
     match telemetry::stop::requested().await {
         Ok(signal) => tracing::info!(signal, "stopping"),
         Err(error) => tracing::error!(%error, "stopping, because signals cannot be received"),
+    }
+}
+
+/// Raises the soft limit of open files to the hard limit, because a connection or scrape may need several.
+fn raise_descriptor_limit() {
+    let raised = getrlimit(Resource::RLIMIT_NOFILE)
+        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
+    if let Err(error) = raised {
+        tracing::warn!(%error, "failed to raise the limit of open files: many connections may fail");
     }
 }
 

@@ -9,7 +9,7 @@
 //! objects         what is kept of pods, nodes and namespaces (PURE)
 //! selection       which kubelets a scrape asks, and for which pods (PURE)
 //! request_header  whether a request is from the API server, and of which requester
-//! authorization   whose metrics a requester may read (PURE)
+//! authorization   which consumer's metrics a requester may read (PURE)
 //!
 //! kubelet         one request to a kubelet: kubelet_tls
 //! scrape          requests to all kubelets, within limits: in_progress, budget

@@ -1,6 +1,6 @@
 //! `edge metric-agent`.
 
-use super::{count, stop};
+use super::{count, raise_descriptor_limit, stop};
 use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 use control_runtime::{self as runtime, Replicas, Runtime, transport};
@@ -101,9 +101,9 @@ pub(crate) struct MetricAgentArgs {
 /// Which certificates of kubelets are accepted.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Accepted {
-    /// Those of the authority, for the address or the name of the node.
+    /// Certificates of the authority, for the address or the name of the node.
     Verified,
-    /// All.
+    /// All certificates.
     Any,
 }
 
@@ -125,6 +125,7 @@ impl MetricAgentArgs {
     ///
     /// Returns an error if the process cannot start.
     pub(crate) async fn run(self) -> anyhow::Result<()> {
+        raise_descriptor_limit();
         let config = Config::infer()
             .await
             .context("failed to find the API server: run in a pod, or set KUBECONFIG")?;

@@ -1,10 +1,9 @@
 //! `edge proxy`.
 
-use super::{count, stop};
+use super::{count, raise_descriptor_limit, stop};
 use anyhow::Context as _;
 use clap::Args;
 use edge::proxy::{Limits, Metrics, Proxy, Settings, Timeouts};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -96,15 +95,6 @@ impl ProxyArgs {
             accept_after_stop: ENDPOINT_REMOVAL,
             leave_timeout: self.leave_timeout,
         }
-    }
-}
-
-/// Raises the soft limit of open files to the hard limit, because a connection needs two.
-fn raise_descriptor_limit() {
-    let raised = getrlimit(Resource::RLIMIT_NOFILE)
-        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
-    if let Err(error) = raised {
-        tracing::warn!(%error, "failed to raise the limit of open files: many connections may fail");
     }
 }
 

@@ -33,6 +33,14 @@ pub(super) struct Api {
 /// A response, with the value of a label.
 type Outcome = (&'static str, Response<Pieces>);
 
+/// Why a request is refused.
+struct Refusal {
+    /// Value of a label.
+    outcome: &'static str,
+    status: StatusCode,
+    message: String,
+}
+
 impl Api {
     /// Responds to a request on a connection whose client holds the key of the first certificate of `chain`.
     pub(super) async fn respond<B>(
@@ -42,13 +50,13 @@ impl Api {
     ) -> Response<Pieces> {
         let (outcome, response) = match self.requester(chain, request) {
             Ok(requester) => self.serve(&requester, request).await,
-            Err(refused) => refused,
+            Err(refusal) => refusal.outcome(),
         };
         self.metrics.requested(outcome);
         response
     }
 
-    /// Returns whether the agent knows whom to trust.
+    /// Returns whether the agent has all objects, and can authenticate the API server.
     ///
     /// # Errors
     ///
@@ -76,13 +84,14 @@ impl Api {
         &self,
         chain: &[CertificateDer<'_>],
         request: &Request<B>,
-    ) -> Result<Requester, Outcome> {
+    ) -> Result<Requester, Refusal> {
         let trust = self.trust(|header| header.0.clone().map_err(|error| error.to_string()));
         let trust = trust.map_err(|reason| unavailable("no_trust", &reason))?;
         let requester = trust.requester(chain, UnixTime::now(), request.headers());
-        requester.map_err(|error: Unauthenticated| {
-            let response = response::failure(StatusCode::UNAUTHORIZED, &error.to_string());
-            (error.reason(), response)
+        requester.map_err(|error: Unauthenticated| Refusal {
+            outcome: error.reason(),
+            status: StatusCode::UNAUTHORIZED,
+            message: error.to_string(),
         })
     }
 
@@ -124,12 +133,12 @@ impl Api {
     }
 
     async fn scrape(&self, requester: &Requester, consumer: &str, endpoint: Endpoint) -> Outcome {
-        // Without all objects, an identity of a peer could not be told from others, and pods would be missing.
+        // Without all objects, an identity of a peer would pass as one of this cluster, and pods would be missing.
         if let Err(reason) = self.status.ready() {
-            return unavailable("starting", &reason);
+            return unavailable("starting", &reason).outcome();
         }
-        if let Err(refused) = self.authorize(requester, consumer).await {
-            return refused;
+        if let Err(refusal) = self.authorize(requester, consumer).await {
+            return refusal.outcome();
         }
         let Ok(slot) = self.scraper.in_progress.begin(consumer) else {
             let message = format!("too many scrapes of cluster \"{consumer}\" are in progress");
@@ -146,13 +155,13 @@ impl Api {
                 ("ok", response)
             }
             Err(error) => {
-                tracing::warn!(consumer, "failed to scrape: {error}{}", cause(&error));
-                unavailable("failed", &error.to_string())
+                tracing::debug!(consumer, %error, "failed to scrape");
+                unavailable("failed", &error.to_string()).outcome()
             }
         }
     }
 
-    async fn authorize(&self, requester: &Requester, consumer: &str) -> Result<(), Outcome> {
+    async fn authorize(&self, requester: &Requester, consumer: &str) -> Result<(), Refusal> {
         let decision = decide(requester, consumer, &peers(&self.cache.read()));
         let is_allowed = match decision {
             Decision::Allow => true,
@@ -162,15 +171,15 @@ impl Api {
         if is_allowed {
             return Ok(());
         }
-        let message = forbidden(requester, consumer);
-        tracing::info!(user = requester.user, consumer, "a requester is forbidden");
-        Err((
-            "forbidden",
-            response::failure(StatusCode::FORBIDDEN, &message),
-        ))
+        tracing::debug!(user = requester.user, consumer, "a requester is forbidden");
+        Err(Refusal {
+            outcome: "forbidden",
+            status: StatusCode::FORBIDDEN,
+            message: forbidden(requester, consumer),
+        })
     }
 
-    async fn review(&self, review: &SubjectAccessReview) -> Result<bool, Outcome> {
+    async fn review(&self, review: &SubjectAccessReview) -> Result<bool, Refusal> {
         let reviews: KubeApi<SubjectAccessReview> = KubeApi::all(self.client.clone());
         let parameters = PostParams::default();
         let created = reviews.create(&parameters, review);
@@ -193,12 +202,17 @@ impl Api {
     }
 }
 
-fn unavailable(outcome: &'static str, message: &str) -> Outcome {
-    let response = response::failure(StatusCode::SERVICE_UNAVAILABLE, message);
-    (outcome, response)
+impl Refusal {
+    fn outcome(&self) -> Outcome {
+        let response = response::failure(self.status, &self.message);
+        (self.outcome, response)
+    }
 }
 
-fn cause(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |it| it.source());
-    causes.map(|cause| format!(": {cause}")).collect()
+fn unavailable(outcome: &'static str, message: &str) -> Refusal {
+    Refusal {
+        outcome,
+        status: StatusCode::SERVICE_UNAVAILABLE,
+        message: message.to_owned(),
+    }
 }

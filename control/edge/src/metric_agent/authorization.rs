@@ -1,4 +1,4 @@
-//! Whose metrics a requester may read.
+//! Decides which consumer's metrics a requester may read.
 //!
 //! ```text
 //! group = the consumer's cluster ID           allowed: these are the credentials of its virtual kubelets

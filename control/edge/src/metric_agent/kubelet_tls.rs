@@ -18,9 +18,9 @@ use tokio_rustls::rustls::{
 /// Which certificates of kubelets are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KubeletCertificates {
-    /// Those of the cluster's authority, for the address or the name of the node.
+    /// Certificates of the cluster's authority, for the address or the name of the node.
     Verified,
-    /// All, because kubelets have self-signed certificates. A process between the agent and a kubelet can then read the
+    /// All certificates, because kubelets have self-signed certificates. A process between the agent and a kubelet can then read the
     /// agent's token.
     Any,
 }

@@ -9,7 +9,7 @@ use kube::ResourceExt as _;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 
-/// Namespace and name of the ConfigMap by which the API server tells extension API servers whom to trust.
+/// Namespace and name of the ConfigMap with which the API server publishes how extension API servers authenticate it.
 pub(super) const AUTHENTICATION: (&str, &str) =
     ("kube-system", "extension-apiserver-authentication");
 

@@ -1,4 +1,4 @@
-//! Who sends a request: the API server proves itself by a certificate, and names the requester in header fields.
+//! The sender of a request: the API server proves itself by a certificate, and names the requester in header fields.
 //!
 //! The API server publishes its authority, the allowed names, and the names of the fields in the ConfigMap
 //! `kube-system/extension-apiserver-authentication` (Kubernetes documentation, Configure the Aggregation Layer).
@@ -26,7 +26,7 @@ const GROUPS_MAX: usize = 1024;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct RequestHeader(pub(super) Result<Arc<Trust>, TrustError>);
 
-/// Whose certificates prove that a request is from the API server, and the names of its header fields.
+/// The authorities whose certificates prove that a request is from the API server, and the names of its header fields.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Trust {
     authorities: Vec<CertificateDer<'static>>,

@@ -8,7 +8,7 @@ pub(super) const GROUP: &str = "metrics.liqo.io";
 /// Version of the group.
 pub(super) const VERSION: &str = "v1beta1";
 
-/// What a path names.
+/// Meaning of a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Route<'a> {
     /// `/healthz`, `/livez` and `/readyz`.
@@ -78,7 +78,7 @@ impl Endpoint {
 }
 
 impl<'a> Route<'a> {
-    /// Returns what a path names. The API server passes it on as the client has sent it, so only exact paths count.
+    /// Returns the meaning of a path. The API server passes it on as the client has sent it, so only exact paths count.
     pub(super) fn of(path: &'a str) -> Self {
         match path {
             "/healthz" | "/livez" | "/readyz" => return Self::Health,

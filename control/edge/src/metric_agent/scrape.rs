@@ -10,6 +10,7 @@ use super::selection::{Kubelet, Selection};
 use futures_util::{StreamExt as _, stream};
 use std::collections::BTreeMap;
 use std::error::Error;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 use tokio::sync::Semaphore;
@@ -64,6 +65,7 @@ pub(super) struct Scraper {
     memory: Budget,
     /// Reason of the last failure of each node's kubelet.
     failing: Mutex<BTreeMap<String, &'static str>>,
+    lacks_credentials: AtomicBool,
 }
 
 /// The samples of a scrape.
@@ -99,6 +101,7 @@ impl Scraper {
             kubelets: Semaphore::new(limits.kubelets),
             memory: Budget::new(limits.memory),
             failing: Mutex::default(),
+            lacks_credentials: AtomicBool::new(false),
         }
     }
 
@@ -106,7 +109,7 @@ impl Scraper {
     ///
     /// # Errors
     ///
-    /// Returns [`ScrapeError`] if there are no samples at all.
+    /// Returns [`ScrapeError`] if there are no samples.
     pub(super) async fn scrape(
         &self,
         selection: Selection,
@@ -116,7 +119,7 @@ impl Scraper {
             self.metrics.skipped(reason.reason());
         }
         let (asked, skipped) = (selection.kubelets.len(), selection.skipped.len());
-        let client = Client::load(&self.settings).await?;
+        let client = self.client().await?;
         let memory = Budget::new(self.limits.memory_per_scrape);
         let deadline = Instant::now() + self.limits.timeout;
         let mut requests = stream::iter(selection.kubelets)
@@ -162,6 +165,23 @@ impl Scraper {
         texts.extend(merger.finish(failed == 0).into_texts());
 
         Ok(Scraped { texts, shares })
+    }
+
+    /// Reads the credentials, and logs when that begins to fail or to succeed.
+    async fn client(&self) -> Result<Client, ClientError> {
+        let loaded = Client::load(&self.settings).await;
+        let was_failure = self
+            .lacks_credentials
+            .swap(loaded.is_err(), Ordering::Relaxed);
+        match &loaded {
+            Err(error) if !was_failure => {
+                let cause = error.source().map(ToString::to_string);
+                tracing::error!(cause, "there are no credentials for kubelets: {error}");
+            }
+            Ok(_) if was_failure => tracing::info!("there are credentials for kubelets again"),
+            Ok(_) | Err(_) => {}
+        }
+        loaded
     }
 
     async fn ask(

@@ -7,7 +7,7 @@ use control_runtime::{Cache, Cluster, Key};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::SocketAddr;
 
-/// What to ask for one scrape.
+/// The requests of one scrape.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Selection {
     /// The kubelets to ask, by the names of their nodes.

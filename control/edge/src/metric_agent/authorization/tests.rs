@@ -1,5 +1,7 @@
 use super::*;
 
+type Check = fn(&Decision) -> bool;
+
 fn requester(user: &str, groups: &[&str]) -> Requester {
     Requester {
         user: user.to_owned(),
@@ -15,7 +17,7 @@ fn each_identity_reads_what_its_kind_may_read() {
     let forbid = |it: &Decision| *it == Decision::Forbid;
     let review = |it: &Decision| matches!(it, Decision::Review(_));
     let every = "system:authenticated";
-    let cases: [(&str, &[&str], fn(&Decision) -> bool); 11] = [
+    let cases: [(&str, &[&str], Check); 11] = [
         ("shop-a8a4c692b93b", &["rome", every], allow),
         ("shop-a8a4c692b93b", &["milan", "rome"], allow),
         ("shop-0123456789ab", &["milan", every], forbid),

@@ -1,4 +1,4 @@
-//! Who may read what.
+//! Authentication and authorization of requests.
 
 use super::fixture::{Agent, Authority, ROME, body, get, scrape_path, status};
 use super::kubelet::{Kubelet, Reply};

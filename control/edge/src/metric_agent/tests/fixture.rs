@@ -295,6 +295,19 @@ impl Agent {
     }
 }
 
+impl Agent {
+    /// Requests the agent to stop.
+    pub(super) fn stop(&self) {
+        self.stop.send_replace(true);
+    }
+
+    /// Waits until the agent accepts no connections.
+    pub(super) async fn until_closed(&self) {
+        let refused = async { while TcpStream::connect(self.address).await.is_ok() {} };
+        tokio::time::timeout(SOON, refused).await.unwrap();
+    }
+}
+
 impl Drop for Agent {
     fn drop(&mut self) {
         self.stop.send_replace(true);

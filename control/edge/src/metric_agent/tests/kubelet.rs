@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
+use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -12,7 +13,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
-/// What a kubelet sends.
+/// The response of a kubelet.
 #[derive(Clone, Debug)]
 pub(super) enum Reply {
     /// A complete response with this text.
@@ -25,6 +26,8 @@ pub(super) enum Reply {
     Stalled(String),
     /// The same bytes without end.
     Endless(&'static [u8]),
+    /// A complete response with this text, once the receiver is notified.
+    Later(Arc<Notify>, String),
     /// Nothing, on an open connection.
     Silence,
 }
@@ -99,6 +102,11 @@ async fn serve(
     let start = "HTTP/1.1 200 OK\r\ncontent-type: text/plain; version=0.0.4\r\n";
     let (response, is_open) = match reply {
         Reply::Text(text) => {
+            let len = text.len();
+            (format!("{start}content-length: {len}\r\n\r\n{text}"), false)
+        }
+        Reply::Later(notify, text) => {
+            notify.notified().await;
             let len = text.len();
             (format!("{start}content-length: {len}\r\n\r\n{text}"), false)
         }

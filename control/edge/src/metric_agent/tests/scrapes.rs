@@ -1,8 +1,11 @@
-//! What a consumer gets.
+//! The samples that a consumer gets.
 
 use super::fixture::{Agent, ROME, SOON, body, scrape_path, status};
 use super::kubelet::{Kubelet, Reply};
 use serde_json::json;
+use std::sync::Arc;
+use telemetry::http::Observed as _;
+use tokio::sync::Notify;
 
 /// Text of a kubelet that runs one pod in each of these namespaces.
 fn cpu(pods: &[(&str, &str)], node_seconds: f64) -> String {
@@ -237,4 +240,37 @@ async fn a_second_scrape_gets_a_connection_of_its_own_while_one_is_slow() {
     let discovery = tokio::time::timeout(SOON, discovery).await.unwrap();
 
     assert_eq!(status(&discovery), 200);
+}
+
+#[tokio::test]
+async fn a_scrape_in_progress_ends_before_the_agent_stops() {
+    let agent = Agent::ready().await;
+    let notify = Arc::new(Notify::new());
+    let text = "m{namespace=\"shop-rome\",pod=\"web\"} 1\n".to_owned();
+    let reply = Reply::Later(Arc::clone(&notify), text);
+    let kubelet = Kubelet::start(&agent.cluster, &["127.0.0.1"], reply).await;
+    agent.node("n1", &kubelet);
+    agent.pod("rome", "shop-rome", "web", "n1");
+    let path = scrape_path("rome", "metrics");
+    // The pod may not be in the cache yet.
+    notify.notify_one();
+    agent
+        .until_response(&path, ROME, |it| it.contains("web"))
+        .await;
+    let asked = kubelet.heads().len();
+    let scrape = agent.get(&path, ROME);
+    let mut scrape = std::pin::pin!(scrape);
+    tokio::select! {
+        response = &mut scrape => panic!("the kubelet does not respond yet: {response}"),
+        () = agent.until(|| kubelet.heads().len() > asked) => {}
+    }
+
+    agent.stop();
+    agent.until(|| agent.state.ready().is_err()).await;
+    agent.until_closed().await;
+    notify.notify_one();
+    let response = tokio::time::timeout(SOON, scrape).await.unwrap();
+
+    assert_eq!(status(&response), 200, "{response}");
+    assert!(response.contains("pod=\"web\""), "{response}");
 }
