@@ -51,7 +51,7 @@ struct Target {
 }
 
 /// All targets. Their names are the names in `fuzz/Cargo.toml`.
-const TARGETS: [Target; 6] = [
+const TARGETS: [Target; 7] = [
     Target {
         name: "engine",
         about: "sequences of datagrams, and time, into the gateway's engine",
@@ -76,6 +76,11 @@ const TARGETS: [Target; 6] = [
         name: "requests",
         about: "requests to the proxy of the API server, in pieces, through the parser",
         len_max: 10_240,
+    },
+    Target {
+        name: "samples",
+        about: "metrics of a kubelet, in pieces, through the filter of a consumer's pods",
+        len_max: 20_480,
     },
     Target {
         name: "kernel",

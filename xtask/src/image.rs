@@ -83,7 +83,7 @@ const SHIPPED: [Shipped; 5] = [
     },
     Shipped {
         package: "edge",
-        what: "Serves other clusters: a CONNECT proxy in front of the API server",
+        what: "Serves other clusters: a CONNECT proxy in front of the API server, and metrics of their pods",
         drives: None,
         licenses: "Apache-2.0",
     },

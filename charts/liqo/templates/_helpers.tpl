@@ -122,6 +122,13 @@ Returns classes as the value of a flag. Takes a list of {name, default}.
 {{- end }}
 
 {{/*
+Returns a text that is not empty if consumers can read the metrics of their pods.
+*/}}
+{{- define "liqo.hasMetricAgent" -}}
+{{- if and .Values.authentication.enabled .Values.metricAgent.enabled }}true{{ end }}
+{{- end }}
+
+{{/*
 Returns a text that is not empty if virtual nodes have virtual kubelets.
 */}}
 {{- define "liqo.hasVirtualKubelets" -}}

@@ -102,6 +102,28 @@ fn the_proxy_has_no_token() {
     assert_eq!(pod["hostNetwork"], Value::Null);
 }
 
+/// The key of the authority would let a process that reads it serve as any server of the Service.
+#[test]
+fn the_metric_agent_has_no_key_of_its_authority_and_its_api_is_verified() {
+    let pod = &object("Deployment", "liqo-metric-agent")["spec"]["template"]["spec"];
+    let volumes = pod["volumes"].as_array().unwrap();
+    assert_eq!(volumes.len(), 1);
+    let items = volumes[0]["secret"]["items"].as_array().unwrap();
+    let keys: Vec<_> = items.iter().map(|it| text(&it["key"])).collect();
+    assert_eq!(keys, ["tls.crt", "tls.key"]);
+    let context = &pod["containers"][0]["securityContext"];
+    assert_eq!(context["readOnlyRootFilesystem"], true);
+    assert_eq!(context["capabilities"]["drop"], serde_json::json!(["ALL"]));
+    assert_eq!(pod["securityContext"]["runAsNonRoot"], true);
+    assert_eq!(pod["hostNetwork"], Value::Null);
+
+    let api = object("APIService", "v1beta1.metrics.liqo.io");
+    assert_eq!(api["spec"]["insecureSkipTLSVerify"], Value::Null);
+    assert_eq!(api["spec"]["service"]["name"], "liqo-metric-agent");
+    assert_eq!(api["spec"]["groupPriorityMinimum"], 1000);
+    assert_eq!(api["spec"]["versionPriority"], 15);
+}
+
 /// `liqoctl` and upstream's controllers find the Service by this label.
 #[test]
 fn the_service_of_the_proxy_has_upstreams_labels_and_port() {

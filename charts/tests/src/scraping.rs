@@ -30,9 +30,9 @@ fn only_the_configured_peers_may_scrape() {
     ]);
 
     for (golden, workloads, peers) in [
-        (MINIMAL, 2, monitoring),
-        (EVERYTHING, 3, configured),
-        (NO_NETWORKING, 1, json!([])),
+        (MINIMAL, 3, monitoring),
+        (EVERYTHING, 4, configured),
+        (NO_NETWORKING, 2, json!([])),
     ] {
         let objects = objects(golden);
         let pods = pods(&objects, false);
@@ -40,7 +40,11 @@ fn only_the_configured_peers_may_scrape() {
         let expected = Sources::Peers(peers.as_array().unwrap().clone());
         for pod in pods {
             let mut ports = ports(pod, "TCP");
-            ports.retain(|port| port["name"] != "proxy" && port["name"] != "webhook");
+            ports.retain(|port| {
+                !["proxy", "webhook", "https"]
+                    .iter()
+                    .any(|it| port["name"] == *it)
+            });
             assert!(!ports.is_empty(), "{pod:#}");
             for port in ports {
                 assert_eq!(sources(&objects, pod, port), expected, "{port}");
@@ -94,6 +98,29 @@ fn every_sender_reaches_the_webhooks_and_the_service_selects_their_pods() {
         assert_eq!(service["ports"][0]["targetPort"], "webhook");
         let mut selected = service["selector"].as_object().unwrap().iter();
         assert!(selected.all(|(key, value)| pod["metadata"]["labels"][key] == *value));
+    }
+}
+
+/// The agent verifies the certificate of the API server, which may have any address.
+#[test]
+fn every_sender_reaches_the_metric_agent_unless_the_values_list_sources() {
+    let listed = json!([{"ipBlock": {"cidr": "172.18.0.0/16"}}]);
+    let listed = Sources::Peers(listed.as_array().unwrap().clone());
+    for (golden, expected) in [
+        (MINIMAL, Sources::Any),
+        (UPSTREAM, Sources::Any),
+        (EVERYTHING, listed),
+    ] {
+        let objects = objects(golden);
+        let pods = pods(&objects, false);
+        let ports: Vec<_> = pods
+            .iter()
+            .flat_map(|pod| ports(pod, "TCP").into_iter().map(move |port| (*pod, port)))
+            .filter(|(_, port)| port["name"] == "https")
+            .collect();
+        assert_eq!(ports.len(), 1);
+        let (pod, port) = ports[0];
+        assert_eq!(sources(&objects, pod, port), expected);
     }
 }
 

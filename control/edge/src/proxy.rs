@@ -2,7 +2,6 @@
 //!
 //! ```text
 //! request      the head of a request (PURE)
-//! slots        how many connections are open, in total and by source (PURE)
 //! idle         when a connection has been without data for too long (PURE)
 //! metrics      counters
 //! relay        copies between client and API server
@@ -19,11 +18,10 @@ mod listener;
 mod metrics;
 mod relay;
 mod request;
-mod slots;
 
+pub use crate::slots::Limits;
 pub use listener::{Proxy, State};
 pub use metrics::Metrics;
-pub use slots::Limits;
 
 use std::time::Duration;
 

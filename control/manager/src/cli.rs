@@ -1,6 +1,7 @@
 //! The flags, and the process that they describe.
 
 use crate::authentication::{self, ApiServerSettings, AuthenticationController};
+use crate::certificates::CertificateController;
 use crate::daemon_set::DaemonSetController;
 use crate::foreign_cluster::{self, ForeignClusterController, Refusals};
 use crate::installation;
@@ -12,7 +13,7 @@ use crate::replication::ReplicationController;
 use crate::shadow_endpoint_slice::{self, ShadowEndpointSliceController};
 use crate::shadow_pod::{self, ShadowPodController};
 use crate::state;
-use crate::webhook::{self, WebhookController};
+use crate::webhook;
 use anyhow::Context as _;
 use clap::{ArgAction, Parser};
 use control_api::offloading::quota::LimitsEnforcement;
@@ -188,10 +189,11 @@ impl Cli {
                 let endpoints = ShadowEndpointSliceController::new(endpoints, endpoint_metrics);
                 runtime.add(endpoints, &replicas)?;
             }
+            if self.webhook.has_certificates() {
+                let settings = self.webhook.certificates(&namespace, installation);
+                runtime.add(CertificateController::new(settings), &replicas)?;
+            }
             if self.webhook.webhook {
-                let controller =
-                    WebhookController::new(namespace.clone(), installation, webhook::issue);
-                runtime.add(controller, &replicas)?;
                 runtime.add(DaemonSetController, &replicas)?;
                 let reader = runtime.reader();
                 let server = self.webhook.server(reader, &namespace, webhook_metrics);

@@ -9,8 +9,9 @@
 //! replication  objects of a consumer at its providers, and their statuses (PURE)
 //! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
-//! webhook     admission webhooks, their server and its certificates
 //! daemon_set  DaemonSets that the webhook has not changed (PURE)
+//! certificates  certificates of the servers that API servers connect to, and their authorities (PURE, but for the keys)
+//! webhook     admission webhooks, and their server
 //! cli         arguments; starts the runtime with the controllers
 //! ```
 //!
@@ -21,6 +22,7 @@
 #![forbid(unsafe_code)]
 
 mod authentication;
+mod certificates;
 mod cli;
 mod daemon_set;
 mod foreign_cluster;

@@ -1,8 +1,8 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
 use crate::{
-    authentication, daemon_set, foreign_cluster, namespace, network, offloading, replication,
-    shadow_endpoint_slice, shadow_pod, webhook,
+    authentication, certificates, daemon_set, foreign_cluster, namespace, network, offloading,
+    replication, shadow_endpoint_slice, shadow_pod, webhook,
 };
 use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
@@ -115,8 +115,10 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     registrations.extend(shadow_pod::registrations(&settings.namespace));
     registrations.extend(shadow_endpoint_slice::registrations(&settings.namespace));
     registrations.extend(replication::registrations(&settings.namespace));
-    registrations.extend(webhook::registrations(&settings.namespace));
     registrations.extend(daemon_set::registrations());
+    let servers = [&certificates::WEBHOOKS, &certificates::METRIC_AGENT];
+    registrations.extend(certificates::registrations(&settings.namespace, &servers));
+    registrations.extend(webhook::registrations());
     registrations.extend(foreign_cluster::registrations(&foreign_cluster::Settings {
         namespace: settings.namespace.clone(),
         tenant_namespaces: Vec::new(),

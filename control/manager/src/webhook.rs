@@ -8,33 +8,25 @@
 //! shadow_pod   the creator of a ShadowPod, and which of its fields may change: creator, fields (PURE)
 //! patch        JSON Patch (PURE)
 //!
-//! certificates the certificates in the Secret, and when to renew them (PURE)
-//! controller   writes the Secret, and its authorities into the webhook configurations (PURE)
-//! issue        creates keys and certificates; the only part that reads randomness
 //! serving      the certificate of each TLS handshake, from the Secret in the cache
 //! server       accepts connections within limits: slots, connection, metrics
 //! ```
 //!
 //! All replicas serve. A review reads objects in the cache, so a standby decides like the leader.
 
-pub(crate) use controller::WebhookController;
-#[cfg(test)]
-pub(crate) use controller::registrations;
 pub(crate) use creator::creator_label;
 pub(crate) use handler::Settings;
-pub(crate) use issue::issue;
 pub(crate) use metrics::Metrics;
 pub(crate) use server::{Limits, Readiness, Server};
 
+use control_runtime::{Registration, Scope};
+
 mod affinity;
-mod certificates;
 mod connection;
-mod controller;
 mod creator;
 mod daemon_set;
 mod fields;
 mod handler;
-mod issue;
 mod metrics;
 mod patch;
 mod pod;
@@ -44,6 +36,13 @@ mod server;
 mod serving;
 mod shadow_pod;
 mod slots;
+
+/// Returns the resources that reviews read.
+pub(crate) fn registrations() -> Vec<Registration> {
+    vec![Registration::whole::<control_api::NamespaceOffloading>(
+        Scope::All,
+    )]
+}
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,9 @@
 //! `edge proxy`.
 
+use super::{count, raise_descriptor_limit, stop};
 use anyhow::Context as _;
 use clap::Args;
 use edge::proxy::{Limits, Metrics, Proxy, Settings, Timeouts};
-use nix::sys::resource::{Resource, getrlimit, setrlimit};
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -98,23 +98,6 @@ impl ProxyArgs {
     }
 }
 
-/// Completes when the process receives a signal to stop.
-async fn stop() {
-    match telemetry::stop::requested().await {
-        Ok(signal) => tracing::info!(signal, "stopping"),
-        Err(error) => tracing::error!(%error, "stopping, because signals cannot be received"),
-    }
-}
-
-/// Raises the soft limit of open files to the hard limit, because a connection needs two.
-fn raise_descriptor_limit() {
-    let raised = getrlimit(Resource::RLIMIT_NOFILE)
-        .and_then(|(_, hard)| setrlimit(Resource::RLIMIT_NOFILE, hard, hard));
-    if let Err(error) = raised {
-        tracing::warn!(%error, "failed to raise the limit of open files: many connections may fail");
-    }
-}
-
 fn host_and_port(text: &str) -> Result<String, String> {
     let parts = text.rsplit_once(':').filter(|(host, port)| {
         let is_port = port.parse::<u16>().is_ok_and(|port| port > 0);
@@ -124,11 +107,6 @@ fn host_and_port(text: &str) -> Result<String, String> {
     parts.map(|_| text.to_owned()).ok_or_else(|| {
         format!("`{text}` is no host and port: use one like kubernetes.default.svc:443")
     })
-}
-
-fn count(text: &str) -> Result<usize, String> {
-    let count = text.parse().ok().filter(|&count| count > 0);
-    count.ok_or_else(|| format!("`{text}` is not a positive number: use one like 256"))
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {

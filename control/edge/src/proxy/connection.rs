@@ -4,7 +4,7 @@ use super::Settings;
 use super::metrics::Metrics;
 use super::relay::relay;
 use super::request::{HeadReader, Progress, Refusal};
-use super::slots::Exceeded;
+use crate::slots::Exceeded;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;

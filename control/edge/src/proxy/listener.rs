@@ -2,8 +2,8 @@
 
 use super::connection::{Context, Refused};
 use super::metrics::Metrics;
-use super::slots::{Exceeded, Slots};
 use super::{Settings, connection};
+use crate::slots::{Exceeded, Slots};
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

@@ -1,9 +1,11 @@
-//! The flags of the admission webhooks.
+//! The flags of the admission webhooks, and of other servers that get certificates.
 
+use crate::certificates::{self, METRIC_AGENT, WEBHOOKS};
 use crate::webhook::{self, Limits, Metrics, Server};
 use anyhow::Context as _;
 use clap::{ArgAction, Args};
 use control_runtime::CacheReader;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use std::net::SocketAddr;
 use tokio::net::TcpListener;
 
@@ -18,6 +20,10 @@ pub(super) struct WebhookArgs {
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "0.0.0.0:9443")]
     webhook_address: SocketAddr,
 
+    /// Write the certificates of the metric agent.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    metric_agent: bool,
+
     /// Label ShadowPods with the user who creates them, and limit them by its Quota.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     enable_resource_enforcement: bool,
@@ -28,6 +34,35 @@ pub(super) struct WebhookArgs {
 }
 
 impl WebhookArgs {
+    /// Returns whether any server gets certificates.
+    pub(super) fn has_certificates(&self) -> bool {
+        self.webhook || self.metric_agent
+    }
+
+    /// Returns the settings of the certificates, with Liqo in `namespace`.
+    pub(super) fn certificates(
+        &self,
+        namespace: &str,
+        installation: Option<OwnerReference>,
+    ) -> certificates::Settings {
+        let servers = [
+            (self.webhook, &WEBHOOKS),
+            (self.metric_agent, &METRIC_AGENT),
+        ];
+        let servers = servers.into_iter().filter(|(is_enabled, _)| *is_enabled);
+
+        certificates::Settings {
+            namespace: namespace.to_owned(),
+            installation,
+            servers: servers.map(|(_, server)| server).collect(),
+            further: match self.webhook {
+                true => webhook::registrations(),
+                false => Vec::new(),
+            },
+            issue: certificates::issue,
+        }
+    }
+
     /// Returns the server, and the socket that API servers connect to.
     ///
     /// # Errors

@@ -1,11 +1,11 @@
 //! Accepts API servers within the limits, and stops.
 
-use super::certificates::{SECRET, provider};
 use super::connection::{Context, Timeouts};
 use super::handler::Settings;
 use super::metrics::Metrics;
 use super::serving::ServingCertificate;
 use super::slots::{Limit, Slot, Slots};
+use crate::certificates::{WEBHOOKS, provider};
 use control_runtime::CacheReader;
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -76,7 +76,7 @@ impl Readiness {
             Some(_) => Ok(()),
             None => Err(format!(
                 "Secret {} has no certificate yet: see the Events of the Secret",
-                SECRET
+                WEBHOOKS.secret
             )),
         }
     }

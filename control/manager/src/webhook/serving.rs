@@ -1,6 +1,6 @@
 //! The certificate of each TLS handshake: that of the Secret in the cache.
 
-use super::certificates::{Data, SECRET, TLS_CERTIFICATE, TLS_KEY, certified_key};
+use crate::certificates::{Data, TLS_CERTIFICATE, TLS_KEY, WEBHOOKS, certified_key};
 use control_runtime::{CacheReader, Key};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
@@ -26,7 +26,7 @@ impl ServingCertificate {
     pub(super) fn new(cache: CacheReader, namespace: &str) -> Self {
         Self {
             cache,
-            secret: Key::new(namespace, SECRET),
+            secret: Key::new(namespace, WEBHOOKS.secret),
             last: Mutex::default(),
         }
     }
@@ -60,13 +60,14 @@ impl ServingCertificate {
 }
 
 fn parse(data: &Data, before: Option<Arc<CertifiedKey>>) -> Option<Arc<CertifiedKey>> {
+    let secret = WEBHOOKS.secret;
     match certified_key(data) {
         Some(key) => {
-            tracing::info!("serving webhooks with the certificate in Secret {SECRET}");
+            tracing::info!(secret, "serving webhooks with a new certificate");
             Some(Arc::new(key))
         }
         None => {
-            tracing::warn!("the certificate in Secret {SECRET} is invalid: keeping the last one");
+            tracing::warn!(secret, "the certificate is invalid: keeping the last one");
             before
         }
     }

@@ -1,6 +1,7 @@
 //! Objects in the cache, and reviews of requests.
 
-use crate::webhook::controller::registrations;
+use crate::certificates::{self, WEBHOOKS};
+use crate::webhook;
 use crate::webhook::handler::{Handler, Settings};
 use crate::webhook::review::{Operation, Request, Response, UserInfo, Verdict};
 use control_api::NamespaceOffloading;
@@ -13,6 +14,12 @@ pub(super) const SETTINGS: Settings = Settings {
     enforces_resources: true,
     default_toleration_seconds: 300,
 };
+
+fn registrations(namespace: &str) -> Vec<Registration> {
+    let mut registrations = certificates::registrations(namespace, &[&WEBHOOKS]);
+    registrations.extend(webhook::registrations());
+    registrations
+}
 
 pub(super) fn cache() -> Cache {
     Cache::fixture(&registrations(NAMESPACE)).unwrap()

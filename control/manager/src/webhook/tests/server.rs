@@ -1,8 +1,7 @@
 //! The server over real sockets: TLS, limits, and the end.
 
 use super::fixture::{NAMESPACE, SETTINGS, offloaded, put};
-use crate::webhook::certificates::{Data, SECRET, decide, names, provider};
-use crate::webhook::issue::issue;
+use crate::certificates::{Data, WEBHOOKS, decide, issue, provider};
 use crate::webhook::slots::Limit;
 use crate::webhook::{Limits, Metrics, Readiness, Server};
 use control_runtime::CacheReader;
@@ -114,7 +113,7 @@ fn issued() -> Data {
     decide(
         &Data::new(),
         true,
-        &names(NAMESPACE),
+        &WEBHOOKS.names(NAMESPACE),
         Timestamp::now(),
         issue,
     )
@@ -123,7 +122,7 @@ fn issued() -> Data {
 }
 
 fn put_secret(cache: &mut control_runtime::Cache, data: &Data) {
-    let metadata = json!({"name": SECRET, "namespace": NAMESPACE});
+    let metadata = json!({"name": WEBHOOKS.secret, "namespace": NAMESPACE});
     put::<Secret>(cache, json!({"metadata": metadata, "data": data}));
 }
 

@@ -1,9 +1,11 @@
 //! The life of the certificates, with two replicas.
 
-use super::fixture::NAMESPACE;
-use crate::webhook::certificates::{self, Data, SECRET, bundle, certified_key, decide, names};
-use crate::webhook::controller::{WebhookController, registrations};
-use crate::webhook::issue::{AUTHORITY_VALIDITY, IssueError, Order, Pair, SERVING_VALIDITY, issue};
+use crate::certificates::controller::{CertificateController, Settings};
+use crate::certificates::decision::{Data, bundle, certified_key, decide};
+use crate::certificates::issue::{
+    AUTHORITY_VALIDITY, Issue, IssueError, Order, Pair, SERVING_VALIDITY, issue,
+};
+use crate::certificates::{WEBHOOKS, registrations};
 use control_runtime::simulation::Simulation;
 use control_runtime::{Action, Cluster, Key, Request, Resource};
 use k8s_openapi::ByteString;
@@ -15,11 +17,12 @@ use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+const NAMESPACE: &str = "liqo";
 const DAY: Duration = Duration::from_secs(86_400);
 const MOMENT: Duration = Duration::from_secs(5);
 
 fn secret_key() -> Key {
-    Key::new(NAMESPACE, SECRET)
+    Key::new(NAMESPACE, WEBHOOKS.secret)
 }
 
 fn configuration_key() -> Key {
@@ -36,11 +39,21 @@ fn configuration(webhooks: &[&str]) -> Value {
     json!({"metadata": {"name": "liqo-webhook"}, "webhooks": Vec::from_iter(webhooks)})
 }
 
+fn controller(issue: Issue) -> CertificateController {
+    CertificateController::new(Settings {
+        namespace: NAMESPACE.to_owned(),
+        installation: None,
+        servers: vec![&WEBHOOKS],
+        further: Vec::new(),
+        issue,
+    })
+}
+
 struct Replicas(Simulation);
 
 impl Replicas {
     fn new(seed: u64) -> Self {
-        let make = || WebhookController::new(NAMESPACE.to_owned(), None, issue);
+        let make = || controller(issue);
         let mut simulation = Simulation::new(seed).host(make).replicas(2);
         let local = simulation.local();
         local.put_namespace(NAMESPACE);
@@ -100,7 +113,7 @@ impl Replicas {
 
 /// Returns whether nothing is to be issued.
 fn is_settled(data: &Data, now: Timestamp) -> bool {
-    let decision = decide(data, true, &names(NAMESPACE), now, no_issue).ok();
+    let decision = decide(data, true, &WEBHOOKS.names(NAMESPACE), now, no_issue).ok();
     decision.is_some_and(|it| it.data.is_empty())
 }
 
@@ -210,7 +223,7 @@ fn an_apply_has_the_declared_fields_only() {
     let mut replicas = Replicas::new(3);
     replicas.run(MOMENT);
 
-    let registrations = registrations(NAMESPACE);
+    let registrations = registrations(NAMESPACE, &[&WEBHOOKS]);
     let mut applies = 0;
     for sent in replicas.0.log() {
         let Request::Write(write) = &sent.request else {
@@ -300,7 +313,7 @@ fn content_that_is_no_certificate_is_replaced() {
 
 #[test]
 fn a_new_authority_issues_nothing_before_it_is_published() {
-    let (names, now) = (names(NAMESPACE), Timestamp::now());
+    let (names, now) = (WEBHOOKS.names(NAMESPACE), Timestamp::now());
     let first = decide(&Data::new(), false, &names, now, issue)
         .unwrap()
         .data;
@@ -327,8 +340,8 @@ fn a_new_authority_issues_nothing_before_it_is_published() {
 
 #[test]
 fn a_certificate_for_another_name_and_an_expired_one_are_replaced_at_once() {
-    let (ours, now) = (names(NAMESPACE), Timestamp::now());
-    let data = decide(&Data::new(), true, &names("other"), now, issue)
+    let (ours, now) = (WEBHOOKS.names(NAMESPACE), Timestamp::now());
+    let data = decide(&Data::new(), true, &WEBHOOKS.names("other"), now, issue)
         .unwrap()
         .data;
     let renamed = decide(&data, false, &ours, now, issue).unwrap();
@@ -342,7 +355,7 @@ fn a_certificate_for_another_name_and_an_expired_one_are_replaced_at_once() {
 
 #[test]
 fn expired_authorities_leave_and_there_are_at_most_three() {
-    let names = names(NAMESPACE);
+    let names = WEBHOOKS.names(NAMESPACE);
     let start = Timestamp::now();
     let mut data = Data::new();
     for period in 0..6 {
@@ -361,7 +374,7 @@ fn expired_authorities_leave_and_there_are_at_most_three() {
 
 #[test]
 fn a_failure_to_issue_is_reported_and_repeated() {
-    let make = || WebhookController::new(NAMESPACE.to_owned(), None, no_issue);
+    let make = || controller(no_issue);
     let mut simulation = Simulation::new(1).host(make);
     simulation.local().put_namespace(NAMESPACE);
     simulation.pass(MOMENT);
@@ -374,7 +387,7 @@ fn a_failure_to_issue_is_reported_and_repeated() {
             .all(|it| it.is_warning && it.reason == "CertificateNotIssued")
     );
     assert!(
-        events[0].note.contains(certificates::SECRET),
+        events[0].note.contains(WEBHOOKS.secret),
         "{}",
         events[0].note
     );

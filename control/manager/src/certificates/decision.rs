@@ -1,11 +1,11 @@
-//! The certificates in the Secret: which are valid, and which to issue.
+//! The certificates in a Secret: which are valid, and which to issue.
 //!
-//! The API server trusts all authorities in `ca`. A new authority issues nothing before the webhook configurations have
-//! it, so that no replica serves a certificate that the API server does not trust:
+//! The API server trusts all authorities in `ca`. A new authority issues nothing before the objects that state it
+//! have it, so that no replica serves a certificate that the API server does not trust:
 //!
 //! ```text
 //! ca = [old]        -- old is due -->  ca = [new, old], ca.key = key of new
-//! ca = [new, old]   -- in the configurations -->  tls.crt, tls.key by new
+//! ca = [new, old]   -- in these objects -->  tls.crt, tls.key by new
 //! ```
 
 use super::issue::{Issue, IssueError, Order, Pair};
@@ -23,17 +23,13 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
 use tokio_rustls::rustls::sign::CertifiedKey;
 
-/// Name of the Secret, as upstream's.
-pub(crate) const SECRET: &str = "liqo-webhook-certs";
-
-/// Name of the Service.
-pub(super) const SERVICE: &str = "liqo-webhook";
-
-/// Keys of the Secret. Upstream's has no key of the authority.
+/// Keys of a Secret. Upstream's of the webhooks has no key of the authority.
 pub(super) const CA: &str = "ca";
 pub(super) const CA_KEY: &str = "ca.key";
-pub(super) const TLS_CERTIFICATE: &str = "tls.crt";
-pub(super) const TLS_KEY: &str = "tls.key";
+/// Key of a Secret: the certificate of the server, in PEM.
+pub(crate) const TLS_CERTIFICATE: &str = "tls.crt";
+/// Key of a Secret: the private key of the server, in PEM.
+pub(crate) const TLS_KEY: &str = "tls.key";
 
 /// Number of authorities that the API server trusts at a time.
 const AUTHORITIES_MAX: usize = 3;
@@ -41,36 +37,29 @@ const AUTHORITIES_MAX: usize = 3;
 /// Longest content of a key of the Secret that is read, in bytes.
 const LEN_MAX: usize = 256 * 1024;
 
-/// Interval of decisions while a certificate is due. The Secret and the configurations are observed, too.
+/// Interval of decisions while a certificate is due. The Secret and these objects are observed, too.
 const RECHECK_PERIOD: Duration = Duration::from_secs(60);
 
-/// The content of the Secret.
-pub(super) type Data = BTreeMap<String, ByteString>;
+/// The content of a Secret.
+pub(crate) type Data = BTreeMap<String, ByteString>;
 
 /// The changes of the Secret, and the time of the next decision.
-pub(super) struct Decision {
+pub(crate) struct Decision {
     /// The keys to write; empty if all are valid.
-    pub(super) data: Data,
+    pub(crate) data: Data,
     /// Why, for an Event.
     pub(super) reason: &'static str,
     /// Time of the next renewal.
     pub(super) due: Timestamp,
 }
 
-/// Returns the DNS names of the Service. The API server verifies the first one.
-pub(super) fn names(namespace: &str) -> Vec<String> {
-    vec![
-        format!("{SERVICE}.{namespace}.svc"),
-        format!("{SERVICE}.{namespace}.svc.cluster.local"),
-    ]
-}
-
-/// Decides what to issue. `is_published` is whether the webhook configurations have the content of `ca`.
+/// Decides what to issue. `names` are the DNS names of the server, and `is_published` is whether the
+/// objects that state the authorities have the content of `ca`.
 ///
 /// # Errors
 ///
 /// Returns an error if a certificate cannot be issued.
-pub(super) fn decide(
+pub(crate) fn decide(
     data: &Data,
     is_published: bool,
     names: &[String],
@@ -85,7 +74,8 @@ pub(super) fn decide(
             (authority.pair(data), Data::new())
         }
         Some(_) | None => {
-            let authority = issue(&Order::Authority, now)?;
+            let name = names.first().map_or("", String::as_str);
+            let authority = issue(&Order::Authority { name }, now)?;
             let kept = authorities.iter().map(|it| it.pem.as_str());
             let bundle = [authority.certificate.as_str()].into_iter().chain(kept);
             let bundle: String = bundle.take(AUTHORITIES_MAX).collect();
@@ -136,13 +126,13 @@ pub(super) fn bundle(data: &Data, now: Timestamp) -> Option<&ByteString> {
 }
 
 /// Returns the key and certificate for TLS.
-pub(super) fn certified_key(data: &Data) -> Option<CertifiedKey> {
+pub(crate) fn certified_key(data: &Data) -> Option<CertifiedKey> {
     let (chain, key) = (bounded(data, TLS_CERTIFICATE)?, bounded(data, TLS_KEY)?);
     certified(chain, key)
 }
 
 /// Returns the provider of cryptography.
-pub(super) fn provider() -> Arc<CryptoProvider> {
+pub(crate) fn provider() -> Arc<CryptoProvider> {
     Arc::new(ring::default_provider())
 }
 

@@ -27,7 +27,10 @@ pub(crate) struct Pair {
 /// A certificate to issue.
 pub(crate) enum Order<'a> {
     /// A new authority, which signs itself.
-    Authority,
+    Authority {
+        /// DNS name of the server that it is for.
+        name: &'a str,
+    },
     /// A certificate of a server.
     Serving {
         /// Signs the certificate.
@@ -59,7 +62,7 @@ pub(crate) enum IssueError {
 pub(crate) fn issue(order: &Order<'_>, now: Timestamp) -> Result<Pair, IssueError> {
     let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
     let names: Vec<String> = match order {
-        Order::Authority => Vec::new(),
+        Order::Authority { .. } => Vec::new(),
         Order::Serving { names, .. } => names.to_vec(),
     };
     let mut params = CertificateParams::new(names.clone())?;
@@ -67,12 +70,10 @@ pub(crate) fn issue(order: &Order<'_>, now: Timestamp) -> Result<Pair, IssueErro
     let subject = &mut params.distinguished_name;
     subject.push(DnType::OrganizationName, "liqo.io");
     let certificate = match order {
-        Order::Authority => {
+        Order::Authority { name } => {
             // Authorities with different names are distinguishable in a bundle.
-            subject.push(
-                DnType::CommonName,
-                format!("liqo-webhook {}", now.as_second()),
-            );
+            let service = name.split('.').next().unwrap_or_default();
+            subject.push(DnType::CommonName, format!("{service} {}", now.as_second()));
             params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
             params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
             set_validity(&mut params, now, AUTHORITY_VALIDITY)?;

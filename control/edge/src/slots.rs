@@ -14,21 +14,21 @@ pub struct Limits {
 
 /// The limit that a further connection exceeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Exceeded {
+pub(crate) enum Exceeded {
     Total,
     PerSource,
 }
 
 /// Open connections. Sources without connections take no memory.
 #[derive(Debug)]
-pub(super) struct Slots {
+pub(crate) struct Slots {
     limits: Limits,
     total: usize,
     by_source: BTreeMap<IpAddr, usize>,
 }
 
 impl Slots {
-    pub(super) fn new(limits: Limits) -> Self {
+    pub(crate) fn new(limits: Limits) -> Self {
         Self {
             limits,
             total: 0,
@@ -37,7 +37,7 @@ impl Slots {
     }
 
     /// Takes a slot for a connection of `source`, which [`release`](Self::release) returns.
-    pub(super) fn take(&mut self, source: IpAddr) -> Result<(), Exceeded> {
+    pub(crate) fn take(&mut self, source: IpAddr) -> Result<(), Exceeded> {
         let source = source.to_canonical();
         let of_source = self.by_source.get(&source).copied().unwrap_or_default();
         if of_source >= self.limits.per_source {
@@ -52,7 +52,7 @@ impl Slots {
         Ok(())
     }
 
-    pub(super) fn release(&mut self, source: IpAddr) {
+    pub(crate) fn release(&mut self, source: IpAddr) {
         let source = source.to_canonical();
         match self.by_source.get_mut(&source) {
             Some(1) => {
@@ -65,7 +65,7 @@ impl Slots {
     }
 
     /// Returns the number of open connections.
-    pub(super) fn total(&self) -> usize {
+    pub(crate) fn total(&self) -> usize {
         self.total
     }
 }
