@@ -9,6 +9,7 @@
 //! counterparts.
 
 pub(crate) use controller::WorkloadController;
+pub(crate) use namespaces::Namespaces;
 
 mod controller;
 mod namespaces;

@@ -116,7 +116,11 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "PORT", requires = "home_api_server_host")]
     home_api_server_port: Option<u16>,
 
-    /// Origin of the certificate of the kubelet's API [accepted for later versions: the API is not served yet].
+    /// Address and port of the kubelet's API, by which logs, exec, attach, port-forward and metrics reach pods.
+    #[arg(long, value_name = "[ADDRESS]:PORT", default_value = ":10250", value_parser = address)]
+    pub(super) listen_address: SocketAddr,
+
+    /// Origin of the certificate of the kubelet's API.
     #[arg(long, value_name = "TYPE", default_value = "kubelet")]
     certificate_type: CertificateType,
 
@@ -258,6 +262,7 @@ impl Cli {
                 .zip(self.home_api_server_port),
             service_port: service_port(),
             version,
+            kubelet_port: self.listen_address.port(),
             destinations,
         })
     }

@@ -12,9 +12,6 @@ use std::collections::BTreeMap;
 /// Key of the taint by which only pods of offloaded namespaces are scheduled on virtual nodes.
 const TAINT: &str = "virtual-node.liqo.io/not-allowed";
 
-/// Port of the kubelet's API.
-const PORT: i32 = 10250;
-
 /// Returns the labels of the Node.
 pub(super) fn labels(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, String> {
     let has_storage = settings.has_storage.to_string();
@@ -97,7 +94,9 @@ pub(super) fn status(
         capacity: Some(capacity),
         conditions: Some(state.conditions(conditions, now)),
         daemon_endpoints: Some(NodeDaemonEndpoints {
-            kubelet_endpoint: Some(DaemonEndpoint { port: PORT }),
+            kubelet_endpoint: Some(DaemonEndpoint {
+                port: settings.kubelet_port.into(),
+            }),
         }),
         images: (!node.spec.images.is_empty()).then(|| node.spec.images.clone()),
         node_info: Some(NodeSystemInfo {

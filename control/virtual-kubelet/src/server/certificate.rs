@@ -1,0 +1,6 @@
+//! The serving certificate.
+
+pub(crate) use serving::Serving;
+
+pub(crate) mod issue;
+mod serving;
