@@ -16,14 +16,14 @@
 //! decisions    reviews that are remembered (PURE)
 //! target       the pod that a request is about (PURE)
 //! authority    authorities of client certificates
-//! certificate  the serving certificate
+//! certificate  the serving certificate, and the watch of the authorities
 //! tls, slots, streams, tunnel, splice, body: connections and their limits
 //! ```
 
 pub(crate) use access::Access;
 pub(crate) use api::Api;
 pub(crate) use authority::ClientAuthority;
-pub(crate) use certificate::Serving;
+pub(crate) use certificate::{CertificateController, CertificateType, Serving};
 pub(crate) use listener::{Limits, Server, listen};
 pub(crate) use metrics::Metrics;
 pub(crate) use provider::Provider;

@@ -60,7 +60,7 @@ impl Cli {
             let connection = Connection::new(content.clone());
             let node = NodeController::new(settings.clone(), connection);
             let injector = runtime.add(node, &replicas)?;
-            let server = self.server(&runtime, &settings, of_server)?;
+            let server = self.server(&mut runtime, &settings, of_server)?;
             let tokens = self.tokens(&virtual_node);
             if self.runs_pods() {
                 runtime.add(WorkloadController::new(settings, tokens.clone()), &replicas)?;

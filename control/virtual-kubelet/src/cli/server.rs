@@ -1,14 +1,15 @@
 //! The kubelet's API of the Node.
 
 use super::Cli;
-use crate::server::certificate::issue::{self, self_signed};
+use crate::server::certificate::Issue;
+use crate::server::certificate::issue::{Request, self_signed};
 use crate::server::{
-    Access, Api, ClientAuthority, Limits, Metrics, Provider, Server, Serving, Streams, listen,
+    Access, Api, CertificateController, ClientAuthority, Limits, Metrics, Provider, Server,
+    Serving, Streams, listen,
 };
 use crate::settings::Settings;
 use anyhow::Context as _;
-use control_runtime::{Cluster, Runtime};
-use k8s_openapi::jiff::Timestamp;
+use control_runtime::{Cluster, Replicas, Runtime};
 use tokio::net::TcpListener;
 
 impl Cli {
@@ -19,7 +20,7 @@ impl Cli {
     /// Returns an error if the address cannot be bound.
     pub(super) fn server(
         &self,
-        runtime: &Runtime,
+        runtime: &mut Runtime,
         settings: &Settings,
         metrics: Metrics,
     ) -> anyhow::Result<Option<(Server, TcpListener)>> {
@@ -31,16 +32,24 @@ impl Cli {
         let listener =
             listener.with_context(|| format!("--listen-address: failed to listen on {address}"))?;
         let (limits, serving) = (Limits::default(), Serving::default());
-        let subject = issue::Server {
-            node: settings.node.clone(),
-            address: settings.address,
+        let authority = ClientAuthority::default();
+        let issue = Issue {
+            request: Request::new,
+            self_signed,
         };
-        serving.set(self_signed(&subject, Timestamp::now())?);
+        let certificates = CertificateController::new(
+            settings.clone(),
+            self.certificate_type,
+            issue,
+            (serving.clone(), authority.clone()),
+        );
+        // All replicas serve.
+        runtime.add(certificates, &Replicas::Active)?;
         let clients = runtime.clients();
         let api = Api {
             cache: runtime.reader(),
             settings: settings.clone(),
-            access: Access::new(clients.clone(), ClientAuthority::default(), &settings.node),
+            access: Access::new(clients.clone(), authority, &settings.node),
             provider: Provider::new(clients, Cluster::remote(&settings.provider)),
             streams: Streams::new(limits.streams, metrics.clone()),
             metrics: metrics.clone(),

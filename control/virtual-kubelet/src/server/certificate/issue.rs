@@ -55,6 +55,11 @@ pub(crate) enum IssueError {
     /// The signer has issued something else.
     #[error("the signer has issued no certificate in PEM")]
     Syntax,
+    /// The certificate is of another time.
+    #[error(
+        "the signer has issued a certificate that has expired: compare the clocks of the nodes"
+    )]
+    Expired,
     /// The certificate has another key than the request.
     #[error("the signer has issued a certificate for another key: {0}")]
     Key(#[from] rustls::Error),

@@ -1,9 +1,12 @@
 //! Authorities, and the certificates that they issue.
 
+use k8s_openapi::jiff::Timestamp;
 use rcgen::{
-    BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
-    Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName,
+    DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
 };
+use std::time::Duration;
+use time::OffsetDateTime;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 
 pub(crate) const CLIENT: ExtendedKeyUsagePurpose = ExtendedKeyUsagePurpose::ClientAuth;
@@ -49,8 +52,13 @@ impl Authority {
         self.certificate.pem()
     }
 
-    pub(crate) fn der(&self) -> CertificateDer<'static> {
-        self.certificate.der().clone()
+    /// Signs a request, from a time on.
+    pub(crate) fn sign(&self, request: &str, start: Timestamp, validity: Duration) -> String {
+        let mut request = CertificateSigningRequestParams::from_pem(request).unwrap();
+        let time = |time: Timestamp| OffsetDateTime::from_unix_timestamp(time.as_second()).unwrap();
+        request.params.not_before = time(start);
+        request.params.not_after = time(start + validity);
+        request.signed_by(&self.issuer).unwrap().pem()
     }
 
     pub(crate) fn client(&self, name: &str, groups: &[&str]) -> Issued {
@@ -72,4 +80,12 @@ impl Authority {
             key: PrivateKeyDer::try_from(key.serialize_der()).unwrap(),
         }
     }
+}
+
+/// Encodes a certificate (RFC 7468).
+pub(crate) fn pem(certificate: &CertificateDer<'_>) -> String {
+    // The quotes of JSON surround Base64.
+    let encoded = serde_json::json!(k8s_openapi::ByteString(certificate.to_vec())).to_string();
+    let encoded = encoded.trim_matches('"');
+    format!("-----BEGIN CERTIFICATE-----\n{encoded}\n-----END CERTIFICATE-----\n")
 }

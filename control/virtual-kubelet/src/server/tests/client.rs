@@ -10,14 +10,11 @@ use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
-use tokio_rustls::rustls::client::WebPkiServerVerifier;
 use tokio_rustls::rustls::client::danger::{
     HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier,
 };
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio_rustls::rustls::{
-    ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme,
-};
+use tokio_rustls::rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 
 /// A connection, and the bytes that it has received.
 pub(super) struct Stream {
@@ -160,19 +157,4 @@ impl ServerCertVerifier for Unverified {
             .signature_verification_algorithms
             .supported_schemes()
     }
-}
-
-/// Checks that a client which trusts an authority accepts a certificate for an address.
-pub(super) fn verified(
-    certificate: &CertificateDer<'_>,
-    authority: &CertificateDer<'static>,
-    address: &str,
-) -> Result<(), Error> {
-    let mut roots = RootCertStore::empty();
-    roots.add(authority.clone()).unwrap();
-    let builder = WebPkiServerVerifier::builder_with_provider(roots.into(), provider());
-    let name = ServerName::try_from(address).unwrap();
-    let verifier = builder.build().unwrap();
-    let verified = verifier.verify_server_cert(certificate, &[], &name, &[], UnixTime::now());
-    verified.map(drop)
 }
