@@ -8,7 +8,7 @@ use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 16] = [
+const FURTHER: [Rights; 17] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
     bind("liqo-controller-manager-tenant"),
     // Gives consumers their rights.
@@ -18,6 +18,7 @@ const FURTHER: [Rights; 16] = [
     bind("liqo-virtual-kubelet-local"),
     bind("liqo-virtual-kubelet-tenant"),
     bind("liqo-virtual-kubelet-node-lease"),
+    bind("liqo-virtual-kubelet-authentication"),
     // Finds the offloaded pods of a Node that is drained, in all namespaces, and evicts them.
     Rights {
         role: Role::Cluster,

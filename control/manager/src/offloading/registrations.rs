@@ -1,7 +1,7 @@
 //! The resources of the offloading controller.
 
 use super::objects::{BY_NAME, BY_NODE, BY_SLICE, owner_key};
-use super::virtual_kubelet::{Kubelets, LEASE_ROLE, TENANT_ROLE};
+use super::virtual_kubelet::{AUTHENTICATION_ROLE, Kubelets, LEASE_ROLE, TENANT_ROLE};
 use crate::network::{self, keep};
 use control_api::{
     Configuration, ForeignCluster, Identity, Network, Quota, ResourceSlice, VirtualNode,
@@ -67,6 +67,7 @@ fn of_kubelets(kubelets: &Kubelets) -> Vec<Registration> {
         Registration::whole::<ClusterRoleBinding>(Scope::All).verbs(&["create", "delete"]),
         binding(TENANT_ROLE),
         binding(LEASE_ROLE),
+        binding(AUTHENTICATION_ROLE),
         Registration::of(Scope::All, keep::<RoleBinding>).name(network::TENANT_ROLE),
         Registration::whole::<VkOptionsTemplate>(Scope::All),
         Registration::whole::<ForeignCluster>(Scope::All),
