@@ -6,6 +6,7 @@
 //!                            |
 //!                            +---> target        the remote pod of a pod of this Node
 //!                            +---> provider      its API server, with the credentials of this process
+//!                            +---> scrape        metrics that it has collected for this cluster
 //!
 //! route        paths and the names in them (PURE)
 //! attributes   the rights that requests need (PURE)
@@ -14,6 +15,8 @@
 //! identity     users of certificates and tokens (PURE)
 //! review       reviews of tokens and rights (PURE)
 //! decisions    reviews that are remembered (PURE)
+//! exposition   metrics of the provider, without those of other pods (PURE)
+//! summary      usage of the Node and its pods (PURE)
 //! target       the pod that a request is about (PURE)
 //! authority    authorities of client certificates
 //! certificate  the serving certificate, and the watch of the authorities
@@ -27,6 +30,7 @@ pub(crate) use certificate::{CertificateController, CertificateType, Serving};
 pub(crate) use listener::{Limits, Server, listen};
 pub(crate) use metrics::Metrics;
 pub(crate) use provider::Provider;
+pub(crate) use scrape::Scraper;
 pub(crate) use streams::Streams;
 
 mod access;
@@ -37,6 +41,7 @@ mod body;
 pub(crate) mod certificate;
 mod connection;
 mod decisions;
+mod exposition;
 mod identity;
 mod listener;
 mod metrics;
@@ -45,9 +50,11 @@ mod query;
 mod refusal;
 mod review;
 mod route;
+mod scrape;
 mod slots;
 mod splice;
 mod streams;
+mod summary;
 mod target;
 mod tls;
 mod tunnel;

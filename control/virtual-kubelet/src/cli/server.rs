@@ -4,8 +4,8 @@ use super::Cli;
 use crate::server::certificate::Issue;
 use crate::server::certificate::issue::{Request, self_signed};
 use crate::server::{
-    Access, Api, CertificateController, ClientAuthority, Limits, Metrics, Provider, Server,
-    Serving, Streams, listen,
+    Access, Api, CertificateController, ClientAuthority, Limits, Metrics, Provider, Scraper,
+    Server, Serving, Streams, listen,
 };
 use crate::settings::Settings;
 use anyhow::Context as _;
@@ -46,11 +46,13 @@ impl Cli {
         // All replicas serve.
         runtime.add(certificates, &Replicas::Active)?;
         let clients = runtime.clients();
+        let provider = Provider::new(clients.clone(), Cluster::remote(&settings.provider));
         let api = Api {
             cache: runtime.reader(),
             settings: settings.clone(),
-            access: Access::new(clients.clone(), authority, &settings.node),
-            provider: Provider::new(clients, Cluster::remote(&settings.provider)),
+            access: Access::new(clients, authority, &settings.node),
+            scraper: Scraper::new(provider.clone(), &settings.home, metrics.clone()),
+            provider,
             streams: Streams::new(limits.streams, metrics.clone()),
             metrics: metrics.clone(),
         };

@@ -9,15 +9,18 @@ use super::provider::{Provider, metrics_type, refused};
 use super::query;
 use super::refusal::Refusal;
 use super::route::{Container, Route, Stream};
+use super::scrape::Scraper;
 use super::streams::Streams;
+use super::summary::summary;
 use super::target::{is_of_node, remote};
 use super::tunnel::Tunnel;
 use super::upgrade::Protocol;
 use crate::settings::Settings;
-use control_runtime::{CacheReader, Cluster};
+use control_runtime::{CacheReader, Cluster, Key};
 use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::{Body as _, Incoming};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
@@ -36,6 +39,8 @@ pub(crate) struct Api {
     pub(crate) access: Access,
     /// The API server of the provider.
     pub(crate) provider: Provider,
+    /// Metrics of the provider.
+    pub(crate) scraper: Scraper,
     /// Open streams.
     pub(crate) streams: Streams,
     /// Metrics of this process.
@@ -79,9 +84,8 @@ impl Api {
             Route::Logs(container) => self.logs(&container, query, &user).await?,
             Route::Stream(stream) => return self.stream(&stream, request, &user).await,
             Route::Metrics(path) => self.scraped(path).await?,
-            Route::Summary | Route::Unknown(_) => {
-                return Err(Refusal::not_found("404 page not found"));
-            }
+            Route::Summary => self.summary().await?,
+            Route::Unknown(_) => return Err(Refusal::not_found("404 page not found")),
         };
 
         Ok((response, None))
@@ -89,16 +93,18 @@ impl Api {
 
     /// Returns the pods of the Node.
     fn pods(&self) -> Response<Body> {
-        // The cache is locked only while the pods are counted, not while they are encoded.
-        let pods: Vec<Arc<Pod>> = {
-            let cache = self.cache.read();
-            let pods = cache.objects::<Pod>(&Cluster::Local).shared();
-            pods.filter(|it| is_of_node(it, &self.settings)).collect()
-        };
+        let pods = self.own_pods();
         let pods: Vec<&Pod> = pods.iter().map(AsRef::as_ref).collect();
         let list = json!({"kind": "PodList", "apiVersion": "v1", "metadata": {}, "items": pods});
 
         json_response(list.to_string())
+    }
+
+    /// Returns the pods of the Node, so that the cache is not locked while they are used.
+    fn own_pods(&self) -> Vec<Arc<Pod>> {
+        let cache = self.cache.read();
+        let pods = cache.objects::<Pod>(&Cluster::Local).shared();
+        pods.filter(|it| is_of_node(it, &self.settings)).collect()
     }
 
     async fn logs(
@@ -175,12 +181,27 @@ impl Api {
 
     /// Forwards metrics that the provider has collected.
     async fn scraped(&self, path: &str) -> Result<Response<Body>, Refusal> {
-        let body = self.provider.metrics(&self.settings.home, path).await?;
+        let body = self.scraper.metrics(path, &self.own_pods()).await?;
         let mut response = Response::new(body);
         let (name, value) = metrics_type();
         response.headers_mut().insert(name, value);
 
         Ok(response)
+    }
+
+    /// Returns the usage of the Node and its pods.
+    async fn summary(&self) -> Result<Response<Body>, Refusal> {
+        let (pods, node) = (self.own_pods(), self.settings.node.as_str());
+        let created = {
+            let cache = self.cache.read();
+            let present = cache.local::<Node>(&Key::cluster(node));
+            present.and_then(|it| it.metadata.creation_timestamp.clone())
+        };
+        let now = Timestamp::now();
+        let take = |text: &str| summary((node, created.as_ref()), &pods, text, now);
+        let summary = self.scraper.usage(take).await?;
+
+        Ok(json_response(summary.to_string()))
     }
 }
 

@@ -13,6 +13,7 @@ pub(crate) struct Metrics {
     streams: Gauge,
     connections: Gauge,
     refused: Family<[(&'static str, String); 1], Counter>,
+    dropped: Counter,
 }
 
 impl Metrics {
@@ -23,6 +24,7 @@ impl Metrics {
             streams: Gauge::default(),
             connections: Gauge::default(),
             refused: Family::default(),
+            dropped: Counter::default(),
         };
         registry.register(
             "api_requests",
@@ -43,6 +45,11 @@ impl Metrics {
             "api_refused_connections",
             "Connections that were closed because of a limit, or in the TLS handshake",
             metrics.refused.clone(),
+        );
+        registry.register(
+            "api_dropped_samples",
+            "Samples of the provider's metrics that are of no pod of this Node",
+            metrics.dropped.clone(),
         );
 
         metrics
@@ -72,6 +79,17 @@ impl Metrics {
     pub(super) fn refused(&self, reason: &str) {
         let labels = [("reason", reason.to_owned())];
         self.refused.get_or_create(&labels).inc();
+    }
+
+    /// Counts samples of other pods.
+    pub(super) fn dropped(&self, samples: u64) {
+        self.dropped.inc_by(samples);
+    }
+
+    /// Returns how many samples were dropped.
+    #[cfg(test)]
+    pub(super) fn drops(&self) -> u64 {
+        self.dropped.get()
     }
 
     /// Returns how often a path was answered with a code.

@@ -7,5 +7,6 @@ mod fake;
 mod fixture;
 mod limits;
 mod logs;
+mod metrics;
 mod pods;
 mod streams;

@@ -5,12 +5,13 @@ use super::client::Stream;
 use super::fake::{Fake, Received, Reply, json, reply};
 use crate::server::certificate::issue::{Server as Subject, self_signed};
 use crate::server::{
-    Access, Api, ClientAuthority, Limits, Metrics, Provider, Server, Serving, Streams, listen,
+    Access, Api, ClientAuthority, Limits, Metrics, Provider, Scraper, Server, Serving, Streams,
+    listen,
 };
 use crate::settings::Settings;
 use control_api::NamespaceMap;
 use control_runtime::{Cache, CacheReader, Clients, Cluster, Registration, Resource, Scope};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Node, Pod};
 use k8s_openapi::jiff::Timestamp;
 use prometheus_client::registry::Registry;
 use serde_json::{Value, json as object};
@@ -68,10 +69,12 @@ impl Running {
         };
         serving.set(self_signed(&subject, Timestamp::now()).unwrap());
         let metrics = Metrics::new(&mut Registry::default());
+        let provider_api = Provider::new(clients.clone(), milan);
         let api = Api {
             cache: cache.clone(),
-            access: Access::new(clients.clone(), authority.clone(), &settings.node),
-            provider: Provider::new(clients, milan),
+            access: Access::new(clients, authority.clone(), &settings.node),
+            scraper: Scraper::new(provider_api.clone(), &settings.home, metrics.clone()),
+            provider: provider_api,
             streams: Streams::new(limits.streams, metrics.clone()),
             metrics: metrics.clone(),
             settings,
@@ -198,10 +201,11 @@ fn review(request: &Received) -> Reply {
     )
 }
 
-fn registrations() -> [Registration; 2] {
+fn registrations() -> [Registration; 3] {
     [
         Registration::whole::<Pod>(Scope::All),
         Registration::whole::<NamespaceMap>(Scope::All),
+        Registration::whole::<Node>(Scope::All),
     ]
 }
 
