@@ -65,5 +65,5 @@ Returns a CEL list of the ClusterRoles that are bound in offloaded namespaces.
 Returns a CEL list of the ClusterRoles that are bound to virtual kubelets of this cluster.
 */}}
 {{- define "liqo.kubeletRoles" -}}
-['liqo-virtual-kubelet-local', 'liqo-virtual-kubelet-tenant', 'liqo-virtual-kubelet-node-lease']
+['liqo-virtual-kubelet-local', 'liqo-virtual-kubelet-tenant', 'liqo-virtual-kubelet-node-lease', 'liqo-virtual-kubelet-authentication']
 {{- end }}

@@ -166,6 +166,7 @@ fn no_role_holds_rights_that_grant_rights() {
                 let limited = [
                     "liqo-controller-manager-tenant",
                     "liqo-remote-controlplane",
+                    "liqo-virtual-kubelet-authentication",
                     "liqo-virtual-kubelet-local",
                     "liqo-virtual-kubelet-node-lease",
                     "liqo-virtual-kubelet-remote-clusterwide",

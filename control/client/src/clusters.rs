@@ -8,15 +8,53 @@ use k8s_openapi::api::core::v1::Namespace;
 use kube::Client;
 use kube::api::Api;
 use std::collections::BTreeMap;
+use std::sync::{Arc, PoisonError, RwLock};
 use tokio::task::{AbortHandle, JoinSet};
 
 /// Clients of all clusters. A client stays the same when address and credentials are replaced, so
 /// watches resume where they were.
 pub struct Clusters {
     local: Client,
+    clients: Clients,
     remotes: BTreeMap<Cluster, Remote>,
     /// Requests that identify clusters.
     identifications: JoinSet<(Cluster, Option<String>)>,
+}
+
+/// The clients of all clusters that are set, for other tasks: a server that forwards requests, for example. Clones
+/// share them.
+#[derive(Clone, Default)]
+pub struct Clients(Arc<RwLock<BTreeMap<Cluster, Client>>>);
+
+impl Clients {
+    /// Returns the client of a cluster; `None` if it is not set.
+    pub fn get(&self, cluster: &Cluster) -> Option<Client> {
+        let clients = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        clients.get(cluster).cloned()
+    }
+
+    fn put(&self, cluster: Cluster, client: Client) {
+        let mut clients = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        clients.insert(cluster, client);
+    }
+
+    fn remove(&self, cluster: &Cluster) {
+        let mut clients = self.0.write().unwrap_or_else(PoisonError::into_inner);
+        clients.remove(cluster);
+    }
+}
+
+impl FromIterator<(Cluster, Client)> for Clients {
+    fn from_iter<I: IntoIterator<Item = (Cluster, Client)>>(clients: I) -> Self {
+        Self(Arc::new(RwLock::new(clients.into_iter().collect())))
+    }
+}
+
+impl std::fmt::Debug for Clients {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let clients = self.0.read().unwrap_or_else(PoisonError::into_inner);
+        f.debug_set().entries(clients.keys()).finish()
+    }
 }
 
 /// Identity of a cluster whose address was replaced before it was identified.
@@ -43,10 +81,16 @@ impl Clusters {
     /// Creates the clients with that of the local cluster.
     pub fn new(local: Client) -> Self {
         Self {
+            clients: Clients::from_iter([(Cluster::Local, local.clone())]),
             local,
             remotes: BTreeMap::new(),
             identifications: JoinSet::new(),
         }
+    }
+
+    /// Returns a handle for other tasks.
+    pub fn clients(&self) -> Clients {
+        self.clients.clone()
     }
 
     /// Returns the client of a cluster; `None` if it is not set.
@@ -86,6 +130,7 @@ impl Clusters {
         let transport = Transport::new(config.as_ref(), config.destinations())?;
         let namespace = config.as_ref().default_namespace.clone();
         let client = Client::new(transport.clone(), namespace);
+        self.clients.put(cluster.clone(), client.clone());
         let remote = Remote {
             identification: self.identify(cluster, client.clone()),
             client,
@@ -109,6 +154,7 @@ impl Clusters {
     pub fn remove(&mut self, cluster: &Cluster) {
         if let Some(remote) = self.remotes.remove(cluster) {
             remote.identification.abort();
+            self.clients.remove(cluster);
         }
     }
 
@@ -209,6 +255,19 @@ mod tests {
             crate::destination::Destinations::Any,
         )
         .unwrap()
+    }
+
+    #[tokio::test]
+    async fn other_tasks_have_the_client_of_a_cluster_while_it_is_set() {
+        let (local, _) = client(&[]);
+        let mut clusters = Clusters::new(local);
+        let (clients, milan) = (clusters.clients(), Cluster::remote("milan"));
+        assert!(clients.get(&Cluster::Local).is_some() && clients.get(&milan).is_none());
+
+        clusters.set(&milan, &config(1, "a")).unwrap();
+        assert!(clients.get(&milan).is_some());
+        clusters.remove(&milan);
+        assert!(clients.get(&milan).is_none());
     }
 
     #[tokio::test]

@@ -18,6 +18,7 @@ const FURTHER: [Rights; 17] = [
     bind("liqo-virtual-kubelet-local"),
     bind("liqo-virtual-kubelet-tenant"),
     bind("liqo-virtual-kubelet-node-lease"),
+    bind("liqo-virtual-kubelet-authentication"),
     // Finds the offloaded pods of a Node that is drained, in all namespaces, and evicts them.
     Rights {
         role: Role::Cluster,

@@ -27,6 +27,7 @@ mod worker;
 
 pub use cache::{Cache, CacheLimits, CacheReader, Change, Changed, Objects};
 pub use carried::Carried;
+pub use control_client::clusters::Clients;
 pub use control_client::destination::Destinations;
 pub use control_client::election::{LeaseSettings, Timing};
 pub use control_client::kubeconfig::{KubeconfigError, RemoteConfig};

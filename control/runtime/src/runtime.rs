@@ -13,7 +13,7 @@ use crate::metrics::Metrics;
 use crate::registration::{self, RegistrationError};
 use crate::status::RuntimeStatus;
 use crate::worker::{Effects, RequestId, TypedWorker};
-use control_client::clusters::Clusters;
+use control_client::clusters::{Clients, Clusters};
 use control_client::object::Cluster;
 use control_client::watch::WatchId;
 use futures_util::StreamExt as _;
@@ -163,6 +163,12 @@ impl Runtime {
     /// Returns a handle that reads the cache.
     pub fn reader(&self) -> CacheReader {
         self.cache.clone()
+    }
+
+    /// Returns a handle for requests of other tasks: reviews, and streams that are forwarded. Its clients follow the
+    /// addresses and credentials that plans set, and connect to the same destinations.
+    pub fn clients(&self) -> Clients {
+        self.clusters.clients()
     }
 
     /// Returns a handle that reports readiness and health.

@@ -277,7 +277,7 @@ impl Simulation {
     }
 
     /// Returns the time of all clocks, which begins with 1970.
-    fn time(&self) -> Timestamp {
+    pub fn time(&self) -> Timestamp {
         let millis = i64::try_from(self.elapsed.as_millis()).unwrap_or_default();
         Timestamp::from_millisecond(millis).unwrap_or_default()
     }

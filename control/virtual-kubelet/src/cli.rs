@@ -3,5 +3,6 @@
 mod flags;
 mod process;
 mod reflection;
+mod server;
 
 pub(crate) use flags::Cli;

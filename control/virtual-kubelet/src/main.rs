@@ -6,6 +6,7 @@
 //! workload    Pod -> ShadowPod at the provider, and the status back (PURE)
 //! pod         the transformation of pods and their statuses (PURE)
 //! reflection  Services, EndpointSlices, ConfigMaps, Secrets and tokens at the provider (PURE)
+//! server      the kubelet's API: logs, exec, attach, port-forward and metrics of pods at the provider
 //! cli         arguments; starts the runtime with the controllers
 //! ```
 
@@ -25,6 +26,7 @@ mod node;
 #[expect(unused_imports, reason = "as above")]
 mod pod;
 mod reflection;
+mod server;
 mod settings;
 #[cfg(test)]
 mod side;

@@ -34,7 +34,7 @@ mod plan;
 mod present;
 mod registrations;
 mod service;
-mod summary;
+pub(crate) mod summary;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -41,6 +41,8 @@ pub(crate) struct Settings {
     pub(crate) service_port: u16,
     /// Version of this cluster's API server, which the Node reports.
     pub(crate) version: String,
+    /// Port of the kubelet's API, which the Node reports.
+    pub(crate) kubelet_port: u16,
     /// Addresses at which the provider may have its API server.
     pub(crate) destinations: Destinations,
 }

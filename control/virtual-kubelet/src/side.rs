@@ -47,6 +47,7 @@ pub(crate) fn settings() -> Settings {
         home_api_server: None,
         service_port: 443,
         version: "v1.35.4".to_owned(),
+        kubelet_port: 10250,
         destinations: Destinations::Remote,
     }
 }

@@ -10,6 +10,7 @@
 //! provider does not place.
 
 pub(crate) use controller::WorkloadController;
+pub(crate) use namespaces::Namespaces;
 
 mod controller;
 mod namespaces;

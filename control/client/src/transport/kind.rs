@@ -16,7 +16,7 @@ pub enum Kind {
     Lease,
     /// A stream of changes.
     Watch,
-    /// A container's log that is followed.
+    /// A container's log, which may be of any length.
     Log,
     /// A request that switches to another protocol: exec, attach, port-forward.
     Upgrade,
@@ -59,7 +59,7 @@ impl Kind {
         if is_set(uri, "watch") {
             return Self::Watch;
         }
-        if is_set(uri, "follow") {
+        if is_log(uri.path()) {
             return Self::Log;
         }
         if has(uri, "limit") {
@@ -87,6 +87,12 @@ impl Kind {
             Self::Write => Duration::from_secs(35),
         }
     }
+}
+
+/// Returns whether a path is that of a pod's subresource `log`.
+fn is_log(path: &str) -> bool {
+    let mut segments = path.rsplit('/');
+    segments.next() == Some("log") && segments.nth(1) == Some("pods")
 }
 
 /// Returns whether the query contains `name` with a value that Kubernetes parses as true.
@@ -129,6 +135,8 @@ mod tests {
                 "/api/v1/namespaces/a/pods/b/log?follow=true",
                 Kind::Log,
             ),
+            ("GET", "/api/v1/namespaces/a/pods/b/log", Kind::Log),
+            ("GET", "/api/v1/namespaces/a/pods/log", Kind::Read),
             ("PATCH", "/api/v1/namespaces/a/pods/b", Kind::Write),
             ("POST", "/api/v1/namespaces/a/pods", Kind::Write),
             ("DELETE", "/api/v1/namespaces/a/pods/b", Kind::Write),

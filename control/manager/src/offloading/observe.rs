@@ -172,7 +172,12 @@ fn of_role_binding(change: &Change<'_>) -> BTreeSet<WorkItem> {
     if key.name == network::TENANT_ROLE {
         return [WorkItem::Watches(key.clone())].into();
     }
-    if ![virtual_kubelet::TENANT_ROLE, virtual_kubelet::LEASE_ROLE].contains(&key.name.as_str()) {
+    let roles = [
+        virtual_kubelet::TENANT_ROLE,
+        virtual_kubelet::LEASE_ROLE,
+        virtual_kubelet::AUTHENTICATION_ROLE,
+    ];
+    if !roles.contains(&key.name.as_str()) {
         return BTreeSet::new();
     }
     let bindings: [Option<&RoleBinding>; 2] = [change.before(), change.after()];

@@ -1,7 +1,9 @@
 //! The resources of the offloading controller.
 
 use super::objects::{BY_NAME, BY_NODE, BY_REQUESTER, BY_SLICE, owner_key};
-use super::virtual_kubelet::{Kubelets, LEASE_ROLE, TENANT_ROLE, waiting_requester};
+use super::virtual_kubelet::{
+    AUTHENTICATION_ROLE, Kubelets, LEASE_ROLE, TENANT_ROLE, waiting_requester,
+};
 use crate::authentication::keep_csr;
 use crate::network::{self, keep};
 use control_api::{
@@ -74,6 +76,7 @@ fn of_kubelets(kubelets: &Kubelets) -> Vec<Registration> {
         Registration::whole::<ClusterRoleBinding>(Scope::All).verbs(&["create", "delete"]),
         binding(TENANT_ROLE),
         binding(LEASE_ROLE),
+        binding(AUTHENTICATION_ROLE),
         Registration::of(Scope::All, keep::<RoleBinding>).name(network::TENANT_ROLE),
         Registration::whole::<VkOptionsTemplate>(Scope::All),
         Registration::whole::<ForeignCluster>(Scope::All),

@@ -30,7 +30,7 @@ use source::Source;
 pub(super) use access::{Watches, offloaded_pods};
 pub(super) use ending::{FINALIZER, States, is_draining, plan_leftovers, refuse};
 pub(super) use options::key_of as options_key;
-pub(super) use rights::{LEASE_ROLE, TENANT_ROLE, bound, bound_by_cluster};
+pub(super) use rights::{AUTHENTICATION_ROLE, LEASE_ROLE, TENANT_ROLE, bound, bound_by_cluster};
 pub(super) use serving::{items_of as requests_of, plan as plan_request, waiting_requester};
 pub(crate) use source::Kubelets;
 

@@ -2,6 +2,7 @@
 
 use crate::pod::forge::ApiServerSupport;
 use crate::reflection::policy::Policy;
+use crate::server::CertificateType;
 use crate::settings::Settings;
 use anyhow::{Context as _, bail};
 use clap::{ArgAction, Parser};
@@ -116,9 +117,13 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "PORT", requires = "home_api_server_host")]
     home_api_server_port: Option<u16>,
 
-    /// Origin of the certificate of the kubelet's API [accepted for later versions: the API is not served yet].
+    /// Address and port of the kubelet's API, by which logs, exec, attach, port-forward and metrics reach pods.
+    #[arg(long, value_name = "[ADDRESS]:PORT", default_value = ":10250", value_parser = address)]
+    pub(super) listen_address: SocketAddr,
+
+    /// Origin of the certificate of the kubelet's API.
     #[arg(long, value_name = "TYPE", default_value = "kubelet")]
-    certificate_type: CertificateType,
+    pub(super) certificate_type: CertificateType,
 
     /// Serve metrics.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
@@ -163,17 +168,6 @@ Examples:
     --tenant-namespace=liqo-tenant-milan --home-cluster-id=rome --metrics-enabled
   virtual-kubelet --foreign-cluster-id=milan --nodename=milan --node-ip=10.244.0.5 \\
     --tenant-namespace=liqo-tenant-milan --home-cluster-id=rome --create-node=false";
-
-/// Origin of a serving certificate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-enum CertificateType {
-    /// The signer of kubelets.
-    Kubelet,
-    /// The signer of kubelets on EKS.
-    Aws,
-    /// The virtual kubelet, without a signer.
-    SelfSigned,
-}
 
 /// Workers and policies of the reflectors. Zero workers switch a reflector off; other numbers have no effect.
 #[derive(Clone, Debug, clap::Args)]
@@ -258,6 +252,7 @@ impl Cli {
                 .zip(self.home_api_server_port),
             service_port: service_port(),
             version,
+            kubelet_port: self.listen_address.port(),
             destinations,
         })
     }

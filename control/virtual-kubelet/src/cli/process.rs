@@ -6,6 +6,7 @@ use crate::kubeconfig::{self, Shared};
 use crate::node::{NodeController, WorkItem};
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::tokens::controller::TokenController;
+use crate::server;
 use crate::settings::Settings;
 use crate::workload::WorkloadController;
 use anyhow::Context as _;
@@ -44,6 +45,7 @@ impl Cli {
         let client = transport::client(&config)?;
         let mut registry = Registry::with_prefix("liqo_virtual_kubelet");
         let metrics = runtime::Metrics::new(&mut registry);
+        let of_server = server::Metrics::new(&mut registry);
         let registry = Arc::new(registry);
         let state = Arc::new(State::default());
         let health = telemetry::http::serve(self.http, Arc::clone(&registry), Arc::clone(&state));
@@ -58,6 +60,7 @@ impl Cli {
             let connection = Connection::new(content.clone());
             let node = NodeController::new(settings.clone(), connection);
             let injector = runtime.add(node, &replicas)?;
+            let server = self.server(&mut runtime, &settings, of_server)?;
             let tokens = self.tokens(&virtual_node);
             if self.runs_pods() {
                 runtime.add(WorkloadController::new(settings, tokens.clone()), &replicas)?;
@@ -71,9 +74,15 @@ impl Cli {
             let changed = move || injector.push(WorkItem::Connection);
             let followed = kubeconfig::follow(self.kubeconfig.clone(), content, changed);
             drop(state.runtime.set(runtime.status()));
+            let served = async {
+                if let Some((server, listener)) = server {
+                    server.run(listener, stop()).await;
+                }
+            };
             tokio::select! {
                 followed = followed => followed.context("failed to follow --kubeconfig")?,
-                () = runtime.run(stop()) => {}
+                // Both end by the same signal.
+                ((), ()) = async { tokio::join!(runtime.run(stop()), served) } => {}
             }
             anyhow::Ok(())
         };

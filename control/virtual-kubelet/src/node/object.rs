@@ -20,9 +20,6 @@ const TAINT: &str = "virtual-node.liqo.io/not-allowed";
 /// Annotation of the Node with the labels and annotations that the virtual kubelet has written last, as upstream's.
 const LAST_APPLIED: &str = "virtual-kubelet.io/last-applied-object-meta";
 
-/// Port of the kubelet's API.
-const PORT: i32 = 10250;
-
 /// Labels and annotations of the Node that its VirtualNode and the flags determine.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(default)]
@@ -155,7 +152,9 @@ pub(super) fn status(
         capacity: Some(capacity),
         conditions: Some(state.conditions(conditions, now)),
         daemon_endpoints: Some(NodeDaemonEndpoints {
-            kubelet_endpoint: Some(DaemonEndpoint { port: PORT }),
+            kubelet_endpoint: Some(DaemonEndpoint {
+                port: settings.kubelet_port.into(),
+            }),
         }),
         images: (!node.spec.images.is_empty()).then(|| node.spec.images.clone()),
         node_info: Some(NodeSystemInfo {

@@ -40,7 +40,7 @@ pub(super) struct Fingerprint {
 }
 
 /// A kind that the cache keeps as a [`Summary`].
-pub(super) trait Summarized: kube::Resource<DynamicType = ()> {
+pub(crate) trait Summarized: kube::Resource<DynamicType = ()> {
     /// Returns the digest of the fields that both clusters have, besides metadata and class.
     fn content(&self) -> Digest;
 

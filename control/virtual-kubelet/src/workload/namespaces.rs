@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 /// Namespaces of this cluster that the provider has created counterparts of, in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Namespaces {
+pub(crate) struct Namespaces {
     /// Name at the provider by name in this cluster.
     remote: BTreeMap<String, String>,
     /// Name in this cluster by name at the provider.
@@ -19,7 +19,7 @@ pub(super) struct Namespaces {
 
 impl Namespaces {
     /// Returns the namespaces that the provider has created, by the NamespaceMap.
-    pub(super) fn new(map: Option<&NamespaceMap>) -> Self {
+    pub(crate) fn new(map: Option<&NamespaceMap>) -> Self {
         let mappings = map.and_then(|it| it.status.as_ref());
         let mappings = mappings.into_iter().flat_map(|it| &it.current_mapping);
         let mut namespaces = Self::default();
@@ -45,7 +45,7 @@ impl Namespaces {
     }
 
     /// Returns the namespace of the provider.
-    pub(super) fn remote(&self, local: &str) -> Option<&str> {
+    pub(crate) fn remote(&self, local: &str) -> Option<&str> {
         self.remote.get(local).map(String::as_str)
     }
 

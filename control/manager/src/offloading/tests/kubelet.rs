@@ -47,6 +47,10 @@ fn lease_binding() -> Key {
     Key::new("kube-node-lease", "liqo-virtual-kubelet-node-lease")
 }
 
+fn authentication_binding() -> Key {
+    Key::new("kube-system", "liqo-virtual-kubelet-authentication")
+}
+
 fn default_options() -> Key {
     Key::new("liqo", "virtual-kubelet-default")
 }
@@ -60,7 +64,7 @@ fn empty(seed: u64) -> Side {
         image: IMAGE.to_owned(),
     });
     let mut rome = Side::with_settings(seed, settings);
-    for namespace in ["liqo", "kube-node-lease", "shop"] {
+    for namespace in ["liqo", "kube-node-lease", "kube-system", "shop"] {
         rome.put::<Namespace>(json!({"metadata": {"name": namespace}}));
     }
     rome.put::<ConfigMap>(json!({
@@ -215,7 +219,7 @@ fn account_and_cluster_role_binding_equal_upstreams() {
 fn a_virtual_kubelet_has_rights_in_its_tenant_namespace_and_to_leases_of_nodes() {
     let mut rome = rome(1);
 
-    for key in [tenant_binding(), lease_binding()] {
+    for key in [tenant_binding(), lease_binding(), authentication_binding()] {
         let binding = rome.object::<RoleBinding>(&key).unwrap();
         assert_eq!(binding["roleRef"]["kind"], "ClusterRole");
         assert_eq!(binding["roleRef"]["name"], *key.name);
@@ -299,7 +303,7 @@ fn each_object_is_written_once() {
     assert_eq!(rome.requests::<Deployment>(), 1);
     assert_eq!(rome.requests::<ServiceAccount>(), 1);
     assert_eq!(rome.requests::<ClusterRoleBinding>(), 1);
-    assert_eq!(rome.requests::<RoleBinding>(), 2);
+    assert_eq!(rome.requests::<RoleBinding>(), 3);
     assert_eq!(rome.redundant().len(), 0, "{:?}", rome.redundant());
     assert_eq!(rome.replanned().len(), 0);
 }

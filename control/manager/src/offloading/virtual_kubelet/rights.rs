@@ -1,5 +1,5 @@
 //! The identity of a virtual kubelet and its rights in this cluster: a ServiceAccount, a ClusterRoleBinding, and the
-//! RoleBindings of its tenant namespace and of the Leases of Nodes.
+//! RoleBindings of its tenant namespace, of the Leases of Nodes, and of the authorities of client certificates.
 //!
 //! The manager binds ClusterRoles of the chart by the verb `bind`, and does not hold their rights. The chart's
 //! ValidatingAdmissionPolicy limits names, subjects and namespaces. The RoleBindings have one name each and all virtual
@@ -26,6 +26,12 @@ pub(in crate::offloading) const LEASE_ROLE: &str = "liqo-virtual-kubelet-node-le
 
 /// Namespace of the Leases of Nodes.
 pub(super) const LEASE_NAMESPACE: &str = "kube-node-lease";
+
+/// ClusterRole with the right to the authorities of client certificates, and its RoleBinding.
+pub(in crate::offloading) const AUTHENTICATION_ROLE: &str = "liqo-virtual-kubelet-authentication";
+
+/// Namespace of the ConfigMap with these authorities.
+pub(super) const AUTHENTICATION_NAMESPACE: &str = "kube-system";
 
 /// Prefix of the names of ClusterRoleBindings. With the name of a VirtualNode (63 characters), it is below the limit.
 const BINDING_PREFIX: &str = "liqo-node-";
@@ -61,10 +67,11 @@ pub(in crate::offloading) fn bound(subjects: Option<&[Subject]>) -> Vec<Key> {
 }
 
 /// Returns the keys of the RoleBindings of a VirtualNode.
-pub(super) fn role_bindings(node: &Key) -> [Key; 2] {
+pub(super) fn role_bindings(node: &Key) -> [Key; 3] {
     [
         Key::new(&*node.namespace, TENANT_ROLE),
         Key::new(LEASE_NAMESPACE, LEASE_ROLE),
+        Key::new(AUTHENTICATION_NAMESPACE, AUTHENTICATION_ROLE),
     ]
 }
 

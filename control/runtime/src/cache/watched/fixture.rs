@@ -34,6 +34,18 @@ impl Cache {
         put.ok().flatten()
     }
 
+    /// Puts an object of a peer. Returns the change, if there is one.
+    pub fn fixture_put_remote(
+        &mut self,
+        cluster: &Cluster,
+        registration: &Registration,
+        entry: Entry,
+    ) -> Option<Changed> {
+        self.add_cluster(cluster.clone(), CacheLimits::REMOTE);
+        let put = self.put(cluster, &registration.resource, entry, &[]);
+        put.ok().flatten()
+    }
+
     /// Removes an object. Returns the change, if there is one.
     pub fn fixture_remove(&mut self, object: &Ref) -> Option<Changed> {
         self.take(&object.cluster, &object.resource, &object.key)

@@ -107,7 +107,7 @@ fn a_virtual_node_ends_in_order() {
     assert!(at("delete ServiceAccount") < at("delete Node"), "{log:?}");
     assert_eq!(log.last().unwrap(), "patch VirtualNode", "the finalizer");
     let bindings = log.iter().filter(|it| *it == "delete RoleBinding");
-    assert_eq!(bindings.count(), 2);
+    assert_eq!(bindings.count(), 3);
     assert_eq!(rome.count::<VirtualNode>(), 0);
     assert_eq!(rome.count::<Node>(), 0);
     assert_eq!(rome.count::<ServiceAccount>(), 0);

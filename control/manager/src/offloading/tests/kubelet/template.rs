@@ -136,6 +136,7 @@ fn an_option_that_a_virtual_node_leaves_open_is_that_of_its_template() {
             "metricsEnabled": false,
         },
     }));
+    rome.run(MOMENT);
     let mut node = upstream("virtualNode");
     node["metadata"] = json!({"name": "other", "namespace": "liqo-tenant-milan"});
     node["spec"] = json!({
