@@ -358,10 +358,14 @@ mod tests {
     proptest! {
         #[test]
         fn no_path_names_more_than_one_segment(path in "/(exec|attach|portForward|containerLogs)(/[a-zA-Z0-9.%/_-]{0,9}){0,5}") {
-            let pod = match Route::of_path(&path) {
-                Route::Logs(container) => container.pod,
-                Route::Stream(stream) => stream.pod().clone(),
-                _ => return Ok(()),
+            let (Route::Logs(Container { pod, .. })
+            | Route::Stream(
+                Stream::Exec(Container { pod, .. })
+                | Stream::Attach(Container { pod, .. })
+                | Stream::PortForward(pod),
+            )) = Route::of_path(&path)
+            else {
+                return Ok(());
             };
             for name in [&pod.namespace, &pod.name] {
                 prop_assert!(!name.contains(['/', '%', '?']) && !name.contains("..") && name != ".");
