@@ -8,7 +8,7 @@ use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 17] = [
+const FURTHER: [Rights; 18] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
     bind("liqo-controller-manager-tenant"),
     // Gives consumers their rights.

@@ -11,8 +11,8 @@
 //! Ephemeral containers are subject to the TenantPolicy, like the other containers. They request no resources. A resize that
 //! requests more than the pod has counts against the Quota before it is written.
 
-use crate::quantity::{Amount, amount};
 use control_api::annotations;
+use control_api::quantity::{Amount, amount};
 use k8s_openapi::api::core::v1::{Container, PodSpec, ResourceRequirements};
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
