@@ -168,10 +168,14 @@ async fn an_address_of_this_machine_is_not_dialed_for_a_peer() {
         let mut proxied = Config::new(http::Uri::from_static("https://192.0.2.1:6443"));
         proxied.proxy_url = Some(url.parse().expect("a URI"));
         for config in [direct, proxied] {
-            let before = proxy.connections();
             let transport = Transport::new(&config, destinations).expect("a valid configuration");
-            let error = get(&transport, "/livez").await.expect_err("a failure");
-            assert_eq!(proxy.connections() > before, is_dialed, "{error:?}");
+            // Requests that switch protocols have connections of their own.
+            for request in [request("/livez"), upgrade()] {
+                let before = proxy.connections();
+                let sent = transport.clone().oneshot(request).await;
+                let error = sent.expect_err("a failure");
+                assert_eq!(proxy.connections() > before, is_dialed, "{error:?}");
+            }
         }
     }
 }

@@ -48,6 +48,9 @@ impl Refusal {
         if self.status == StatusCode::UNAUTHORIZED {
             let bearer = HeaderValue::from_static("Bearer");
             headers.insert(header::WWW_AUTHENTICATE, bearer);
+            // Clients without credentials do not occupy connections.
+            let close = HeaderValue::from_static("close");
+            headers.insert(header::CONNECTION, close);
         }
 
         response

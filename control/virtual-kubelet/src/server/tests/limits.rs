@@ -55,6 +55,18 @@ async fn a_connection_without_further_requests_is_closed() {
 }
 
 #[tokio::test]
+async fn a_connection_ends_with_a_request_that_is_not_authenticated() {
+    let server = Running::start(nothing).await;
+    let mut stream = Stream::connect(server.address, None).await;
+    stream
+        .send("GET /healthz HTTP/1.1\r\nHost: milan\r\n\r\n")
+        .await;
+
+    assert!(stream.end().await.starts_with("HTTP/1.1 401"));
+    eventually(|| server.metrics.open().0 == 0).await;
+}
+
+#[tokio::test]
 async fn a_huge_header_is_refused() {
     let server = Running::start(nothing).await;
     let mut stream = server.connect().await;
