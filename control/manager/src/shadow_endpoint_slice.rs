@@ -8,7 +8,7 @@
 //! A consumer writes ShadowEndpointSlices with its own credentials, so their content is untrusted. `mapping` translates
 //! the addresses of a peer, `direct` reads which of them other providers have, `addresses` decides which addresses are
 //! allowed, and `content` takes the valid parts of a slice. `plan` compares the result with the EndpointSlice, and
-//! `controller` connects it to the runtime.
+//! `controller` connects it to the runtime. `peers` finds the Configurations of peers.
 
 pub(crate) use controller::ShadowEndpointSliceController;
 pub(crate) use metrics::Metrics;
@@ -26,6 +26,7 @@ mod mapping;
 mod metrics;
 mod objects;
 mod observe;
+mod peers;
 mod plan;
 mod registrations;
 mod settings;
