@@ -37,6 +37,7 @@ const PURE: &[&str] = &[
     "control/manager/src/network",
     "control/manager/src/offloading",
     "control/manager/src/replication",
+    "control/manager/src/shadow_pod",
     "control/manager/src/webhook/affinity",
     "control/manager/src/webhook/controller",
     "control/manager/src/webhook/creator",
