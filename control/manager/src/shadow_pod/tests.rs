@@ -5,6 +5,7 @@ mod demands;
 mod golden;
 mod hostile;
 mod lifetime;
+mod outcomes;
 mod policies;
 mod quotas;
 mod side;

@@ -5,6 +5,7 @@ use super::side::{MOMENT, key, shadow_pod, spec};
 use control_api::{Configuration, ShadowPod};
 use control_runtime::Key;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Returns a pod with the alias that virtual kubelets add, and another one.
 fn aliased(cpu: &str) -> Value {
@@ -88,6 +89,34 @@ fn a_pod_waits_while_cidrs_are_allocated_again() {
     });
     milan.run(MOMENT);
     assert_eq!(addresses(&mut milan, "a"), ["10.69.0.1", "10.70.0.2"]);
+}
+
+#[test]
+fn an_alias_that_is_added_while_a_large_pod_is_read_is_remapped() {
+    let large = |mut spec: Value| {
+        spec["containers"][0]["args"] = json!(["x".repeat(66_000)]);
+        spec
+    };
+    let mut aliased_pods = 0;
+    for seed in 0..24 {
+        let mut milan = Side::new(seed);
+        milan.put_configuration("rome");
+        milan.run(MOMENT);
+        milan.put::<ShadowPod>(shadow_pod("a", 1, &large(spec("1"))));
+        milan.run(Duration::from_millis(seed % 8));
+        milan.edit::<ShadowPod>(&key("a"), |it| it["spec"]["pod"] = large(aliased("1")));
+        milan.run(MOMENT);
+
+        if !milan.pod("a").unwrap()["spec"]["hostAliases"].is_null() {
+            assert_eq!(
+                addresses(&mut milan, "a"),
+                ["10.68.0.1", "10.70.0.2"],
+                "seed {seed}"
+            );
+            aliased_pods += 1;
+        }
+    }
+    assert!(aliased_pods > 0);
 }
 
 #[test]

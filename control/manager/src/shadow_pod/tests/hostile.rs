@@ -67,6 +67,33 @@ fn a_shadow_pod_outside_of_the_namespaces_of_consumers_is_refused() {
     }
 }
 
+/// Also if an administrator has labelled these as namespaces of the consumer.
+#[test]
+fn the_namespaces_of_liqo_are_of_no_consumer() {
+    for namespace in ["liqo", "liqo-tenant-rome"] {
+        let mut milan = Side::new(4);
+        let tenant =
+            json!({"liqo.io/remote-cluster-id": "rome", "liqo.io/tenant-namespace": "true"});
+        let labels = match namespace {
+            "liqo" => json!({"liqo.io/remote-cluster-id": "rome"}),
+            _ => tenant,
+        };
+        milan.put::<Namespace>(json!({"metadata": {
+            "name": namespace,
+            "labels": labels,
+            "annotations": {"liqo.io/managed-by-namespace-map": "liqo-tenant-rome/milan"},
+        }}));
+        let mut object = shadow_pod("a", 1, &spec("1"));
+        object["metadata"]["namespace"] = json!(namespace);
+        let event = refused(&mut milan, object);
+
+        assert!(
+            event.contains("was not created for a NamespaceMap"),
+            "{event}"
+        );
+    }
+}
+
 #[test]
 fn a_namespace_that_claims_another_tenant_namespace_is_refused() {
     let mut milan = Side::new(4);
@@ -98,6 +125,10 @@ fn a_shadow_pod_without_creator_is_refused() {
                 .unwrap()
                 .remove("liqo.io/creator-user");
         },
+        "label liqo.io/creator-user is missing",
+    );
+    assert_refused(
+        |it| it["metadata"]["labels"]["liqo.io/creator-user"] = json!(""),
         "label liqo.io/creator-user is missing",
     );
 }

@@ -28,6 +28,9 @@ fn a_pod_costs_one_creation_and_one_status_for_each_phase() {
     }
 
     assert_eq!(milan.requests::<Pod>(), 1);
+    milan.set_phase("a", "Running");
+    milan.run(MOMENT);
+    assert_eq!(milan.phase("a"), "Succeeded", "an end is final");
     assert_eq!(milan.requests::<ShadowPod>(), 3);
     assert_eq!(milan.events("a"), ["CreatedPod: created the pod"]);
     assert!(milan.replanned().is_empty());
@@ -124,6 +127,49 @@ fn labels_and_annotations_follow_and_those_of_others_stay() {
 }
 
 #[test]
+fn a_pod_that_is_being_deleted_and_fixed_annotations_are_not_changed() {
+    let profile = "container.apparmor.security.beta.kubernetes.io/c";
+    let mut milan = milan();
+    milan.edit::<ShadowPod>(&key("a"), |it| {
+        it["metadata"]["annotations"] = json!({profile: "runtime/default"});
+    });
+    milan.run(MOMENT);
+    milan.edit::<Pod>(&key("a"), |pod| {
+        pod["metadata"]["finalizers"] = json!(["example.com/kubelet"]);
+    });
+    milan.remove::<Pod>("a");
+    milan.edit::<ShadowPod>(&key("a"), |it| {
+        it["metadata"]["labels"]["app"] = json!("shop");
+    });
+    milan.run(MOMENT);
+
+    assert_eq!(milan.requests::<Pod>(), 1, "a creation");
+}
+
+#[test]
+fn a_pod_has_no_label_of_its_consumers_own_pod_and_no_ephemeral_container() {
+    let mut milan = Side::new(1);
+    let mut object = shadow_pod("a", 1, &spec("1"));
+    object["metadata"]["labels"]["liqo.io/shadowPod"] = json!("true");
+    object["metadata"]["labels"]["liqo.io/remote-unavailable"] = json!("true");
+    object["spec"]["pod"]["ephemeralContainers"] = json!([{"name": "debug", "image": "i"}]);
+    milan.put::<ShadowPod>(object);
+    milan.run(MOMENT);
+
+    let pod = milan.pod("a").unwrap();
+    assert_eq!(pod["spec"], spec("1"));
+    let labels = pod["metadata"]["labels"].as_object().unwrap();
+    let expected = [
+        "liqo.io/creator-user",
+        "liqo.io/managed-by",
+        "offloading.liqo.io/destination",
+        "offloading.liqo.io/origin",
+    ];
+    assert!(labels.keys().eq(expected), "{labels:?}");
+    assert!(milan.replanned().is_empty());
+}
+
+#[test]
 fn the_spec_of_an_existing_pod_stays() {
     let mut milan = milan();
     milan.edit::<ShadowPod>(&key("a"), |it| it["spec"]["pod"] = spec("2"));
@@ -196,6 +242,24 @@ fn a_refusal_of_the_api_server_is_an_event_and_holds_no_quota() {
 }
 
 #[test]
+fn a_new_shadow_pod_inherits_no_failure_of_an_earlier_one() {
+    let mut milan = Side::new(9);
+    let right = ("create", "pods");
+    milan.simulation.local().refuse_right(Some(right), false);
+    milan.request("a", 1, "1");
+    milan.run(MOMENT);
+    milan.remove::<ShadowPod>("a");
+    milan.simulation.local().refuse_right(None, false);
+    milan.run(MOMENT);
+    let before = milan.events("a").len();
+    assert!(before > 0);
+    milan.request("a", 2, "1");
+    milan.run(MOMENT);
+
+    assert_eq!(milan.events("a")[before..], ["CreatedPod: created the pod"]);
+}
+
+#[test]
 fn a_large_pod_is_read_when_it_is_created() {
     let mut milan = Side::new(2);
     let mut large = spec("1");
@@ -208,16 +272,35 @@ fn a_large_pod_is_read_when_it_is_created() {
 }
 
 #[test]
+fn a_shadow_pod_that_is_being_deleted_gets_no_pod() {
+    let mut milan = milan();
+    milan.edit::<ShadowPod>(&key("a"), |it| {
+        it["metadata"]["finalizers"] = json!(["example.com/wait"]);
+        it["metadata"]["deletionTimestamp"] = json!("2026-11-21T08:29:28Z");
+    });
+    milan.run(MOMENT);
+    milan.remove::<Pod>("a");
+    milan.run(MOMENT);
+
+    assert_eq!(milan.pods(), [""; 0]);
+    assert!(milan.replanned().is_empty());
+}
+
+#[test]
 fn nothing_is_created_in_a_namespace_that_is_being_deleted() {
     let mut milan = Side::new(2);
     milan.edit::<k8s_openapi::api::core::v1::Namespace>(
         &control_runtime::Key::cluster("demo-rome"),
-        |it| it["metadata"]["deletionTimestamp"] = json!("2026-11-21T08:29:28Z"),
+        |it| {
+            it["metadata"]["finalizers"] = json!(["example.com/wait"]);
+            it["metadata"]["deletionTimestamp"] = json!("2026-11-21T08:29:28Z");
+        },
     );
     milan.request("a", 1, "1");
     milan.run(MOMENT);
 
     assert_eq!(milan.pods(), [""; 0]);
+    assert_eq!(milan.events("a"), [""; 0], "no user can change it");
 }
 
 #[test]

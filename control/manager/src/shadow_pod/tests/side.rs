@@ -239,6 +239,18 @@ impl Side {
         .count()
     }
 
+    /// Returns the number of reads of objects of a type.
+    pub(super) fn reads<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
+        let log = self.simulation.log().iter();
+        let reads = log.filter_map(|sent| match &sent.request {
+            Request::Read(object) => Some(object),
+            Request::Write(_) | Request::Probe(_) => None,
+        });
+        reads
+            .filter(|it| it.resource == Resource::of::<K>())
+            .count()
+    }
+
     /// Returns whether each creation of a pod ends before another replica may lead.
     pub(super) fn creations_have_a_time_limit(&self) -> bool {
         let log = self.simulation.log().iter();

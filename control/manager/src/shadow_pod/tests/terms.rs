@@ -326,6 +326,20 @@ fn existing_pods_and_those_that_existed_come_before_older_shadow_pods() {
 }
 
 #[test]
+fn a_shadow_pod_that_was_replaced_waits_at_its_new_position() {
+    let mut ledger = Ledger::default();
+    let terms = terms(&json!({}));
+    ledger.exists(&key(3), group(), cpus(4000));
+    wait(&mut ledger, 1, (1, 1), 4000);
+    wait(&mut ledger, 2, (2, 2), 4000);
+    assert_eq!(ledger.decide(&group(), Some(&terms)), []);
+    wait(&mut ledger, 1, (3, 3), 4000);
+    ledger.remove(&key(3));
+
+    assert_eq!(ledger.decide(&group(), Some(&terms)), [key(2)]);
+}
+
+#[test]
 fn a_refused_pod_frees_its_claim_for_others_until_the_next_attempt() {
     let mut ledger = Ledger::default();
     let terms = terms(&json!({}));
