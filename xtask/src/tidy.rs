@@ -48,6 +48,7 @@ const PURE: &[&str] = &[
     "control/manager/src/network",
     "control/manager/src/offloading",
     "control/manager/src/replication",
+    "control/manager/src/shadow_pod",
     "control/manager/src/webhook/affinity",
     "control/manager/src/webhook/creator",
     "control/manager/src/webhook/daemon_set",

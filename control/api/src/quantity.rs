@@ -72,10 +72,10 @@ impl Amount {
     /// The number 1.
     pub const ONE: Self = Self(ONE);
 
-    /// The largest amount, which no sum reaches.
-    pub const MAX: Self = Self(u128::MAX);
+    /// 2^63, which is more than any quantity. Sums of it are exact.
+    pub const MAX: Self = Self(ONE << 63);
 
-    /// Returns the sum, or the largest amount.
+    /// Returns the sum.
     pub fn saturating_add(self, other: Self) -> Self {
         Self(self.0.saturating_add(other.0))
     }

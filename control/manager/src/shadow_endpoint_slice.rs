@@ -8,10 +8,12 @@
 //! A consumer writes ShadowEndpointSlices with its own credentials, so their content is untrusted. `mapping` translates
 //! the addresses of a peer, `direct` reads which of them other providers have, `addresses` decides which addresses are
 //! allowed, and `content` takes the valid parts of a slice. `plan` compares the result with the EndpointSlice, and
-//! `controller` connects it to the runtime.
+//! `controller` connects it to the runtime. `peers` finds the Configurations of peers, also for the addresses in ShadowPods.
 
 pub(crate) use controller::ShadowEndpointSliceController;
+pub(crate) use mapping::Mapping;
 pub(crate) use metrics::Metrics;
+pub(crate) use peers::Peers;
 #[cfg(test)]
 pub(crate) use registrations::registrations;
 pub(crate) use settings::Settings;
@@ -26,6 +28,7 @@ mod mapping;
 mod metrics;
 mod objects;
 mod observe;
+mod peers;
 mod plan;
 mod registrations;
 mod settings;

@@ -1,20 +1,28 @@
-//! The ShadowPod controller: the pods that consumers request in their namespaces of this cluster.
+//! The ShadowPod controller: the pods of consumers in this cluster.
 //!
 //! ```text
-//! ShadowPod --policy, quota--> Pod of the same name
-//! ShadowPod <------phase------ Pod
+//! ShadowPod -> origin, policy, Quota -> Pod of the same name -> phase of the ShadowPod
 //! ```
 //!
-//! Consumers write ShadowPods with their own credentials, so each is checked here whatever has written it: `policy` by the
-//! TenantPolicy, `quota` by the Quota of the user that has created it. `requirement` is what the Quota requires of containers.
-//! `change` is about ephemeral containers and resizes of a pod that exists.
+//! A consumer may write any ShadowPod in the namespaces that it has here, also past the admission webhook, so everything is
+//! checked here. `policy` decides which pods it may have, `ledger` which of them fit into its Quotas.
+//!
+//! | module | |
+//! |---|---|
+//! | `kept`, `demand`, `policy` | what a ShadowPod requests, and what a TenantPolicy decides about (PURE) |
+//! | `terms`, `ledger` | the Quota decision (PURE) |
+//! | `objects` | what the objects of a name mean (PURE) |
+//! | `pod`, `plan` | content of the pod, and the requests (PURE) |
+//! | `controller`, `accounts`, `pending`, `memory` | changes and outcomes (PURE) |
 
-#[cfg(test)]
-pub(crate) use registrations::registrations;
+use std::time::Duration;
 
 pub(crate) use controller::ShadowPodController;
+#[cfg(test)]
+pub(crate) use registrations::registrations;
 pub(crate) use settings::Settings;
 
+mod accounts;
 #[cfg_attr(
     not(test),
     expect(
@@ -24,13 +32,24 @@ pub(crate) use settings::Settings;
 )]
 mod change;
 mod controller;
+mod demand;
+mod item;
+mod kept;
+mod ledger;
+mod memory;
 mod objects;
+mod pending;
 mod plan;
+mod pod;
 mod policy;
-mod quota;
 mod registrations;
-mod requirement;
 mod settings;
+mod terms;
+mod text;
 
 #[cfg(test)]
 mod tests;
+
+/// Time after which the API server gives up the creation of a pod. A standby leads 5 s after the last write of the leader at
+/// the earliest.
+const CREATION_TIMEOUT: Duration = Duration::from_secs(4);

@@ -73,7 +73,7 @@ impl<'a> Addresses<'a> {
         (peer, health): (&str, Health),
         direct: &'a Direct,
     ) -> Result<Self, NotMapped> {
-        let consumer = health.is_networked.then(|| local.mapping(peer));
+        let consumer = health.is_networked.then(|| local.peers.mapping(peer));
         if let Some(Err(NotMapped::Pending)) = consumer {
             return Err(NotMapped::Pending);
         }
@@ -160,7 +160,7 @@ fn provider(local: &Local<'_>, cluster: &str) -> Result<Provider, NotMapped> {
         return Ok(Err(Refusal::NotConnected));
     };
 
-    match local.mapping(cluster) {
+    match local.peers.mapping(cluster) {
         Ok(mapping) => Ok(Ok((mapping, health.is_connected))),
         Err(NotMapped::Missing) => Ok(Err(Refusal::NotConnected)),
         Err(NotMapped::Pending) => Err(NotMapped::Pending),

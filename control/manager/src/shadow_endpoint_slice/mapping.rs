@@ -63,20 +63,15 @@ impl Mapping {
         self.pods.iter().find_map(|remap| remap.apply(address))
     }
 
+    /// Returns whether the `hostAliases` of a pod contain an address of the consumer's API server.
+    pub(crate) fn concerns(aliases: &[HostAlias]) -> bool {
+        aliases.iter().any(|alias| of_api_server(alias).is_some())
+    }
+
     /// Translates the address of the consumer's API server in the `hostAliases` of a pod. Other aliases are unchanged.
-    #[cfg_attr(
-        not(test),
-        expect(
-            dead_code,
-            reason = "pods of consumers are created by another controller"
-        )
-    )]
     pub(crate) fn host_aliases(&self, aliases: &[HostAlias]) -> Vec<HostAlias> {
         let mapped = |alias: &HostAlias| {
-            let mut names = alias.hostnames.iter().flatten();
-            let is_api_server = names.any(|name| name == API_SERVER);
-            let address = alias.ip.parse().ok().filter(|_| is_api_server);
-            let ip = address.and_then(|address| self.map(address));
+            let ip = of_api_server(alias).and_then(|address| self.map(address));
             HostAlias {
                 ip: ip.map_or_else(|| alias.ip.clone(), |ip| ip.to_string()),
                 hostnames: alias.hostnames.clone(),
@@ -85,6 +80,14 @@ impl Mapping {
 
         aliases.iter().map(mapped).collect()
     }
+}
+
+/// Returns the address of an alias of the consumer's API server; `None` for other aliases.
+fn of_api_server(alias: &HostAlias) -> Option<Ipv4Addr> {
+    let mut names = alias.hostnames.iter().flatten();
+    let is_api_server = names.any(|name| name == API_SERVER);
+
+    alias.ip.parse().ok().filter(|_| is_api_server)
 }
 
 /// Pairs the CIDRs of a peer with those to which they are remapped, which have the same index.

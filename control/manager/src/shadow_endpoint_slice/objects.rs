@@ -1,7 +1,7 @@
 //! The objects that endpoints depend on, in the cache.
 
 use super::item::WorkItem;
-use super::mapping::{Mapping, NotMapped};
+use super::peers::{Peers, consumer_of};
 use super::settings::Settings;
 use crate::authentication::label;
 use crate::network::is_real;
@@ -9,9 +9,9 @@ use control_api::authentication::tenant_policy;
 use control_api::core::foreign_cluster::{
     ForeignClusterConditionStatus as Status, ForeignClusterConditionType as Type,
 };
-use control_api::tenant_namespace::{choose, peer_of};
+use control_api::tenant_namespace::peer_of;
 use control_api::{
-    Configuration, ForeignCluster, Network, ShadowEndpointSlice, TenantPolicy, annotations, labels,
+    ForeignCluster, Network, ShadowEndpointSlice, TenantPolicy, annotations, labels,
 };
 use control_runtime::{Cache, Cluster, Key, Objects, Ref};
 use ipnet::Ipv4Net;
@@ -20,12 +20,6 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
-
-/// Index of namespaces that were created for a consumer, by its cluster ID.
-pub(super) const BY_CONSUMER: &str = "shadow-endpoint-slice/consumer";
-
-/// Index of tenant namespaces and Configurations by the cluster ID of their peer.
-pub(super) const BY_PEER: &str = "shadow-endpoint-slice/peer";
 
 /// Index of ShadowEndpointSlices by the cluster IDs of other providers that have addresses.
 pub(super) const BY_DIRECT: &str = "shadow-endpoint-slice/direct";
@@ -44,8 +38,8 @@ pub(super) struct Local<'a> {
     pub(super) settings: &'a Settings,
     pub(super) shadows: Objects<'a, ShadowEndpointSlice>,
     pub(super) slices: Objects<'a, EndpointSlice>,
+    pub(super) peers: Peers<'a>,
     namespaces: Objects<'a, Namespace>,
-    configurations: Objects<'a, Configuration>,
     foreign_clusters: Objects<'a, ForeignCluster>,
     policies: Objects<'a, TenantPolicy>,
     networks: Objects<'a, Network>,
@@ -62,7 +56,7 @@ impl<'a> Local<'a> {
             shadows: cache.objects(local),
             slices: cache.objects(local),
             namespaces: cache.objects(local),
-            configurations: cache.objects(local),
+            peers: Peers::new(cache, &settings.tenant_namespaces),
             foreign_clusters: cache.objects(local),
             policies: cache.objects(local),
             networks: cache.objects(local),
@@ -107,8 +101,8 @@ impl<'a> Local<'a> {
 
     /// Returns the items whose endpoints depend on a peer.
     pub(super) fn items_of_peer(&self, peer: &str) -> BTreeSet<WorkItem> {
-        let namespaces = self.namespaces.indexed(BY_CONSUMER, peer);
-        let of_consumer = namespaces.flat_map(|(key, _)| self.items_within(&key.name));
+        let namespaces = self.peers.namespaces_of(peer);
+        let of_consumer = namespaces.flat_map(|namespace| self.items_within(namespace));
         let direct = self.shadows.indexed(BY_DIRECT, peer);
 
         of_consumer
@@ -125,31 +119,6 @@ impl<'a> Local<'a> {
     pub(super) fn items_with(&self, address: Ipv4Addr) -> BTreeSet<WorkItem> {
         let slices = self.slices.indexed(BY_SUBNET, &subnet(address));
         slices.map(|(key, _)| self.item(key)).collect()
-    }
-
-    /// Returns the translation of a peer's addresses.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`NotMapped`] if the peer has no Configuration in its tenant namespace whose CIDRs are allocated.
-    pub(super) fn mapping(&self, peer: &str) -> Result<Mapping, NotMapped> {
-        let of_peer = || self.configurations.indexed(BY_PEER, peer);
-        let labelled = self.namespaces.indexed(BY_PEER, peer);
-        let tenant = choose(
-            labelled.map(|(_, namespace)| &namespace.metadata),
-            &self.settings.tenant_namespaces,
-            |name| of_peer().any(|(key, _)| key.namespace == name),
-        );
-        let placed = of_peer().filter(|(key, it)| {
-            Some(key.namespace.as_str()) == tenant && it.metadata.deletion_timestamp.is_none()
-        });
-        // The network controller uses the oldest.
-        let oldest = placed.min_by_key(|(key, it)| {
-            let created = it.metadata.creation_timestamp.clone();
-            (created.map(|time| time.0), (*key).clone())
-        });
-
-        Mapping::of(oldest.ok_or(NotMapped::Missing)?.1)
     }
 
     /// Returns the state of the connection with a peer; `None` until its ForeignCluster has a status.
@@ -231,15 +200,6 @@ impl Health {
     pub(super) fn is_ready(self) -> bool {
         (self.is_connected || !self.is_networked) && self.is_api_server_ready
     }
-}
-
-/// Returns the cluster ID of the consumer in the metadata of a namespace that was created for it.
-pub(super) fn consumer_of(namespace: &ObjectMeta) -> Option<&str> {
-    let annotations = namespace.annotations.as_ref()?;
-    let is_created = annotations.contains_key(annotations::NAMESPACE_MAP);
-    let peer = label(namespace, labels::REMOTE_CLUSTER_ID).filter(|_| is_created)?;
-
-    (!peer.is_empty()).then_some(peer)
 }
 
 /// Returns the CIDR of a Network of Services or of the fabric; `None` for other Networks.

@@ -1,14 +1,11 @@
 //! The work items that a change concerns.
 
 use super::item::WorkItem;
-use super::mapping::Mapping;
-use super::objects::{Health, Local, addresses, consumer_of, internal_cidr, is_reflected};
-use crate::authentication::label;
+use super::objects::{Health, Local, addresses, internal_cidr, is_reflected};
+use super::peers::{Peers, consumer_of};
 use control_api::authentication::tenant_policy;
 use control_api::tenant_namespace::peer_of;
-use control_api::{
-    Configuration, ForeignCluster, Network, ShadowEndpointSlice, TenantPolicy, labels,
-};
+use control_api::{Configuration, ForeignCluster, Network, ShadowEndpointSlice, TenantPolicy};
 use control_runtime::Change;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -33,7 +30,11 @@ pub(super) fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkI
     } else if change.is::<Namespace>() {
         of_namespace(local, change)
     } else if change.is::<Configuration>() {
-        of_configuration(local, change)
+        let peers = Peers::remapped(change);
+        peers
+            .into_iter()
+            .flat_map(|peer| local.items_of_peer(peer))
+            .collect()
     } else if change.is::<ForeignCluster>() {
         let health = |it: Option<&ForeignCluster>| it.and_then(Health::of);
         if health(change.before()) == health(change.after()) {
@@ -99,23 +100,4 @@ fn of_namespace(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem> {
     items.extend(peers.into_iter().flat_map(|peer| local.items_of_peer(peer)));
 
     items
-}
-
-fn of_configuration(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem> {
-    let states = [change.before::<Configuration>(), change.after()];
-    let facts = states.map(|it| {
-        let it = it?;
-        let peer = label(&it.metadata, labels::REMOTE_CLUSTER_ID);
-        let is_terminating = it.metadata.deletion_timestamp.is_some();
-        Some((peer, is_terminating, Mapping::of(it)))
-    });
-    if facts[0] == facts[1] {
-        return BTreeSet::new();
-    }
-    let peers: BTreeSet<_> = facts.iter().flatten().filter_map(|it| it.0).collect();
-
-    peers
-        .into_iter()
-        .flat_map(|peer| local.items_of_peer(peer))
-        .collect()
 }

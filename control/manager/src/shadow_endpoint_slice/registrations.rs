@@ -1,17 +1,12 @@
 //! The resources of the controller of ShadowEndpointSlices.
 
 use super::direct::Direct;
-use super::objects::{
-    BY_ADDRESS, BY_CONSUMER, BY_DIRECT, BY_PEER, BY_SUBNET, addresses, consumer_of, subnets,
-};
-use crate::authentication::label;
+use super::objects::{BY_ADDRESS, BY_DIRECT, BY_SUBNET, addresses, subnets};
+use super::peers::Peers;
 use crate::network::keep;
-use control_api::tenant_namespace::peer_of;
-use control_api::{
-    Configuration, ForeignCluster, Network, ShadowEndpointSlice, TenantPolicy, labels,
-};
+use control_api::{ForeignCluster, Network, ShadowEndpointSlice, TenantPolicy, labels};
 use control_runtime::{Registration, Scope};
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 
 /// ClusterRole that the manager binds to itself in the namespaces of consumers.
@@ -19,6 +14,7 @@ const ROLE: &str = "liqo-controller-manager-remote-namespace";
 
 /// Returns the resources that the controller follows, with Liqo in namespace `liqo`.
 pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
+    let [namespaces, configurations] = Peers::registrations();
     vec![
         // A ShadowEndpointSlice is the owner that controls its EndpointSlice.
         Registration::whole::<ShadowEndpointSlice>(Scope::All)
@@ -36,22 +32,8 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
             .index(BY_SUBNET, subnets)
             .verbs(&["create", "patch", "delete"])
             .written_in(Scope::Bound(ROLE)),
-        Registration::of(Scope::All, keep::<Namespace>)
-            .index(BY_CONSUMER, |namespace: &Namespace| {
-                let consumer = consumer_of(&namespace.metadata);
-                consumer.into_iter().map(str::to_owned).collect()
-            })
-            .index(BY_PEER, |namespace: &Namespace| {
-                let peer = peer_of(&namespace.metadata);
-                peer.into_iter().map(str::to_owned).collect()
-            }),
-        Registration::of(Scope::All, keep::<Configuration>).index(
-            BY_PEER,
-            |configuration: &Configuration| {
-                let peer = label(&configuration.metadata, labels::REMOTE_CLUSTER_ID);
-                peer.into_iter().map(str::to_owned).collect()
-            },
-        ),
+        namespaces,
+        configurations,
         Registration::whole::<ForeignCluster>(Scope::All),
         Registration::whole::<TenantPolicy>(Scope::Namespace(liqo.to_owned())),
         Registration::of(Scope::All, keep::<Network>),

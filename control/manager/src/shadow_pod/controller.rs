@@ -1,29 +1,37 @@
-//! Connects the plan of ShadowPods to the runtime.
+//! Connects the pods of ShadowPods to the runtime.
 
-use super::objects::{Local, User, has_ended};
-use super::plan;
+use super::accounts::Accounts;
+use super::item::WorkItem;
+use super::objects::{Local, Standing, group_of_quota};
+use super::plan::Planner;
 use super::registrations::registrations;
 use super::settings::Settings;
-use crate::webhook::creator_label;
-use control_api::{Quota, ShadowPod, TenantPolicy};
-use control_runtime::{Cache, Change, Controller, Env, Key, Plan, Queue, Registration};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use control_api::{Quota, ShadowPod};
+use control_runtime::{
+    Cache, Change, Controller, Env, Outcome, Plan, Queue, Registration, Request, Resource,
+};
+use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeSet;
+use std::time::Duration;
 
-/// Plans the pods of consumers.
+/// Creates the pods of ShadowPods.
 pub(crate) struct ShadowPodController {
     settings: Settings,
+    accounts: Accounts,
 }
 
 impl ShadowPodController {
     /// Creates the controller.
     pub(crate) fn new(settings: Settings) -> Self {
-        Self { settings }
+        Self {
+            settings,
+            accounts: Accounts::default(),
+        }
     }
 }
 
 impl Controller for ShadowPodController {
-    type Item = Key;
+    type Item = WorkItem;
     const NAME: &'static str = "shadow_pod";
     const FIELD_MANAGER: &'static str = "shadow-pod";
 
@@ -31,74 +39,108 @@ impl Controller for ShadowPodController {
         registrations(&self.settings.namespace)
     }
 
-    fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<Key> {
-        let local = Local::new(cache, &self.settings.namespace);
-        Vec::from_iter(items_of(&local, change))
-    }
-
-    fn plan(&mut self, item: &Key, cache: &Cache, _env: &mut Env<'_>) -> Plan<Key> {
-        let local = Local::new(cache, &self.settings.namespace);
-        plan::plan(&local, &self.settings, item)
-    }
-
-    fn queue(item: &Key) -> Queue {
-        Queue(item.namespace.clone())
-    }
-}
-
-/// Returns the ShadowPods that a change concerns.
-fn items_of(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<Key> {
-    let key = &change.object.key;
-    if change.is::<ShadowPod>() {
-        let mut items = BTreeSet::from([key.clone()]);
-        let before = change.before::<ShadowPod>();
-        let user = before
-            .filter(|_| change.entry().is_none())
-            .and_then(|it| local.user(it));
-        items.extend(user.into_iter().flat_map(|user| waiting(local, &user)));
-        items
-    } else if change.is::<Pod>() {
-        let mut items = BTreeSet::from([key.clone()]);
-        let was_using = change.before::<Pod>().is_some_and(|it| !has_ended(it));
-        let is_using = change.after::<Pod>().is_some_and(|it| !has_ended(it));
-        if was_using && !is_using {
-            let user = local.shadow_pods.get(key).and_then(|it| local.user(it));
-            items.extend(user.into_iter().flat_map(|user| waiting(local, &user)));
+    fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<WorkItem> {
+        let local = Local::new(cache, &self.settings);
+        let accounts = &mut self.accounts;
+        let mut names = accounts.names_of(change, &local);
+        let mut claimed = accounts.assess(&local, &names);
+        if change.is::<Quota>() && accounts.is_started {
+            let states = [change.before::<Quota>(), change.after::<Quota>()];
+            let groups = states.map(|quota| Some(group_of_quota(&change.object.key, quota?)));
+            let groups: BTreeSet<_> = groups.into_iter().flatten().collect();
+            groups
+                .iter()
+                .for_each(|group| accounts.ledger.reconsider(group));
+            claimed.extend(accounts.decide(&local, groups));
         }
-        items
-    } else if change.is::<Quota>() {
-        let states = [change.before::<Quota>(), change.after::<Quota>()];
-        let creators: BTreeSet<_> = states
-            .into_iter()
-            .flatten()
-            .map(|it| creator_label(&it.spec.user))
-            .collect();
-        let users = creators.iter().map(|creator| User {
-            tenant: &key.namespace,
-            creator,
-        });
-        users.flat_map(|user| waiting(local, &user)).collect()
-    } else if change.is::<TenantPolicy>() {
-        local
-            .shadow_pods
-            .iter()
-            .map(|(key, _)| key)
-            .filter(|key| local.pods.get(key).is_none())
-            .cloned()
-            .collect()
-    } else if change.is::<Namespace>() {
-        let of_namespace = local.shadow_pods.within(&key.name);
-        of_namespace.map(|(key, _)| key.clone()).collect()
-    } else {
-        BTreeSet::new()
+        names.extend(claimed);
+
+        names.into_iter().map(WorkItem).collect()
     }
-}
 
-/// Returns the ShadowPods of a user that have no Pod.
-fn waiting(local: &Local<'_>, user: &User<'_>) -> Vec<Key> {
-    let all = local.shadow_pods_of(user).into_iter().map(|(key, _)| key);
+    /// A new leader computes the accounts from the objects: claims of an earlier leader have ended or become pods.
+    fn started(&mut self, cache: &Cache) -> Vec<WorkItem> {
+        self.accounts = Accounts::started();
+        let local = Local::new(cache, &self.settings);
+        let names = local.shadow_pods.iter().map(|(key, _)| key);
+        let names = names.chain(local.pods.iter().map(|(key, _)| key));
+        let names = names.cloned().collect();
+        let claimed = self.accounts.assess(&local, &names);
 
-    all.filter(|key| local.pods.get(key).is_none())
-        .cloned()
-        .collect()
+        claimed.into_iter().map(WorkItem).collect()
+    }
+
+    fn plan(
+        &mut self,
+        WorkItem(key): &WorkItem,
+        cache: &Cache,
+        env: &mut Env<'_>,
+    ) -> Plan<WorkItem> {
+        let local = Local::new(cache, &self.settings);
+        let mut claimed = Vec::new();
+        if let Standing::Waits(group, ..) = local.standing(key) {
+            self.accounts.ledger.retry(key);
+            claimed = self.accounts.decide(&local, [group]);
+        }
+        let mut planner = Planner {
+            local: &local,
+            ledger: &self.accounts.ledger,
+            memories: &mut self.accounts.memories,
+            key,
+        };
+        let mut plan = planner.plan(env);
+        claimed.retain(|other| other != key);
+        let others = claimed
+            .into_iter()
+            .map(|other| (Duration::ZERO, WorkItem(other)));
+        plan.requeue.extend(others);
+
+        plan
+    }
+
+    fn done(
+        &mut self,
+        WorkItem(key): &WorkItem,
+        request: &Request,
+        outcome: &Outcome,
+        cache: &Cache,
+    ) -> Vec<WorkItem> {
+        let local = Local::new(cache, &self.settings);
+        let accounts = &mut self.accounts;
+        let is_of_pod = request.object().map(|it| &it.resource) == Some(&Resource::of::<Pod>());
+        let mut names = match request {
+            Request::Write(write) if is_of_pod => accounts.wrote(&local, key, write, outcome),
+            Request::Write(_) | Request::Probe(_) => return Vec::new(),
+            Request::Read(_) if is_of_pod => {
+                if matches!(outcome, Outcome::Stored(_) | Outcome::Gone) {
+                    accounts.memories.change(key, |memory| memory.sent = None);
+                }
+                accounts.assess(&local, &BTreeSet::from([key.clone()]))
+            }
+            Request::Read(_) => {
+                if let Outcome::Stored(entry) = outcome {
+                    let read = entry.full::<ShadowPod>();
+                    accounts.memories.change(key, |memory| memory.read = read);
+                    vec![key.clone()]
+                } else {
+                    Vec::new()
+                }
+            }
+        };
+        let memory = accounts.memories.get(key);
+        if memory.is_some_and(|it| it.is_created || it.unlabelled.is_some()) {
+            names.push(key.clone());
+        }
+
+        names.into_iter().map(WorkItem).collect()
+    }
+
+    /// The namespaces of a consumer take turns with those of others.
+    fn queue(WorkItem(key): &WorkItem) -> Queue {
+        Queue(key.namespace.clone())
+    }
+
+    fn item_kind(_: &WorkItem) -> &'static str {
+        "shadow_pod"
+    }
 }

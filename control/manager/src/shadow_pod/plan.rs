@@ -1,240 +1,240 @@
-//! The Pod of one ShadowPod.
+//! Plans the pod of a ShadowPod.
 
-use super::objects::{Local, User, has_ended, is_own};
-use super::policy::{self, PolicyError, SPEC_LEN_MAX};
-use super::quota::{self, Claim};
-use super::requirement;
-use super::settings::Settings;
-use crate::authentication::{controller_reference, label, warn};
-use control_api::annotations::LAST_APPLIED;
-use control_api::offloading::quota::LimitsEnforcement;
-use control_api::offloading::shadow_pod::ShadowPodPhase as Phase;
-use control_api::requests::{self, Amounts};
+use super::CREATION_TIMEOUT;
+use super::item::WorkItem;
+use super::kept::{KeptShadowPod, is_terminal, keep};
+use super::ledger::{Ledger, State};
+use super::memory::{Memories, Memory};
+use super::objects::{Local, Standing};
+use super::pod::{desired, follow, owner, phase};
+use crate::authentication::warn;
+use crate::shadow_endpoint_slice::Mapping;
 use control_api::{ShadowPod, labels};
-use control_runtime::{Action, Cluster, Event, Key, Plan, Ref, Write};
-use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use control_runtime::{Action, Cluster, Env, Event, Key, Plan, Ref, Write};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::time::Duration;
 
-/// Reason of the Event about a ShadowPod whose Pod cannot be created, as upstream's.
-const FAILED: &str = "FailedCreatePod";
+/// Reason of Events about a pod that is not created.
+pub(super) const FAILED_CREATE: &str = "FailedCreatePod";
 
-/// Plans the Pod and the status of a ShadowPod.
-pub(super) fn plan(local: &Local<'_>, settings: &Settings, key: &Key) -> Plan<Key> {
-    let mut plan = Plan::default();
-    let Some(shadow) = local.shadow_pods.get(key) else {
-        return plan;
-    };
-    if shadow.metadata.deletion_timestamp.is_some() {
-        return plan;
-    }
-    let object = Ref::of::<ShadowPod>(&Cluster::Local, key);
-    let pod = local.pods.get(key);
-    if let Some(pod) = pod {
-        if is_own(pod, shadow) {
-            follow(key, shadow, pod, &mut plan);
-        } else {
-            let note = format!(
-                "pod {key} exists and is not of this ShadowPod: the consumer needs another name, or the provider deletes the pod"
-            );
-            warn(&mut plan, object, (FAILED, note));
+/// Reason of Events about a pod that is not changed.
+pub(super) const FAILED_UPDATE: &str = "FailedUpdatePod";
+
+const CREATED: &str = "CreatedPod";
+
+/// Time after which a creation whose response was lost has no effect any more, if the API server has given it up.
+const SETTLED_AFTER: Duration = CREATION_TIMEOUT.saturating_add(Duration::from_secs(1));
+
+/// One ShadowPod.
+pub(super) struct Planner<'a> {
+    pub(super) local: &'a Local<'a>,
+    pub(super) ledger: &'a Ledger,
+    pub(super) memories: &'a mut Memories,
+    pub(super) key: &'a Key,
+}
+
+impl Planner<'_> {
+    /// Plans the pod, after its group was decided.
+    pub(super) fn plan(&mut self, env: &Env<'_>) -> Plan<WorkItem> {
+        let mut plan = Plan::default();
+        let shadow_pod = self.local.shadow_pods.get(self.key);
+        let pod = self.local.pods.get(self.key);
+        if pod.is_none() && self.awaits_creation(env, &mut plan) {
+            return plan;
         }
-        return plan;
-    }
-    if has_completed(shadow) {
-        return plan;
-    }
-    match check(local, settings, (key, shadow)) {
-        Ok(spec) => {
-            let pod = Ref::of::<Pod>(&Cluster::Local, key);
-            let create = Action::Create(created(shadow, spec));
-            plan.writes.push(Write::new(pod, create));
+        let Some(shadow_pod) = shadow_pod else {
+            return plan;
+        };
+        let memory = self.memories.get(self.key).cloned().unwrap_or_default();
+        match pod {
+            Some(pod) if owner(&pod.metadata) == Some(&*shadow_pod.uid) => {
+                self.follow(shadow_pod, pod, &memory, &mut plan);
+            }
+            Some(pod) => self.reject(pod, &mut plan),
+            None => self.create(shadow_pod, &memory, env, &mut plan),
         }
-        Err(note) => warn(&mut plan, object, (FAILED, note)),
+
+        plan
     }
 
-    plan
-}
-
-/// Returns the spec of the Pod.
-///
-/// # Errors
-///
-/// Returns why there may be none, with the remedy.
-fn check<'a>(
-    local: &Local<'a>,
-    settings: &Settings,
-    (key, shadow): (&Key, &'a ShadowPod),
-) -> Result<&'a PodSpec, String> {
-    let Some((peer, _)) = local.consumer(&key.namespace) else {
-        return Err(format!(
-            "namespace {} was not created for a consumer: request one by a NamespaceMap",
-            key.namespace
-        ));
-    };
-    let origin = label(&shadow.metadata, labels::ORIGIN);
-    if origin != Some(peer) {
-        return Err(format!(
-            "label {} is `{}`, and the namespace is of `{peer}`: use the namespace of the consumer",
-            labels::ORIGIN,
-            origin.unwrap_or_default()
-        ));
-    }
-    let spec = shadow.spec.pod.as_ref().ok_or(PolicyError::Missing);
-    let spec = spec.map_err(|error| error.to_string())?;
-    let policy = local.policy(peer).map(|it| &it.spec);
-    policy::check(spec, policy).map_err(|error| error.to_string())?;
-    let len = json!(spec).to_string().len();
-    if len > SPEC_LEN_MAX {
-        return Err(PolicyError::TooLong(len).to_string());
-    }
-    if settings.enforces_resources {
-        check_quota(local, shadow, spec)?;
-    }
-
-    Ok(spec)
-}
-
-fn check_quota(local: &Local<'_>, shadow: &ShadowPod, spec: &PodSpec) -> Result<(), String> {
-    let Some(user) = local.user(shadow) else {
-        return Err(format!(
-            "label {} is missing, which the webhook of this cluster sets: create the ShadowPod again",
-            labels::CREATOR_USER
-        ));
-    };
-    let Some(quota) = local.quota(&user) else {
-        return Err(format!(
-            "user `{}` has no Quota: the consumer needs a ResourceSlice that this cluster has accepted, and its credentials",
-            user.creator
-        ));
-    };
-    let mode = quota
-        .spec
-        .limits_enforcement
-        .unwrap_or(LimitsEnforcement::None);
-    let required = match mode {
-        LimitsEnforcement::None => None,
-        LimitsEnforcement::Soft => requirement::missing(spec, false),
-        LimitsEnforcement::Hard => requirement::missing(spec, true),
-    };
-    if let Some(message) = required {
-        return Err(message);
-    }
-    requests::of_pod(spec).map_err(|error| error.to_string())?;
-    // It was admitted before, and its place is kept: neither a cordon nor other pods take it.
-    if shadow.status.is_some() {
-        return Ok(());
-    }
-    let uid = shadow.metadata.uid.as_deref().unwrap_or_default();
-
-    quota::check(quota, &claims(local, &user), uid).map_err(|error| error.to_string())
-}
-
-/// Returns the claims of a user: those of its pods that have not ended, and of its ShadowPods without a pod.
-fn claims<'a>(local: &Local<'a>, user: &User<'_>) -> Vec<Claim<'a>> {
-    let mut claims = Vec::new();
-    for (key, shadow) in local.shadow_pods_of(user) {
-        let pod = local.pods.get(key).filter(|pod| is_own(pod, shadow));
-        let is_over = pod.map_or_else(|| has_completed(shadow), has_ended);
-        if is_over || pod.is_none() && shadow.metadata.deletion_timestamp.is_some() {
-            continue;
+    /// Reads the pod if its ShadowPod has gone or changed while the outcome of its creation is unknown: a late pod counts.
+    /// Returns whether that is to be awaited.
+    fn awaits_creation(&self, env: &Env<'_>, plan: &mut Plan<WorkItem>) -> bool {
+        let Some(sent) = self.memories.sent(self.key) else {
+            return false;
+        };
+        let is_unchanged = match self.local.standing(self.key) {
+            Standing::Waits(group, rank, demand) => {
+                self.ledger.has_claim(self.key, (&group, &rank, &demand))
+            }
+            Standing::Free => true,
+            Standing::Ended | Standing::Exists(..) | Standing::Refused(_) => false,
+        };
+        if is_unchanged {
+            // Creating the pod once more shows the outcome.
+            return false;
         }
-        let amounts = shadow.spec.pod.as_ref().map(requests::of_pod);
-        claims.push(Claim {
-            is_present: pod.is_some() || shadow.status.is_some(),
-            created: shadow.metadata.creation_timestamp.as_ref().map(|it| it.0),
-            uid: shadow.metadata.uid.as_deref().unwrap_or_default(),
-            // An invalid one is refused, so it takes nothing.
-            amounts: amounts.and_then(Result::ok).unwrap_or_else(Amounts::new),
-        });
+        let age = env.at.saturating_duration_since(sent);
+        match SETTLED_AFTER.checked_sub(age) {
+            Some(rest) if !rest.is_zero() => {
+                plan.requeue.push((rest, WorkItem(self.key.clone())));
+            }
+            Some(_) | None => plan.reads.push(self.pod()),
+        }
+
+        true
     }
 
-    claims
-}
-
-/// Plans the labels and annotations of a present Pod, and the phase of its ShadowPod.
-fn follow(key: &Key, shadow: &ShadowPod, pod: &Pod, plan: &mut Plan<Key>) {
-    let (labels, annotations) = metadata(shadow);
-    let (old_labels, old_annotations) = (&pod.metadata.labels, &pod.metadata.annotations);
-    let is_same =
-        contains(old_labels.as_ref(), &labels) && contains(old_annotations.as_ref(), &annotations);
-    if !is_same && pod.metadata.deletion_timestamp.is_none() {
-        let object = Ref::of::<Pod>(&Cluster::Local, key);
-        plan.apply(
-            object,
-            json!({"metadata": {"labels": labels, "annotations": annotations}}),
-        );
-    }
-    let phase = phase(pod);
-    if shadow.status.as_ref().map(|it| it.phase) != Some(phase) {
-        let object = Ref::of::<ShadowPod>(&Cluster::Local, key);
-        let merge = Action::Merge(json!({"status": {"phase": phase}}));
-        let mut write = Write::new(object, merge).subresource("status");
-        write.uid.clone_from(&shadow.metadata.uid);
+    /// Creates the pod if it may exist.
+    fn create(
+        &mut self,
+        shadow_pod: &KeptShadowPod,
+        memory: &Memory,
+        env: &Env<'_>,
+        plan: &mut Plan<WorkItem>,
+    ) {
+        let reason = match self.local.standing(self.key) {
+            Standing::Ended | Standing::Exists(..) => return,
+            Standing::Refused(reason) => Some(reason),
+            Standing::Free => None,
+            Standing::Waits(group, ..) => match self.ledger.state(self.key) {
+                Some(State::Claimed) => None,
+                Some(State::Parked) => return,
+                Some(State::Existing | State::Waiting) | None => {
+                    let terms = self.local.terms(&group);
+                    let excess = self.ledger.excess(self.key, terms.as_ref());
+                    // It fits since its group was decided: the next decision admits it.
+                    let Some(excess) = excess else {
+                        plan.is_incomplete = true;
+                        return;
+                    };
+                    Some(excess.to_string())
+                }
+            },
+        };
+        if let Some(reason) = reason {
+            return self.warn(plan, FAILED_CREATE, reason);
+        }
+        if let Some(uid) = &memory.unlabelled {
+            let labels = json!({labels::MANAGED_BY: labels::MANAGED_BY_SHADOW_POD});
+            let mut write = self.merge(json!({"metadata": {"labels": labels}}));
+            write.uid = Some(uid.clone());
+            plan.writes.push(write);
+            return;
+        }
+        if memory.is_taken {
+            let message = "another pod has this name: delete that pod, or use another name";
+            self.warn(plan, FAILED_CREATE, message.to_owned());
+        } else if let Some((reason, message)) = &memory.failure {
+            self.warn(plan, reason, message.clone());
+        }
+        let mapping = match self.local.mapping(self.key, shadow_pod) {
+            Ok(mapping) => mapping,
+            Err(reason) => return self.warn(plan, FAILED_CREATE, reason),
+        };
+        let Some(body) = self.body(shadow_pod, memory, mapping.as_ref()) else {
+            plan.reads
+                .push(Ref::of::<ShadowPod>(&Cluster::Local, self.key));
+            return;
+        };
+        let mut write = Write::new(self.pod(), Action::Create(body));
+        // It claims from a Quota, so it must have no effect once another replica leads.
+        write.server_timeout = Some(CREATION_TIMEOUT);
         plan.writes.push(write);
-    }
-    if shadow.status.is_none() {
-        plan.events.push(Event {
-            object: Ref::of::<ShadowPod>(&Cluster::Local, key),
-            is_warning: false,
-            reason: "CreatedPod",
-            note: format!("created pod {key}"),
-            is_repeated: false,
+        self.memories.change(self.key, |memory| {
+            memory.sent = Some(env.at);
+            memory.read = None;
         });
     }
-}
 
-fn created(shadow: &ShadowPod, spec: &PodSpec) -> Value {
-    let (labels, annotations) = metadata(shadow);
-    let name = shadow.metadata.name.as_deref();
-    let namespace = shadow.metadata.namespace.as_deref();
+    /// Returns the pod; `None` if the spec has to be read.
+    fn body(
+        &self,
+        shadow_pod: &KeptShadowPod,
+        memory: &Memory,
+        mapping: Option<&Mapping>,
+    ) -> Option<Value> {
+        if let Some(spec) = &shadow_pod.spec {
+            return Some(desired(self.key, shadow_pod, spec, mapping));
+        }
+        let read = memory.read.as_ref()?;
+        let kept = keep(ShadowPod::clone(read));
+        // Only the spec that was judged and charged is created.
+        let is_judged = kept.is_equivalent(shadow_pod);
+        let spec = read.spec.pod.as_ref().filter(|_| is_judged)?;
 
-    json!({
-        "metadata": {
-            "name": name,
-            "namespace": namespace,
-            "labels": labels,
-            "annotations": annotations,
-            "ownerReferences": [controller_reference(shadow)],
-        },
-        "spec": spec,
-    })
-}
-
-type Map = BTreeMap<String, String>;
-
-/// Returns the labels and annotations of the Pod.
-fn metadata(shadow: &ShadowPod) -> (Map, Map) {
-    let mut labels = shadow.metadata.labels.clone().unwrap_or_default();
-    labels.insert(
-        labels::MANAGED_BY.to_owned(),
-        labels::MANAGED_BY_SHADOW_POD.to_owned(),
-    );
-    let mut annotations = shadow.metadata.annotations.clone().unwrap_or_default();
-    annotations.remove(LAST_APPLIED);
-
-    (labels, annotations)
-}
-
-fn contains(present: Option<&Map>, desired: &Map) -> bool {
-    desired
-        .iter()
-        .all(|(key, value)| present.and_then(|it| it.get(key)) == Some(value))
-}
-
-fn phase(pod: &Pod) -> Phase {
-    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
-    match phase {
-        Some("Running") => Phase::Running,
-        Some("Succeeded") => Phase::Succeeded,
-        Some("Failed") => Phase::Failed,
-        Some("Pending") | None => Phase::Pending,
-        Some(_) => Phase::Unknown,
+        Some(desired(self.key, &kept, spec, mapping))
     }
-}
 
-/// Returns whether the Pod of a ShadowPod has ended, so that it is not created again.
-fn has_completed(shadow: &ShadowPod) -> bool {
-    let phase = shadow.status.as_ref().map(|it| it.phase);
-    matches!(phase, Some(Phase::Succeeded | Phase::Failed))
+    /// Keeps pod and status up to date.
+    fn follow(
+        &mut self,
+        shadow_pod: &KeptShadowPod,
+        pod: &Pod,
+        memory: &Memory,
+        plan: &mut Plan<WorkItem>,
+    ) {
+        let object = Ref::of::<ShadowPod>(&Cluster::Local, self.key);
+        if memory.is_created {
+            plan.events.push(Event {
+                object: object.clone(),
+                is_warning: false,
+                reason: CREATED,
+                note: "created the pod".to_owned(),
+                is_repeated: true,
+            });
+            self.memories
+                .change(self.key, |memory| memory.is_created = false);
+        }
+        if let Some((reason, message)) = &memory.failure {
+            self.warn(plan, reason, message.clone());
+            self.memories
+                .change(self.key, |memory| memory.failure = None);
+        }
+        let is_deleting = pod.metadata.deletion_timestamp.is_some();
+        if !is_deleting && !shadow_pod.is_deleting {
+            match follow(shadow_pod, pod, &memory.removed) {
+                Some(patch) => {
+                    let mut write = self.merge(patch);
+                    write.uid.clone_from(&pod.metadata.uid);
+                    plan.writes.push(write);
+                }
+                None => self
+                    .memories
+                    .change(self.key, |it| it.removed = Default::default()),
+            }
+        }
+        // The kubelet ends a deleted pod with a terminal phase. The pod is created again then.
+        let phase = phase(pod).filter(|phase| !is_deleting || !is_terminal(*phase));
+        let changed = phase.filter(|phase| shadow_pod.phase != Some(*phase));
+        if let Some(phase) = changed.filter(|_| !shadow_pod.has_ended()) {
+            plan.apply(object, json!({"status": {"phase": phase}}));
+            if let Some(write) = plan.writes.last_mut() {
+                write.subresource = Some("status");
+                write.uid = Some(shadow_pod.uid.clone());
+            }
+        }
+    }
+
+    /// Leaves a pod alone that is not of this ShadowPod. That of an earlier ShadowPod of the name is being deleted.
+    fn reject(&self, pod: &Pod, plan: &mut Plan<WorkItem>) {
+        if pod.metadata.deletion_timestamp.is_none() && owner(&pod.metadata).is_none() {
+            let message = "another pod has this name: delete that pod, or use another name";
+            self.warn(plan, FAILED_CREATE, message.to_owned());
+        }
+    }
+
+    fn pod(&self) -> Ref {
+        Ref::of::<Pod>(&Cluster::Local, self.key)
+    }
+
+    fn merge(&self, patch: Value) -> Write {
+        Write::new(self.pod(), Action::Merge(patch))
+    }
+
+    fn warn(&self, plan: &mut Plan<WorkItem>, reason: &'static str, message: String) {
+        let object = Ref::of::<ShadowPod>(&Cluster::Local, self.key);
+        warn(plan, object, (reason, message));
+    }
 }

@@ -1,30 +1,38 @@
 //! The resources of the ShadowPod controller.
 
-use super::objects::{BY_CREATOR, creator};
+use super::kept::{KeptShadowPod, keep as keep_shadow_pod};
+use super::objects::{BY_CREATOR, group_index};
 use crate::network::keep;
+use crate::shadow_endpoint_slice::Peers;
+use crate::webhook::creator_label;
 use control_api::{Quota, ShadowPod, TenantPolicy, labels};
 use control_runtime::{Registration, Scope};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::node::v1::RuntimeClass;
+use kube::ResourceExt as _;
 
-/// ClusterRole of the manager in the namespaces of consumers.
+/// ClusterRole that the manager binds to itself in the namespaces of consumers, as in the chart.
 const ROLE: &str = "liqo-controller-manager-remote-namespace";
 
 /// Why Applies of a change take fields from other field managers.
 const FORCE_CHANGE: &str =
     "the manager has set them by the creation of the pod, which is another operation";
+/// Why Applies take the status from other field managers.
+const FORCE_STATUS: &str =
+    "only the manager writes the status of a ShadowPod; a user may have edited one";
 
 /// Returns the resources that the controller follows, with Liqo in namespace `liqo`.
 pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
+    let [namespaces, configurations] = Peers::registrations();
     vec![
-        Registration::whole::<ShadowPod>(Scope::All)
-            .index(BY_CREATOR, |shadow: &ShadowPod| {
-                creator(&shadow.metadata)
-                    .into_iter()
-                    .map(str::to_owned)
-                    .collect()
-            })
+        Registration::of::<ShadowPod, KeptShadowPod, _>(Scope::All, keep_shadow_pod)
+            .full_objects()
             .subresource("status", "patch")
-            .subresource("finalizers", "update"),
+            // The ShadowPod is the owner that controls its pod.
+            .subresource("finalizers", "update")
+            .written_in(Scope::Bound(ROLE))
+            .force("status", FORCE_STATUS)
+            .fields(&["status"]),
         Registration::of(Scope::All, keep::<Pod>)
             .labels(format!(
                 "{}={}",
@@ -34,15 +42,16 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
             .verbs(&["create", "patch"])
             .subresource("ephemeralcontainers", "patch")
             .subresource("resize", "patch")
-            .written_in(Scope::Bound(ROLE))
-            .force(
-                "",
-                "labels and annotations of the pod are those of its ShadowPod",
-            )
             .force("ephemeralcontainers", FORCE_CHANGE)
-            .force("resize", FORCE_CHANGE),
-        Registration::whole::<Quota>(Scope::All),
-        Registration::of(Scope::All, keep::<Namespace>),
+            .force("resize", FORCE_CHANGE)
+            .written_in(Scope::Bound(ROLE)),
+        namespaces,
+        configurations,
+        Registration::whole::<Quota>(Scope::All).index(BY_CREATOR, |quota: &Quota| {
+            let tenant = quota.namespace().unwrap_or_default();
+            vec![group_index(&tenant, &creator_label(&quota.spec.user))]
+        }),
         Registration::whole::<TenantPolicy>(Scope::Namespace(liqo.to_owned())),
+        Registration::whole::<RuntimeClass>(Scope::All),
     ]
 }

@@ -2,15 +2,18 @@
 
 use super::stored::Stored;
 use control_api::{
-    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, annotations,
-    labels,
+    Configuration, Connection, GatewayClient, GatewayServer, IP, Network, PublicKey, ShadowPod,
+    annotations, labels,
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Namespace, Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Secret, Service,
+    ConfigMap, Container, Namespace, Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Secret,
+    Service,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::RoleBinding;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::Resource as _;
 use std::collections::BTreeMap;
 
 /// Annotation of the pods that represent static pods of a kubelet.
@@ -97,14 +100,11 @@ impl Stored for Node {
 
 impl Stored for Pod {
     /// Keeps node, phase, addresses, the condition `Ready`, and the owners and annotations that exempt a pod from the drain of
-    /// its Node; of a consumer's pod also what follows its ShadowPod, and of that of a virtual kubelet all owners.
+    /// its Node. Of a consumer's pod it also keeps metadata, which follows the ShadowPod, and the resources that it requests; of
+    /// that of a virtual kubelet all owners.
     fn prune(&mut self) {
-        let managed_by = self
-            .metadata
-            .labels
-            .as_ref()
-            .and_then(|it| it.get(labels::MANAGED_BY));
-        if managed_by.is_none_or(|it| it != labels::MANAGED_BY_SHADOW_POD) {
+        let is_of_consumer = is_of_consumer(&self.metadata);
+        if !is_of_consumer {
             self.metadata.annotations = self.metadata.annotations.take().map(|annotations| {
                 let mirror = annotations.into_iter().filter(|(key, _)| key == MIRROR_POD);
                 BTreeMap::from_iter(mirror)
@@ -115,9 +115,13 @@ impl Stored for Pod {
                 owners.retain(|owner| owner.kind == "DaemonSet" || is_of_kubelet);
             }
         }
-        self.spec = self.spec.take().map(|spec| PodSpec {
-            node_name: spec.node_name,
-            ..PodSpec::default()
+        self.spec = self.spec.take().map(|spec| {
+            let node_name = spec.node_name.clone();
+            let requests = is_of_consumer.then(|| requests(spec));
+            PodSpec {
+                node_name,
+                ..requests.unwrap_or_default()
+            }
         });
         self.status = self.status.take().map(|status| PodStatus {
             phase: status.phase,
@@ -134,6 +138,37 @@ impl Stored for Pod {
             }),
             ..PodStatus::default()
         });
+    }
+}
+
+/// Returns whether a pod is that of a ShadowPod. The owner shows it for one that has lost its label.
+fn is_of_consumer(metadata: &ObjectMeta) -> bool {
+    let managed_by = metadata
+        .labels
+        .as_ref()
+        .and_then(|it| it.get(labels::MANAGED_BY));
+    let mut owners = metadata.owner_references.iter().flatten();
+
+    managed_by.is_some_and(|it| it == labels::MANAGED_BY_SHADOW_POD)
+        || owners.any(|owner| owner.kind == ShadowPod::kind(&()))
+}
+
+/// Clears the fields of a pod's spec but those that determine how much it requests.
+fn requests(spec: PodSpec) -> PodSpec {
+    let of_container = |container: Container| Container {
+        resources: container.resources,
+        restart_policy: container.restart_policy,
+        ..Container::default()
+    };
+    let of_containers =
+        |containers: Vec<Container>| containers.into_iter().map(of_container).collect();
+
+    PodSpec {
+        containers: of_containers(spec.containers),
+        init_containers: spec.init_containers.map(of_containers),
+        overhead: spec.overhead,
+        resources: spec.resources,
+        ..PodSpec::default()
     }
 }
 

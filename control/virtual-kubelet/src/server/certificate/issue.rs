@@ -107,12 +107,15 @@ pub(crate) fn self_signed(server: &Server, now: Timestamp) -> Result<CertifiedKe
     };
     params.not_before = time(now.checked_sub(CLOCK_SKEW))?;
     params.not_after = time(now.checked_add(SELF_SIGNED_VALIDITY))?;
+    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
+    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
     let certificate = params.self_signed(&key)?;
 
     certified(vec![certificate.der().clone()], &key)
 }
 
-/// Returns what certificate and request have in common. Kubernetes' signer and the manager accept nothing else.
+/// Returns what certificate and request have in common. The manager approves a request that contains nothing else: its
+/// usages are those of the CertificateSigningRequest.
 fn params(server: &Server) -> CertificateParams {
     let mut params = CertificateParams::default();
     params.distinguished_name = DistinguishedName::new();
@@ -122,8 +125,6 @@ fn params(server: &Server) -> CertificateParams {
     let name = format!("system:node:{}", server.node);
     params.distinguished_name.push(DnType::CommonName, name);
     params.subject_alt_names = vec![SanType::IpAddress(server.address)];
-    params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
 
     params
 }
@@ -161,14 +162,15 @@ mod tests {
         assert_eq!(parsed.params.distinguished_name, subject);
         let address = SanType::IpAddress([10, 244, 0, 5].into());
         assert_eq!(parsed.params.subject_alt_names, [address]);
-        assert_eq!(
-            parsed.params.key_usages,
-            [KeyUsagePurpose::DigitalSignature]
-        );
-        assert_eq!(
-            parsed.params.extended_key_usages,
-            [ExtendedKeyUsagePurpose::ServerAuth]
-        );
+    }
+
+    /// The manager compares whole requests.
+    #[test]
+    fn the_manager_approves_the_request() {
+        let request = Request::new(&server()).unwrap();
+        let request = ServingRequest::parse(request.pem.as_bytes()).unwrap();
+
+        assert!(request.is_of("milan", [10, 244, 0, 5].into()));
     }
 
     #[test]

@@ -1,0 +1,163 @@
+//! The pod of a ShadowPod: its content, and how labels and annotations follow.
+
+use super::kept::{KeptShadowPod, Texts};
+use crate::shadow_endpoint_slice::Mapping;
+use control_api::offloading::shadow_pod::ShadowPodPhase;
+use control_api::{ShadowPod, labels};
+use control_runtime::Key;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, OwnerReference};
+use kube::Resource;
+use serde_json::{Map, Value, json};
+use std::collections::BTreeSet;
+
+/// Labels by which clusters mark their own pods that run elsewhere.
+const LOCAL_LABELS: [&str; 2] = [labels::SHADOW_POD, labels::REMOTE_UNAVAILABLE];
+
+/// Prefixes of annotations that have an effect at the creation of a pod only.
+const FIXED_ANNOTATIONS: [&str; 2] = [
+    "kubernetes.io/config.",
+    "container.apparmor.security.beta.kubernetes.io/",
+];
+
+/// Keys of labels and annotations that were removed from a ShadowPod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Removed {
+    labels: BTreeSet<String>,
+    annotations: BTreeSet<String>,
+}
+
+impl Removed {
+    /// Adds the keys that a change of a ShadowPod removes.
+    pub(super) fn add(&mut self, before: &KeptShadowPod, after: &KeptShadowPod) {
+        let changes = [
+            (&mut self.labels, &before.labels, &after.labels),
+            (
+                &mut self.annotations,
+                &before.annotations,
+                &after.annotations,
+            ),
+        ];
+        for (removed, before, after) in changes {
+            let gone = before.keys().filter(|key| !after.contains_key(*key));
+            removed.extend(gone.cloned());
+            removed.retain(|key| !after.contains_key(key));
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.labels.is_empty() && self.annotations.is_empty()
+    }
+}
+
+/// Returns the pod of a ShadowPod with this spec. `mapping` translates the address of the consumer's API server
+/// in host aliases.
+pub(super) fn desired(
+    key: &Key,
+    shadow_pod: &KeptShadowPod,
+    spec: &PodSpec,
+    mapping: Option<&Mapping>,
+) -> Value {
+    let mut spec = spec.clone();
+    if let (Some(mapping), Some(aliases)) = (mapping, &mut spec.host_aliases) {
+        *aliases = mapping.host_aliases(aliases);
+    }
+    // The API server accepts them by a subresource only, once the pod exists.
+    spec.ephemeral_containers = None;
+
+    json!({
+        "metadata": {
+            "name": key.name,
+            "namespace": key.namespace,
+            "labels": desired_labels(&shadow_pod.labels),
+            "annotations": shadow_pod.annotations,
+            "ownerReferences": [{
+                "apiVersion": ShadowPod::api_version(&()),
+                "kind": ShadowPod::kind(&()),
+                "name": key.name,
+                "uid": shadow_pod.uid,
+                "controller": true,
+                "blockOwnerDeletion": true,
+            }],
+        },
+        "spec": spec,
+    })
+}
+
+fn desired_labels(of_shadow_pod: &Texts) -> Texts {
+    let mut all = of_shadow_pod.clone();
+    all.retain(|key, _| !LOCAL_LABELS.contains(&key.as_str()));
+    let managed_by = labels::MANAGED_BY_SHADOW_POD.to_owned();
+    all.insert(labels::MANAGED_BY.to_owned(), managed_by);
+
+    all
+}
+
+/// Returns the merge patch after which the pod has labels and annotations of its ShadowPod; `None` if it has them.
+///
+/// Labels and annotations of others, for example of admission webhooks, stay. The creator is that of the pod's creation, which
+/// the pod counts against.
+pub(super) fn follow(shadow_pod: &KeptShadowPod, pod: &Pod, removed: &Removed) -> Option<Value> {
+    let none = Texts::new();
+    let metadata = &pod.metadata;
+    let desired = desired_labels(&shadow_pod.labels);
+    let labels = changes(
+        metadata.labels.as_ref().unwrap_or(&none),
+        &desired,
+        &removed.labels,
+        |key| key == labels::CREATOR_USER,
+    );
+    let annotations = changes(
+        metadata.annotations.as_ref().unwrap_or(&none),
+        &shadow_pod.annotations,
+        &removed.annotations,
+        |key| {
+            FIXED_ANNOTATIONS
+                .iter()
+                .any(|prefix| key.starts_with(prefix))
+        },
+    );
+    let fields = [("labels", labels), ("annotations", annotations)];
+    let fields = fields.into_iter().filter(|(_, fields)| !fields.is_empty());
+    let changed: Map<_, _> = fields
+        .map(|(name, it)| (name.to_owned(), it.into()))
+        .collect();
+
+    (!changed.is_empty()).then(|| json!({"metadata": changed}))
+}
+
+fn changes(
+    present: &Texts,
+    desired: &Texts,
+    removed: &BTreeSet<String>,
+    is_fixed: impl Fn(&str) -> bool,
+) -> Map<String, Value> {
+    let is_changed = |(key, value): &(&String, &String)| present.get(*key) != Some(*value);
+    let set = desired.iter().filter(is_changed);
+    let set = set.map(|(key, value)| (key.clone(), value.as_str().into()));
+    let gone = removed
+        .iter()
+        .filter(|key| present.contains_key(*key) && !desired.contains_key(*key));
+    let all = gone.map(|key| (key.clone(), Value::Null)).chain(set);
+
+    all.filter(|(key, _)| !is_fixed(key)).collect()
+}
+
+/// Returns the phase of a pod; `None` if it has none yet.
+pub(super) fn phase(pod: &Pod) -> Option<ShadowPodPhase> {
+    let phase = pod.status.as_ref()?.phase.as_deref()?;
+    serde_json::from_value(phase.into()).ok()
+}
+
+/// Returns the UID of the ShadowPod that controls a pod.
+pub(super) fn owner(metadata: &ObjectMeta) -> Option<&str> {
+    let mut owners = metadata.owner_references.iter().flatten();
+    let owner = owners.find(|owner| owner.controller == Some(true))?;
+
+    is_shadow_pod(owner).then_some(owner.uid.as_str())
+}
+
+fn is_shadow_pod(owner: &OwnerReference) -> bool {
+    let group = owner.api_version.split_once('/').map(|(group, _)| group);
+    group == Some(&*ShadowPod::group(&())) && owner.kind == ShadowPod::kind(&())
+}
