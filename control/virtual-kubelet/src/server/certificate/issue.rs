@@ -142,6 +142,7 @@ fn certified(
 #[cfg(test)]
 mod tests {
     use super::*;
+    use control_credentials::ServingRequest;
     use rcgen::CertificateSigningRequestParams;
 
     fn server() -> Server {
@@ -170,7 +171,8 @@ mod tests {
         let request = Request::new(&server()).unwrap();
         let request = ServingRequest::parse(request.pem.as_bytes()).unwrap();
 
-        assert!(request.is_of("milan", [10, 244, 0, 5].into()));
+        assert!(request.is_of_node("milan"));
+        assert!(request.is_at([10, 244, 0, 5].into()));
     }
 
     #[test]
