@@ -6,7 +6,7 @@ use control_api::{annotations, labels};
 /// A server that API servers connect to.
 #[derive(Debug)]
 pub(crate) struct Server {
-    /// What the server does, for Events.
+    /// Purpose of the server, for Events.
     pub(super) purpose: &'static str,
     /// Name of the Secret with its certificates, in Liqo's namespace.
     pub(crate) secret: &'static str,

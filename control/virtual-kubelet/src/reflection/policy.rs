@@ -14,7 +14,7 @@ pub(crate) enum Policy {
     /// All but those with the annotation `liqo.io/skip-reflection`.
     #[default]
     DenyList,
-    /// Those with the annotation `liqo.io/allow-reflection`.
+    /// Objects with the annotation `liqo.io/allow-reflection`.
     AllowList,
 }
 

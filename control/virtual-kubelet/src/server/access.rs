@@ -24,7 +24,7 @@ const REVIEWS_MAX: usize = 32;
 /// Time for a review, with the wait for others.
 const REVIEW_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Who may send which requests.
+/// The users and their requests that are allowed.
 pub(crate) struct Access {
     clients: Clients,
     authority: ClientAuthority,

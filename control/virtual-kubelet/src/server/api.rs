@@ -35,7 +35,7 @@ pub(crate) struct Api {
     pub(crate) cache: CacheReader,
     /// Values of the flags.
     pub(crate) settings: Settings,
-    /// Who may send requests.
+    /// The requests that users may send.
     pub(crate) access: Access,
     /// The API server of the provider.
     pub(crate) provider: Provider,

@@ -8,7 +8,7 @@ use k8s_openapi::api::authorization::v1::{
 };
 use sha2::{Digest as _, Sha256};
 
-/// What a decision depends on. Neither tokens nor users are kept longer than a request.
+/// Input of a decision. Neither tokens nor users are kept longer than a request.
 pub(crate) type Fingerprint = [u8; 32];
 
 /// Returns the review of a token.

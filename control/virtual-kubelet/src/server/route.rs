@@ -22,7 +22,7 @@ pub(crate) enum Route {
     Logs(Container),
     /// A stream to a pod.
     Stream(Stream),
-    /// No endpoint. The request is authorized all the same, by the prefix of its path.
+    /// No endpoint. The request is authorized nevertheless, by the prefix of its path.
     Unknown(Prefix),
 }
 

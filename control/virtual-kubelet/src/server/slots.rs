@@ -16,7 +16,7 @@ pub(crate) struct Limit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Exceeded(pub(crate) &'static str);
 
-/// What is in use. Clones share it. Sources without any take no memory.
+/// The slots in use. Clones share it. Sources without any take no memory.
 #[derive(Clone, Debug)]
 pub(crate) struct Slots<K> {
     limit: Limit,

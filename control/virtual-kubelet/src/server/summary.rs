@@ -25,7 +25,7 @@ struct OfPod {
     containers: BTreeMap<String, Usage>,
 }
 
-/// What a sample measures.
+/// The quantity that a sample measures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Measured {
     Cpu,

@@ -12,6 +12,7 @@
 mod chain;
 mod events;
 mod facts;
+mod link;
 mod local;
 mod provider;
 mod read;
@@ -107,7 +108,7 @@ impl Report {
         self.0.boxes()
     }
 
-    /// Fails if the chain is not whole, so that scripts can tell.
+    /// Fails if the chain is not whole, so that scripts know it.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What a virtual node runs: its pods, what they request, and the offloaded namespaces. PURE.
+//! Pods of a virtual node, their requests, and the offloaded namespaces. PURE.
 
 use super::boxes::Item;
 use super::node;
@@ -27,7 +27,7 @@ pub(super) struct Objects<'a> {
     pub(super) map: Option<Option<&'a NamespaceMap>>,
 }
 
-/// What a virtual node runs. Parts that the user may not read are absent.
+/// Pods and namespaces of a virtual node. Parts that the user may not read are absent.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Workload {
     /// Whether the Node is ready, or why not.
@@ -45,7 +45,7 @@ struct Pods {
     failed: usize,
 }
 
-/// What pods request of a resource.
+/// The amount of a resource that pods request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Requested {
     resource: &'static str,

@@ -1,4 +1,4 @@
-//! The CertificateSigningRequest, and what became of it.
+//! The CertificateSigningRequest, and its state.
 
 use super::issue::{IssueError, Request};
 use crate::server::review::Fingerprint;
@@ -58,7 +58,7 @@ pub(super) struct Validity {
     pub(super) end: Timestamp,
 }
 
-/// What became of a request.
+/// The state of a request.
 pub(super) enum Outcome {
     /// Neither approved nor denied, or not signed yet.
     Pending,
@@ -90,7 +90,7 @@ pub(super) fn object(request: &Request, signer: &str) -> CertificateSigningReque
     }
 }
 
-/// Returns what became of a request.
+/// Returns the state of a request.
 pub(super) fn outcome(
     request: &Request,
     present: &CertificateSigningRequest,

@@ -1,4 +1,4 @@
-//! Who may send requests.
+//! Requests of users with and without rights.
 
 use super::certificates::{Authority, Issued, SERVER};
 use super::client::Stream;

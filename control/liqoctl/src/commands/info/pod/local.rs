@@ -1,7 +1,7 @@
 //! The links in this cluster. PURE.
 
-use super::chain::Link;
 use super::facts::{Facts, Read, Unmapped, mapped};
+use super::link::Link;
 use crate::commands::info::node;
 use crate::commands::offload::OFFLOADING;
 use crate::pod_state;

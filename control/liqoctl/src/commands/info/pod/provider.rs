@@ -1,8 +1,8 @@
 //! The links from the provider's API server to the ShadowPod. PURE.
 
-use super::chain::Link;
 use super::events::{About, newest};
 use super::facts::{Counterparts, Facts, Provider, Read};
+use super::link::Link;
 use crate::commands::info::foreign;
 use control_api::ShadowPod;
 use control_api::labels;

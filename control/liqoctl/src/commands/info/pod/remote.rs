@@ -1,8 +1,8 @@
 //! The link to the remote pod, and the network between the clusters. PURE.
 
-use super::chain::Link;
 use super::events::{About, newest};
 use super::facts::{Counterparts, Facts, Read};
+use super::link::Link;
 use crate::commands::info::foreign;
 use crate::pod_state;
 use k8s_openapi::api::core::v1::{Container, ContainerStatus, Pod, PodStatus};

@@ -4,8 +4,9 @@ mod fixture;
 mod provider;
 mod read;
 
-use super::chain::{Chain, State};
+use super::chain::Chain;
 use super::facts::{Facts, Provider, Read};
+use super::link::State;
 use super::*;
 use crate::commands::info::query;
 use control_api::NamespaceOffloading;
@@ -253,7 +254,7 @@ fn a_namespace_without_counterpart_names_its_phase_and_the_providers_condition()
         assert_eq!(name, "namespace");
         assert!(reason.contains(expected), "{expected}\n{reason}");
         for later in ["shadowPod", "remotePod"] {
-            assert_eq!(link(&facts, later).state().1, State::NotReached);
+            assert_eq!(link(&facts, later).shown().1, State::NotReached);
         }
     }
 

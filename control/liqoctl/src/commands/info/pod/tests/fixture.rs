@@ -1,7 +1,8 @@
 //! The objects of pod `demo/web` of cluster `rome`, which runs at `milan`.
 
-use crate::commands::info::pod::chain::{Chain, Link, State};
+use crate::commands::info::pod::chain::Chain;
 use crate::commands::info::pod::facts::{Counterparts, Facts, Provider, Read};
+use crate::commands::info::pod::link::{Link, State};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
@@ -180,7 +181,7 @@ pub(super) fn found<K: DeserializeOwned>(object: Value) -> Read<K> {
 pub(super) fn broken(facts: &Facts) -> (&'static str, String) {
     let chain = Chain::of(facts);
     let end = chain.end().expect("a broken link");
-    let (name, state, reason) = end.state();
+    let (name, state, reason) = end.shown();
     assert_eq!(state, State::Broken, "{name}: {reason}");
     (name, reason.to_owned())
 }
@@ -189,5 +190,5 @@ pub(super) fn broken(facts: &Facts) -> (&'static str, String) {
 pub(super) fn link(facts: &Facts, name: &str) -> Link {
     let chain = Chain::of(facts);
     let mut links = chain.links.into_iter();
-    links.find(|it| it.state().0 == name).expect("the link")
+    links.find(|it| it.shown().0 == name).expect("the link")
 }

@@ -4,8 +4,9 @@ use super::fixture::{
     broken, facts, found, link, of, pod, remote, serving, shadow, warning, with_counterparts,
 };
 use crate::commands::info::pod::Report;
-use crate::commands::info::pod::chain::{Chain, State};
+use crate::commands::info::pod::chain::Chain;
 use crate::commands::info::pod::facts::{Facts, Provider, Read};
+use crate::commands::info::pod::link::State;
 use serde_json::{Value, json};
 
 const LOCAL: (&str, &str, &str) = ("Pod", "web", "local-uid");
@@ -24,15 +25,15 @@ fn a_provider_that_does_not_respond_leaves_what_this_cluster_knows() {
     assert_eq!(name, "provider");
     assert!(reason.starts_with("the connection timed out; "), "{reason}");
     let shadow = link(&facts, "shadowPod");
-    assert_eq!(shadow.state().1, State::Unknown);
+    assert_eq!(shadow.shown().1, State::Unknown);
     assert!(shadow.find("created").is_some(), "by the label of the pod");
-    assert_eq!(link(&facts, "remotePod").state().1, State::Unknown);
+    assert_eq!(link(&facts, "remotePod").shown().1, State::Unknown);
     assert_eq!(link(&facts, "pod").find("phase"), Some("Running"));
     assert_eq!(
         link(&facts, "network").find("addressHere"),
         Some("10.71.1.7")
     );
-    assert_eq!(link(&facts, "namespace").state().1, State::Whole);
+    assert_eq!(link(&facts, "namespace").shown().1, State::Whole);
 }
 
 #[test]
@@ -207,7 +208,7 @@ fn an_object_that_may_not_be_read_is_unknown() {
     let remote = link(&facts, "remotePod");
 
     assert_eq!(
-        remote.state(),
+        remote.shown(),
         ("remotePod", State::Unknown, "pods is forbidden")
     );
     assert!(Report(Chain::of(&facts)).check().is_err());
