@@ -12,7 +12,7 @@
 //! | `kept`, `demand`, `policy` | what a ShadowPod requests, and what a TenantPolicy decides about (PURE) |
 //! | `terms`, `ledger` | the Quota decision (PURE) |
 //! | `objects` | what the objects of a name mean (PURE) |
-//! | `pod`, `plan` | content of the pod, and the requests (PURE) |
+//! | `pod`, `change`, `plan` | content of the pod, its changes, and the requests (PURE) |
 //! | `controller`, `accounts`, `pending`, `memory` | changes and outcomes (PURE) |
 
 use std::time::Duration;
@@ -23,13 +23,6 @@ pub(crate) use registrations::registrations;
 pub(crate) use settings::Settings;
 
 mod accounts;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the controller calls it once it keeps an account of existing pods"
-    )
-)]
 mod change;
 mod controller;
 mod demand;
@@ -50,6 +43,6 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-/// Time after which the API server gives up the creation of a pod. A standby leads 5 s after the last write of the leader at
+/// Time after which the API server gives up the creation or the resize of a pod. A standby leads 5 s after the last write of the leader at
 /// the earliest.
 const CREATION_TIMEOUT: Duration = Duration::from_secs(4);

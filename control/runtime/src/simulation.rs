@@ -12,7 +12,7 @@
 //! It is no second Kubernetes. It leaves out: schemas, defaults and validation; admission, RBAC,
 //! garbage collection and deletion of the objects in a namespace; pages, bookmarks, expired history
 //! and restored etcds; lists as maps (a list has one owner); the adoption of fields of earlier
-//! releases; `generation`; subresources other than `status` and evictions; the Lease itself, of which
+//! releases; `generation`; subresources other than `status`, evictions and changes of pods; the Lease itself, of which
 //! [`Simulation::hand_over`] is the result; Events. Tests with a real API server and with sockets
 //! cover them.
 

@@ -1,8 +1,10 @@
 //! The accounts of Quotas and what is known of names, as objects and outcomes change them.
 
+use super::change::RESIZE;
+use super::demand::Demand;
 use super::kept::KeptShadowPod;
 use super::ledger::{Group, Ledger};
-use super::memory::Memories;
+use super::memory::{Memories, Refusal};
 use super::objects::{Local, Standing};
 use super::pending::Pending;
 use super::plan::{FAILED_CREATE, FAILED_UPDATE};
@@ -10,6 +12,7 @@ use super::pod::owner;
 use control_runtime::{Action, Change, Entry, Key, Outcome, Write};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 /// The state of the controller.
 #[derive(Default)]
@@ -44,7 +47,14 @@ impl Accounts {
                 continue;
             }
             groups.extend(match local.standing(key) {
-                Standing::Exists(group, demand) => self.ledger.exists(key, group, demand),
+                Standing::Exists(group, demand) => {
+                    let demand = match self.memories.resizing(key) {
+                        // The pod may have been resized already.
+                        Some((_, claim)) => Arc::new(Demand::clone(&demand).raised(claim)),
+                        None => demand,
+                    };
+                    self.ledger.exists(key, group, demand)
+                }
                 Standing::Waits(group, rank, demand) => self.ledger.waits(key, group, rank, demand),
                 Standing::Ended | Standing::Free | Standing::Refused(_) => self.ledger.remove(key),
             });
@@ -78,20 +88,27 @@ impl Accounts {
             );
             match states {
                 (Some(before), Some(after)) if before.uid == after.uid => {
-                    self.memories
-                        .change(key, |memory| memory.removed.add(before, after));
+                    self.memories.change(key, |memory| {
+                        memory.removed.add(before, after);
+                        if before.followed != after.followed {
+                            memory.refusals.clear();
+                        }
+                    });
                 }
                 (None, Some(_)) => {}
                 (Some(_), _) | (None, None) => self.memories.forget(key),
             }
             BTreeSet::from([key.clone()])
         } else if change.is::<Pod>() {
+            // A resize whose outcome is unknown stays so: another change of the pod does not show whether it had an effect.
             if change.after::<Pod>().is_some() {
                 self.memories.change(key, |memory| {
                     memory.sent = None;
                     memory.unlabelled = None;
                     memory.is_taken = false;
                 });
+            } else {
+                self.memories.change(key, |memory| memory.refusals.clear());
             }
             BTreeSet::from([key.clone()])
         } else {
@@ -107,6 +124,10 @@ impl Accounts {
         write: &Write,
         outcome: &Outcome,
     ) -> Vec<Key> {
+        if let Some(subresource) = write.subresource {
+            self.changed(local, key, subresource, outcome);
+            return self.assess(local, &BTreeSet::from([key.clone()]));
+        }
         let is_creation = matches!(write.action, Action::Create(_));
         let shadow_pod = local.shadow_pods.get(key);
         self.memories.change(key, |memory| match outcome {
@@ -145,6 +166,49 @@ impl Accounts {
         let freed = self.ledger.park(key);
 
         self.decide(local, freed)
+    }
+
+    /// Takes the outcome of a write of a pod's subresource.
+    fn changed(
+        &mut self,
+        local: &Local<'_>,
+        key: &Key,
+        subresource: &'static str,
+        outcome: &Outcome,
+    ) {
+        let message = match outcome {
+            Outcome::Stored(_) | Outcome::NotLeader => None,
+            Outcome::Refused(status) | Outcome::Conflict(status) => Some(format!(
+                "the API server refuses pods/{subresource}: {}",
+                status.message
+            )),
+            Outcome::Gone => local.pods.get(key).map(|_| {
+                format!(
+                    "the API server does not have pods/{subresource}: create a new pod, or update Kubernetes of the provider"
+                )
+            }),
+            // The API server may still make the change.
+            Outcome::Answer(_)
+            | Outcome::AlreadyExists(_)
+            | Outcome::TimedOut
+            | Outcome::Failed(_)
+            | Outcome::Untrusted(_) => return,
+        };
+        self.memories.change(key, |memory| {
+            if subresource == RESIZE {
+                memory.resizing = None;
+            }
+            match message {
+                Some(message) => {
+                    let retry_at = None;
+                    let refusal = Refusal { message, retry_at };
+                    memory.refusals.insert(subresource, refusal);
+                }
+                None => {
+                    memory.refusals.remove(subresource);
+                }
+            }
+        });
     }
 }
 

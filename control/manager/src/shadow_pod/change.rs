@@ -18,6 +18,12 @@ use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
+/// Subresource of pods by which ephemeral containers are added.
+pub(super) const EPHEMERAL_CONTAINERS: &str = "ephemeralcontainers";
+
+/// Subresource of pods by which they are resized.
+pub(super) const RESIZE: &str = "resize";
+
 /// Resources of a container that Kubernetes resizes.
 const RESIZED: [&str; 2] = ["cpu", "memory"];
 
@@ -160,6 +166,33 @@ impl Followed {
         change
     }
 
+    /// Returns the resources of the pod after the resize. Containers and amounts that the provider has added stay.
+    pub(super) fn resized(&self, pod: &PodSpec) -> PodSpec {
+        let mut pod = pod.clone();
+        for resources in &self.containers {
+            let containers = match resources.list {
+                List::Containers => Some(&mut pod.containers),
+                List::InitContainers => pod.init_containers.as_mut(),
+            };
+            let mut containers = containers.into_iter().flatten();
+            let Some(container) = containers.find(|it| it.name == resources.name) else {
+                continue;
+            };
+            let present = container.resources.get_or_insert_default();
+            for (amounts, desired) in [
+                (&mut present.requests, &resources.requests),
+                (&mut present.limits, &resources.limits),
+            ] {
+                let desired = desired.iter();
+                let desired = desired.filter(|(name, _)| RESIZED.contains(&name.as_str()));
+                let desired = desired.map(|(name, amount)| (name.clone(), amount.clone()));
+                amounts.get_or_insert_default().extend(desired);
+            }
+        }
+
+        pod
+    }
+
     /// Returns the fields that resize the pod.
     fn resize(&self) -> Value {
         let mut spec = json!({});
@@ -181,9 +214,22 @@ impl Followed {
 }
 
 impl Change {
-    /// Returns whether the pod has what the ShadowPod requests.
-    pub(super) fn is_none(&self) -> bool {
-        *self == Self::default()
+    /// Returns whether a subresource has to be written.
+    pub(super) fn needs(&self, subresource: &str) -> bool {
+        match subresource {
+            RESIZE => self.is_resize,
+            EPHEMERAL_CONTAINERS => !self.ephemeral_containers.is_empty(),
+            _ => false,
+        }
+    }
+
+    /// Leaves out the part that a subresource changes.
+    pub(super) fn skip(&mut self, subresource: &str) {
+        match subresource {
+            RESIZE => self.is_resize = false,
+            EPHEMERAL_CONTAINERS => self.ephemeral_containers.clear(),
+            _ => {}
+        }
     }
 
     /// Plans the change. `spec` is that of the ShadowPod, if it is known.
@@ -200,7 +246,7 @@ impl Change {
                 (Err(refusal), _) => refusals.push(refusal),
                 (Ok(()), None) => planned.needs_spec = true,
                 (Ok(()), Some(spec)) => planned.applies.push(Apply {
-                    subresource: "ephemeralcontainers",
+                    subresource: EPHEMERAL_CONTAINERS,
                     fields: json!({"spec": {"ephemeralContainers": spec.ephemeral_containers}}),
                 }),
             }
@@ -209,7 +255,7 @@ impl Change {
             match checks.quota {
                 Err(refusal) => refusals.push(refusal),
                 Ok(()) => planned.applies.push(Apply {
-                    subresource: "resize",
+                    subresource: RESIZE,
                     fields: followed.resize(),
                 }),
             }

@@ -2,6 +2,7 @@
 
 use super::accounts::Accounts;
 use super::item::WorkItem;
+use super::memory::Memory;
 use super::objects::{Local, Standing, group_of_quota};
 use super::plan::Planner;
 use super::registrations::registrations;
@@ -84,7 +85,7 @@ impl Controller for ShadowPodController {
         }
         let mut planner = Planner {
             local: &local,
-            ledger: &self.accounts.ledger,
+            ledger: &mut self.accounts.ledger,
             memories: &mut self.accounts.memories,
             key,
         };
@@ -112,10 +113,18 @@ impl Controller for ShadowPodController {
             Request::Write(write) if is_of_pod => accounts.wrote(&local, key, write, outcome),
             Request::Write(_) | Request::Probe(_) => return Vec::new(),
             Request::Read(_) if is_of_pod => {
+                let mut names = BTreeSet::from([key.clone()]);
+                let mut was_resizing = false;
                 if matches!(outcome, Outcome::Stored(_) | Outcome::Gone) {
-                    accounts.memories.change(key, |memory| memory.sent = None);
+                    accounts.memories.change(key, |memory| {
+                        memory.sent = None;
+                        was_resizing = memory.resizing.take().is_some();
+                    });
                 }
-                accounts.assess(&local, &BTreeSet::from([key.clone()]))
+                let claimed = accounts.assess(&local, &names);
+                names.retain(|_| was_resizing);
+                names.extend(claimed);
+                names.into_iter().collect()
             }
             Request::Read(_) => {
                 if let Outcome::Stored(entry) = outcome {
@@ -128,7 +137,13 @@ impl Controller for ShadowPodController {
             }
         };
         let memory = accounts.memories.get(key);
-        if memory.is_some_and(|it| it.is_created || it.unlabelled.is_some()) {
+        let is_news = |it: &Memory| {
+            let mut refusals = it.refusals.values();
+            it.is_created
+                || it.unlabelled.is_some()
+                || refusals.any(|refusal| refusal.retry_at.is_none())
+        };
+        if memory.is_some_and(is_news) {
             names.push(key.clone());
         }
 

@@ -108,6 +108,19 @@ impl Demand {
         self
     }
 
+    /// Returns this demand with the amounts of another one where these are larger.
+    pub(super) fn raised(mut self, other: &Self) -> Self {
+        raise(&mut self.amounts, &other.amounts);
+        self
+    }
+
+    /// Returns whether limits enforcement finds a field that it does not find in another demand.
+    pub(super) fn is_looser(&self, other: &Self) -> bool {
+        let is_new = |field: &Option<String>, old| field.is_some() && field != old;
+        is_new(&self.without_request, &other.without_request)
+            || is_new(&self.without_equal_limit, &other.without_equal_limit)
+    }
+
     /// Returns a demand that leaves nothing of any resource of `others`.
     pub(super) fn unlimited<'a>(others: impl Iterator<Item = &'a str>) -> Self {
         let all = others.map(|resource| (resource.to_owned(), Amount::MAX));
@@ -224,6 +237,16 @@ pub(super) fn add(to: &mut Amounts, amounts: &Amounts) {
         let sum = to.entry(resource.clone()).or_default();
         *sum = sum.saturating_add(*amount);
     }
+}
+
+/// Subtracts amounts from others, and removes those of which nothing is left.
+pub(super) fn subtract(from: &mut Amounts, amounts: &Amounts) {
+    for (resource, amount) in amounts {
+        if let Some(rest) = from.get_mut(resource) {
+            *rest = rest.saturating_sub(*amount);
+        }
+    }
+    from.retain(|_, rest| *rest != Amount::default());
 }
 
 /// Raises amounts to others where these are larger.

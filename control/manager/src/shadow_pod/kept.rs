@@ -3,6 +3,7 @@
 //! A consumer may write large objects. What decisions need is computed at once, and the pod's spec is kept only until its
 //! pod exists, unless it is large. It is read again where it is needed.
 
+use super::change::Followed;
 use super::demand::Demand;
 use super::policy::Profile;
 use crate::shadow_endpoint_slice::Mapping;
@@ -45,6 +46,8 @@ pub(super) struct KeptShadowPod {
     /// The pod's effective request, or the error in the ShadowPod.
     pub(super) demand: Result<Arc<Demand>, String>,
     pub(super) profile: Arc<Profile>,
+    /// The fields that an existing pod follows, or the error in the ShadowPod.
+    pub(super) followed: Result<Arc<Followed>, String>,
     /// Whether an address in the spec is to be translated.
     pub(super) needs_mapping: bool,
     /// Spec of the pod; `None` if it is large, or if the pod has a phase.
@@ -102,6 +105,7 @@ pub(super) fn keep(shadow_pod: ShadowPod) -> KeptShadowPod {
     let profile = spec
         .as_ref()
         .map(|spec| Profile::of(&namespace, &annotations, spec));
+    let followed = spec.as_ref().map(|spec| Followed::of(spec).map(Arc::new));
     let aliases = spec.as_ref().and_then(|spec| spec.host_aliases.as_deref());
     let needs_mapping = aliases.is_some_and(Mapping::concerns);
     if length(&labels) + length(&annotations) > METADATA_LEN_MAX {
@@ -122,6 +126,7 @@ pub(super) fn keep(shadow_pod: ShadowPod) -> KeptShadowPod {
         annotations,
         demand,
         profile: Arc::new(profile.unwrap_or_default()),
+        followed: followed.unwrap_or_else(|| Ok(Arc::default())),
         needs_mapping,
         spec: spec.map(Arc::new),
         phase,

@@ -10,7 +10,7 @@
 //! ShadowPods wait in the order of their creation and UIDs, so that all leaders decide alike from the same objects. One that
 //! does not fit delays no other one. The ledger follows from the objects: a new leader computes it again.
 
-use super::demand::{Amounts, Demand, add};
+use super::demand::{Amounts, Demand, add, subtract};
 use super::terms::{Excess, Terms};
 use control_runtime::Key;
 use k8s_openapi::jiff::Timestamp;
@@ -120,6 +120,35 @@ impl Ledger {
                 state: State::Waiting,
             },
         )
+    }
+
+    /// Charges an existing pod for a resize, if it fits in place of what is charged for the pod. The pod counts with the larger
+    /// of both amounts until [`exists`](Self::exists) charges it again.
+    ///
+    /// # Errors
+    ///
+    /// Returns why it does not fit, and charges nothing.
+    pub(super) fn grow(
+        &mut self,
+        key: &Key,
+        to: &Demand,
+        terms: Option<&Terms>,
+    ) -> Result<(), Excess> {
+        let entry = self.entries.get(key);
+        let entry = entry.filter(|entry| entry.state == State::Existing);
+        let entry = entry.ok_or(Excess::NotCharged)?;
+        let group = entry.group.clone();
+        let terms = terms.ok_or_else(|| Excess::NoQuota {
+            tenant: group.tenant.clone(),
+        })?;
+        let account = self.accounts.get(&group);
+        let mut others = account.map(|it| it.used.clone()).unwrap_or_default();
+        subtract(&mut others, &entry.demand.amounts);
+        terms.check(&others, to, true)?;
+        let demand = Arc::new(to.clone().raised(&entry.demand));
+        self.exists(key, group, demand);
+
+        Ok(())
     }
 
     /// Forgets a name. Returns the groups whose waiting ShadowPods may fit now.
@@ -299,12 +328,7 @@ impl Account {
     fn take(&mut self, key: &Key, entry: &Entry) {
         match entry.state {
             State::Existing | State::Claimed => {
-                for (resource, amount) in &entry.demand.amounts {
-                    if let Some(used) = self.used.get_mut(resource) {
-                        *used = used.saturating_sub(*amount);
-                    }
-                }
-                self.used.retain(|_, used| *used != Default::default());
+                subtract(&mut self.used, &entry.demand.amounts);
                 self.is_freed = true;
             }
             State::Waiting => {

@@ -1,5 +1,6 @@
 //! Outcomes of requests that the next plan of a name needs. None of them has to survive the process.
 
+use super::demand::Demand;
 use super::pod::Removed;
 use control_api::ShadowPod;
 use control_runtime::Key;
@@ -22,8 +23,20 @@ pub(super) struct Memory {
     pub(super) is_taken: bool,
     /// The ShadowPod as it was read, until the next plan.
     pub(super) read: Option<Arc<ShadowPod>>,
+    /// When a resize was requested, and what the pod requests after it, while its outcome is unknown.
+    pub(super) resizing: Option<(Instant, Arc<Demand>)>,
+    /// Last refusals of changes by the API server, by subresource.
+    pub(super) refusals: BTreeMap<&'static str, Refusal>,
     /// Labels and annotations that the pod must lose.
     pub(super) removed: Removed,
+}
+
+/// The API server's refusal of a change of the pod.
+#[derive(Clone, Debug)]
+pub(super) struct Refusal {
+    pub(super) message: String,
+    /// When the change is tried again; `None` after each attempt, until the next plan determines it.
+    pub(super) retry_at: Option<Instant>,
 }
 
 impl Memory {
@@ -34,6 +47,8 @@ impl Memory {
             && self.unlabelled.is_none()
             && !self.is_taken
             && self.read.is_none()
+            && self.resizing.is_none()
+            && self.refusals.is_empty()
             && self.removed.is_empty()
     }
 }
@@ -64,12 +79,17 @@ impl Memories {
         self.get(key)?.sent
     }
 
-    /// Forgets a name whose ShadowPod is gone, but not a creation whose outcome is unknown.
+    /// Returns when a resize of the pod was requested, and what the pod requests after it, if the outcome is unknown.
+    pub(super) fn resizing(&self, key: &Key) -> Option<&(Instant, Arc<Demand>)> {
+        self.get(key)?.resizing.as_ref()
+    }
+
+    /// Forgets a name whose ShadowPod is gone, but not a creation or a resize whose outcome is unknown.
     pub(super) fn forget(&mut self, key: &Key) {
         self.change(key, |memory| {
-            let sent = memory.sent;
             *memory = Memory {
-                sent,
+                sent: memory.sent,
+                resizing: memory.resizing.take(),
                 ..Memory::default()
             };
         });

@@ -103,8 +103,7 @@ impl<'a> Local<'a> {
             ));
         }
         let demand = shadow_pod.demand.clone()?;
-        let checked = shadow_pod.profile.check(self.policy(consumer));
-        checked.map_err(|refusal| refusal.to_string())?;
+        self.check_policy(consumer, shadow_pod)?;
         self.mapping(key, shadow_pod)?;
         if !self.settings.enforces_resources {
             return Ok(Standing::Free);
@@ -240,6 +239,28 @@ impl<'a> Local<'a> {
             tenant: tenant.to_owned(),
             creator: creator.to_owned(),
         })
+    }
+
+    /// Returns whether Quotas limit pods.
+    pub(super) fn enforces_resources(&self) -> bool {
+        self.settings.enforces_resources
+    }
+
+    /// Checks the containers of a ShadowPod, also ephemeral ones, by the TenantPolicy of its consumer.
+    ///
+    /// # Errors
+    ///
+    /// Returns what the policy does not permit, and the remedy.
+    pub(super) fn check_change(&self, key: &Key, shadow_pod: &KeptShadowPod) -> Result<(), String> {
+        let (consumer, _) = self.consumer(&key.namespace)?;
+
+        self.check_policy(consumer, shadow_pod)
+    }
+
+    fn check_policy(&self, consumer: &str, shadow_pod: &KeptShadowPod) -> Result<(), String> {
+        let checked = shadow_pod.profile.check(self.policy(consumer));
+
+        checked.map_err(|refusal| refusal.to_string())
     }
 
     /// Returns the TenantPolicy of a consumer.

@@ -1,19 +1,23 @@
 //! Plans the pod of a ShadowPod.
 
 use super::CREATION_TIMEOUT;
+use super::change::{Checks, EPHEMERAL_CONTAINERS, Followed, Planned, RESIZE, grows};
+use super::demand::Demand;
 use super::item::WorkItem;
 use super::kept::{KeptShadowPod, is_terminal, keep};
 use super::ledger::{Ledger, State};
 use super::memory::{Memories, Memory};
 use super::objects::{Local, Standing};
 use super::pod::{desired, follow, owner, phase};
+use super::terms::Excess;
 use crate::authentication::warn;
 use crate::shadow_endpoint_slice::Mapping;
 use control_api::{ShadowPod, labels};
 use control_runtime::{Action, Cluster, Env, Event, Key, Plan, Ref, Write};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodSpec};
 use serde_json::{Value, json};
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Reason of Events about a pod that is not created.
 pub(super) const FAILED_CREATE: &str = "FailedCreatePod";
@@ -23,13 +27,17 @@ pub(super) const FAILED_UPDATE: &str = "FailedUpdatePod";
 
 const CREATED: &str = "CreatedPod";
 
-/// Time after which a creation whose response was lost has no effect any more, if the API server has given it up.
+/// Time after which a refused change is tried again: no watch reports when the API server, the Quota or the TenantPolicy permits
+/// it.
+const RETRY_AFTER: Duration = Duration::from_secs(60);
+
+/// Time after which a creation or a resize whose response was lost has no effect any more, if the API server has given it up.
 const SETTLED_AFTER: Duration = CREATION_TIMEOUT.saturating_add(Duration::from_secs(1));
 
 /// One ShadowPod.
 pub(super) struct Planner<'a> {
     pub(super) local: &'a Local<'a>,
-    pub(super) ledger: &'a Ledger,
+    pub(super) ledger: &'a mut Ledger,
     pub(super) memories: &'a mut Memories,
     pub(super) key: &'a Key,
 }
@@ -43,6 +51,7 @@ impl Planner<'_> {
         if pod.is_none() && self.awaits_creation(env, &mut plan) {
             return plan;
         }
+        let awaits_resize = self.awaits_resize(pod, env, &mut plan);
         let Some(shadow_pod) = shadow_pod else {
             return plan;
         };
@@ -50,6 +59,10 @@ impl Planner<'_> {
         match pod {
             Some(pod) if owner(&pod.metadata) == Some(&*shadow_pod.uid) => {
                 self.follow(shadow_pod, pod, &memory, &mut plan);
+                let is_live = pod.metadata.deletion_timestamp.is_none() && !shadow_pod.is_deleting;
+                if is_live && !awaits_resize {
+                    self.change(shadow_pod, pod, &memory, env, &mut plan);
+                }
             }
             Some(pod) => self.reject(pod, &mut plan),
             None => self.create(shadow_pod, &memory, env, &mut plan),
@@ -75,15 +88,47 @@ impl Planner<'_> {
             // Creating the pod once more shows the outcome.
             return false;
         }
-        let age = env.at.saturating_duration_since(sent);
-        match SETTLED_AFTER.checked_sub(age) {
-            Some(rest) if !rest.is_zero() => {
-                plan.requeue.push((rest, WorkItem(self.key.clone())));
-            }
-            Some(_) | None => plan.reads.push(self.pod()),
+        if self.is_settled(sent, env, plan) {
+            plan.reads.push(self.pod());
         }
 
         true
+    }
+
+    /// Reads the pod if the outcome of its resize is unknown. Returns whether that is to be awaited: another resize meanwhile
+    /// could take effect before this one.
+    fn awaits_resize(
+        &mut self,
+        pod: Option<&Pod>,
+        env: &Env<'_>,
+        plan: &mut Plan<WorkItem>,
+    ) -> bool {
+        let Some(sent) = self.memories.resizing(self.key).map(|(sent, _)| *sent) else {
+            return false;
+        };
+        if !self.is_settled(sent, env, plan) {
+            return true;
+        }
+        if pod.is_none() {
+            // The resize names the UID of the pod that has gone.
+            self.memories
+                .change(self.key, |memory| memory.resizing = None);
+            return false;
+        }
+        plan.reads.push(self.pod());
+
+        true
+    }
+
+    /// Returns whether a request that was sent at this time has no effect any more. Else the name is planned again then.
+    fn is_settled(&self, sent: Instant, env: &Env<'_>, plan: &mut Plan<WorkItem>) -> bool {
+        let age = env.at.saturating_duration_since(sent);
+        let rest = SETTLED_AFTER.saturating_sub(age);
+        if !rest.is_zero() {
+            plan.requeue.push((rest, WorkItem(self.key.clone())));
+        }
+
+        rest.is_zero()
     }
 
     /// Creates the pod if it may exist.
@@ -158,16 +203,12 @@ impl Planner<'_> {
         if let Some(spec) = &shadow_pod.spec {
             return Some(desired(self.key, shadow_pod, spec, mapping));
         }
-        let read = memory.read.as_ref()?;
-        let kept = keep(ShadowPod::clone(read));
-        // Only the spec that was judged and charged is created.
-        let is_judged = kept.is_equivalent(shadow_pod);
-        let spec = read.spec.pod.as_ref().filter(|_| is_judged)?;
+        let (kept, spec) = read(shadow_pod, memory)?;
 
         Some(desired(self.key, &kept, spec, mapping))
     }
 
-    /// Keeps pod and status up to date.
+    /// Reports about the pod, and keeps the status up to date.
     fn follow(
         &mut self,
         shadow_pod: &KeptShadowPod,
@@ -193,18 +234,6 @@ impl Planner<'_> {
                 .change(self.key, |memory| memory.failure = None);
         }
         let is_deleting = pod.metadata.deletion_timestamp.is_some();
-        if !is_deleting && !shadow_pod.is_deleting {
-            match follow(shadow_pod, pod, &memory.removed) {
-                Some(patch) => {
-                    let mut write = self.merge(patch);
-                    write.uid.clone_from(&pod.metadata.uid);
-                    plan.writes.push(write);
-                }
-                None => self
-                    .memories
-                    .change(self.key, |it| it.removed = Default::default()),
-            }
-        }
         // The kubelet ends a deleted pod with a terminal phase. The pod is created again then.
         let phase = phase(pod).filter(|phase| !is_deleting || !is_terminal(*phase));
         let changed = phase.filter(|phase| shadow_pod.phase != Some(*phase));
@@ -215,6 +244,128 @@ impl Planner<'_> {
                 write.uid = Some(shadow_pod.uid.clone());
             }
         }
+    }
+
+    /// Keeps labels, annotations, ephemeral containers and resources of the pod up to date.
+    fn change(
+        &mut self,
+        shadow_pod: &KeptShadowPod,
+        pod: &Pod,
+        memory: &Memory,
+        env: &Env<'_>,
+        plan: &mut Plan<WorkItem>,
+    ) {
+        let spec = pod.spec.as_ref();
+        let spec = spec.filter(|_| !phase(pod).is_some_and(is_terminal));
+        let planned = match (&shadow_pod.followed, spec) {
+            (Ok(followed), Some(spec)) => self.planned((shadow_pod, followed), spec, memory, env),
+            (Err(refusal), Some(_)) => Planned {
+                refusal: Some(refusal.clone()),
+                ..Planned::default()
+            },
+            (_, None) => Planned::default(),
+        };
+        if let Some(refusal) = &planned.refusal {
+            self.warn(plan, FAILED_UPDATE, refusal.clone());
+            plan.requeue.push((RETRY_AFTER, WorkItem(self.key.clone())));
+        }
+        match follow(shadow_pod, pod, &memory.removed, planned.refusal.as_deref()) {
+            Some(patch) => {
+                let mut write = self.merge(patch);
+                write.uid.clone_from(&pod.metadata.uid);
+                plan.writes.push(write);
+            }
+            None => self
+                .memories
+                .change(self.key, |it| it.removed = Default::default()),
+        }
+        if planned.needs_spec {
+            plan.reads
+                .push(Ref::of::<ShadowPod>(&Cluster::Local, self.key));
+        }
+        for apply in planned.applies {
+            let mut write = Write::new(self.pod(), Action::Apply(apply.fields));
+            write.subresource = Some(apply.subresource);
+            write.uid.clone_from(&pod.metadata.uid);
+            // A resize claims from a Quota, so it must have no effect once another replica leads.
+            write.server_timeout = (apply.subresource == RESIZE).then_some(CREATION_TIMEOUT);
+            plan.writes.push(write);
+        }
+    }
+
+    /// Plans the difference between a ShadowPod and its pod with this spec.
+    fn planned(
+        &mut self,
+        (shadow_pod, followed): (&KeptShadowPod, &Followed),
+        pod: &PodSpec,
+        memory: &Memory,
+        env: &Env<'_>,
+    ) -> Planned {
+        let mut change = followed.compare(pod);
+        let mut refusals = Vec::new();
+        self.memories.change(self.key, |memory| {
+            memory.read = None;
+            memory
+                .refusals
+                .retain(|subresource, _| change.needs(subresource));
+            for (subresource, refusal) in &mut memory.refusals {
+                refusals.push(refusal.message.clone());
+                let retry_at = refusal.retry_at.get_or_insert(env.at + RETRY_AFTER);
+                if env.at < *retry_at {
+                    change.skip(subresource);
+                }
+            }
+        });
+        let mut checks = Checks {
+            policy: Ok(()),
+            quota: Ok(()),
+        };
+        if change.needs(EPHEMERAL_CONTAINERS) {
+            checks.policy = self.local.check_change(self.key, shadow_pod);
+        }
+        if change.needs(RESIZE) {
+            checks.quota = self.claim(&followed.resized(pod), env);
+        }
+        let read = read(shadow_pod, memory).map(|(_, spec)| spec);
+        let spec = shadow_pod.spec.as_deref().or(read);
+        let mut planned = change.plan(followed, spec, checks);
+        self.memories.change(self.key, |memory| {
+            for apply in &planned.applies {
+                if let Some(refusal) = memory.refusals.get_mut(apply.subresource) {
+                    refusal.retry_at = None;
+                }
+            }
+        });
+        refusals.extend(planned.refusal);
+        planned.refusal = (!refusals.is_empty()).then(|| refusals.join("; "));
+
+        planned
+    }
+
+    /// Claims from the Quota what a resized pod requests, if that is more than before.
+    ///
+    /// # Errors
+    ///
+    /// Returns why the Quota does not permit the resize.
+    fn claim(&mut self, resized: &PodSpec, env: &Env<'_>) -> Result<(), String> {
+        if !self.local.enforces_resources() {
+            return Ok(());
+        }
+        let resized = Demand::of(resized)?;
+        let Standing::Exists(group, present) = self.local.standing(self.key) else {
+            return Err(Excess::NotCharged.to_string());
+        };
+        if !grows(&present.amounts, &resized.amounts) && !resized.is_looser(&present) {
+            return Ok(());
+        }
+        let terms = self.local.terms(&group);
+        let grown = self.ledger.grow(self.key, &resized, terms.as_ref());
+        grown.map_err(|excess| excess.to_string())?;
+        self.memories.change(self.key, |memory| {
+            memory.resizing = Some((env.at, Arc::new(resized)));
+        });
+
+        Ok(())
     }
 
     /// Leaves a pod alone that is not of this ShadowPod. That of an earlier ShadowPod of the name is being deleted.
@@ -237,4 +388,17 @@ impl Planner<'_> {
         let object = Ref::of::<ShadowPod>(&Cluster::Local, self.key);
         warn(plan, object, (reason, message));
     }
+}
+
+/// Returns a ShadowPod that was read, with its spec, if it is judged and charged like the kept one.
+fn read<'a>(
+    shadow_pod: &KeptShadowPod,
+    memory: &'a Memory,
+) -> Option<(KeptShadowPod, &'a PodSpec)> {
+    let read = memory.read.as_ref()?;
+    let kept = keep(ShadowPod::clone(read));
+    let is_judged = kept.is_equivalent(shadow_pod);
+    let spec = read.spec.pod.as_ref().filter(|_| is_judged)?;
+
+    Some((kept, spec))
 }

@@ -1,5 +1,6 @@
 //! The pod of a ShadowPod: its content, and how labels and annotations follow.
 
+use super::change::annotations_of;
 use super::kept::{KeptShadowPod, Texts};
 use crate::shadow_endpoint_slice::Mapping;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
@@ -70,7 +71,7 @@ pub(super) fn desired(
             "name": key.name,
             "namespace": key.namespace,
             "labels": desired_labels(&shadow_pod.labels),
-            "annotations": shadow_pod.annotations,
+            "annotations": desired_annotations(&shadow_pod.annotations, None),
             "ownerReferences": [{
                 "apiVersion": ShadowPod::api_version(&()),
                 "kind": ShadowPod::kind(&()),
@@ -93,11 +94,28 @@ fn desired_labels(of_shadow_pod: &Texts) -> Texts {
     all
 }
 
-/// Returns the merge patch after which the pod has labels and annotations of its ShadowPod; `None` if it has them.
+/// Returns the annotations of the pod. A consumer cannot set those by which the manager reports about changes.
+fn desired_annotations(of_shadow_pod: &Texts, refusal: Option<&str>) -> Texts {
+    let mut all = of_shadow_pod.clone();
+    for (key, value) in annotations_of(refusal) {
+        all.remove(key);
+        all.extend(value.map(|value| (key.to_owned(), value)));
+    }
+
+    all
+}
+
+/// Returns the merge patch after which the pod has labels and annotations of its ShadowPod; `None` if it has them. `refusal` is
+/// the reason why the last change of the ShadowPod is not applied.
 ///
 /// Labels and annotations of others, for example of admission webhooks, stay. The creator is that of the pod's creation, which
 /// the pod counts against.
-pub(super) fn follow(shadow_pod: &KeptShadowPod, pod: &Pod, removed: &Removed) -> Option<Value> {
+pub(super) fn follow(
+    shadow_pod: &KeptShadowPod,
+    pod: &Pod,
+    removed: &Removed,
+    refusal: Option<&str>,
+) -> Option<Value> {
     let none = Texts::new();
     let metadata = &pod.metadata;
     let desired = desired_labels(&shadow_pod.labels);
@@ -107,10 +125,14 @@ pub(super) fn follow(shadow_pod: &KeptShadowPod, pod: &Pod, removed: &Removed) -
         &removed.labels,
         |key| key == labels::CREATOR_USER,
     );
+    let unset = annotations_of(refusal).into_iter();
+    let unset = unset.filter(|(_, value)| value.is_none());
+    let mut removed_annotations = removed.annotations.clone();
+    removed_annotations.extend(unset.map(|(key, _)| key.to_owned()));
     let annotations = changes(
         metadata.annotations.as_ref().unwrap_or(&none),
-        &shadow_pod.annotations,
-        &removed.annotations,
+        &desired_annotations(&shadow_pod.annotations, refusal),
+        &removed_annotations,
         |key| {
             FIXED_ANNOTATIONS
                 .iter()

@@ -22,6 +22,9 @@ pub(super) enum Excess {
     )]
     NoQuota { tenant: String },
 
+    #[error("the pod counts against no Quota: delete the ShadowPod, so that it is created again")]
+    NotCharged,
+
     #[error(
         "user is cordoned: its running pods stay, and new ones wait until the provider uncordons the ResourceSlice or Tenant"
     )]

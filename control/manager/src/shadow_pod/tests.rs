@@ -1,6 +1,7 @@
 use side::Side;
 
 mod aliases;
+mod changes;
 mod demands;
 mod golden;
 mod hostile;

@@ -1,13 +1,19 @@
 //! Parts of objects: those that a write changes, and those by which a watch selects.
 
+use super::fields::merge;
 use crate::controller::{Action, Write};
 use control_client::watch::WatchId;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-/// Restricts the body of a write to the status, or to all but the status.
+/// Restricts the body of a write to the fields of its subresource, or to all but the status.
 pub(super) fn scope(body: &mut Value, old: &Value, write: &Write) {
     let is_update = matches!(write.action, Action::Update(_));
-    if write.subresource.is_some() {
+    if let Some("ephemeralcontainers" | "resize") = write.subresource {
+        body["spec"] = spec_of_pod(&body["spec"], &old["spec"]);
+        if let Some(body) = body.as_object_mut() {
+            body.retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind" | "spec"));
+        }
+    } else if write.subresource.is_some() {
         let status = body["status"].take();
         if is_update {
             *body = old.clone();
@@ -21,6 +27,29 @@ pub(super) fn scope(body: &mut Value, old: &Value, write: &Write) {
             body["status"] = old["status"].clone();
         }
     }
+}
+
+/// Returns the lists of containers that an Apply changes, with the containers of the pod that it does not name.
+fn spec_of_pod(applied: &Value, old: &Value) -> Value {
+    let mut spec = json!({});
+    for list in ["containers", "initContainers", "ephemeralContainers"] {
+        let Some(applied) = applied[list].as_array() else {
+            continue;
+        };
+        let mut containers = old[list].as_array().cloned().unwrap_or_default();
+        for container in applied {
+            match containers
+                .iter_mut()
+                .find(|it| it["name"] == container["name"])
+            {
+                Some(present) => merge(present, container),
+                None => containers.push(container.clone()),
+            }
+        }
+        spec[list] = containers.into();
+    }
+
+    spec
 }
 
 pub(super) fn is_selected(id: &WatchId, labels: &Value, object: &Value) -> bool {

@@ -7,8 +7,8 @@ use control_api::{
 };
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::core::v1::{
-    ConfigMap, Container, Namespace, Node, NodeSpec, NodeStatus, Pod, PodSpec, PodStatus, Secret,
-    Service,
+    ConfigMap, Container, EphemeralContainer, Namespace, Node, NodeSpec, NodeStatus, Pod, PodSpec,
+    PodStatus, Secret, Service,
 };
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -100,7 +100,7 @@ impl Stored for Node {
 
 impl Stored for Pod {
     /// Keeps node, phase, addresses, the condition `Ready`, and the owners and annotations that exempt a pod from the drain of
-    /// its Node. Of a consumer's pod it also keeps metadata, which follows the ShadowPod, and the resources that it requests; of
+    /// its Node. Of a consumer's pod it also keeps metadata, which follows the ShadowPod, the names of containers, and the resources that it requests; of
     /// that of a virtual kubelet all owners.
     fn prune(&mut self) {
         let is_of_consumer = is_of_consumer(&self.metadata);
@@ -153,9 +153,11 @@ fn is_of_consumer(metadata: &ObjectMeta) -> bool {
         || owners.any(|owner| owner.kind == ShadowPod::kind(&()))
 }
 
-/// Clears the fields of a pod's spec but those that determine how much it requests.
+/// Clears the fields of a pod's spec but those that determine how much it requests, and the names of containers, by which the
+/// pod is compared with its ShadowPod.
 fn requests(spec: PodSpec) -> PodSpec {
     let of_container = |container: Container| Container {
+        name: container.name,
         resources: container.resources,
         restart_policy: container.restart_policy,
         ..Container::default()
@@ -163,8 +165,17 @@ fn requests(spec: PodSpec) -> PodSpec {
     let of_containers =
         |containers: Vec<Container>| containers.into_iter().map(of_container).collect();
 
+    let ephemeral = |containers: Vec<EphemeralContainer>| {
+        let names = containers.into_iter().map(|it| EphemeralContainer {
+            name: it.name,
+            ..EphemeralContainer::default()
+        });
+        names.collect()
+    };
+
     PodSpec {
         containers: of_containers(spec.containers),
+        ephemeral_containers: spec.ephemeral_containers.map(ephemeral),
         init_containers: spec.init_containers.map(of_containers),
         overhead: spec.overhead,
         resources: spec.resources,

@@ -49,7 +49,7 @@ fn a_pod_as_its_shadow_pod_needs_nothing() {
     let desired = desired("1", "1", &["a"]);
     let change = followed(&desired).compare(&desired);
 
-    assert!(change.is_none(), "{change:?}");
+    assert_eq!(change, Change::default());
     assert_eq!(planned(&desired, &desired, allowed()), Planned::default());
 }
 
@@ -57,7 +57,7 @@ fn a_pod_as_its_shadow_pod_needs_nothing() {
 fn equal_amounts_are_written_differently() {
     let (milli, one) = (desired("1000m", "1", &[]), desired("1", "1", &[]));
 
-    assert!(followed(&milli).compare(&one).is_none());
+    assert_eq!(followed(&milli).compare(&one), Change::default());
 }
 
 #[test]
@@ -125,7 +125,27 @@ fn amounts_that_only_the_pod_has_stay() {
         {"name": "injected", "resources": {"requests": {"cpu": "1"}}},
     ]}));
 
-    assert!(followed(&desired).compare(&pod).is_none());
+    assert_eq!(followed(&desired).compare(&pod), Change::default());
+}
+
+#[test]
+fn a_resized_pod_keeps_what_the_provider_has_added() {
+    let desired = spec(json!({"containers": [
+        {"name": "web", "resources": {"requests": {"cpu": "2"}, "limits": {"cpu": "3"}}},
+        {"name": "gone", "resources": {"requests": {"cpu": "2"}}},
+    ]}));
+    let pod = spec(json!({"containers": [
+        {"name": "web", "resources": {"requests": {"cpu": "1", "memory": "1Gi", "a/b": "1"}}},
+        {"name": "injected", "resources": {"requests": {"cpu": "1"}}},
+    ]}));
+
+    let expected = spec(json!({"containers": [
+        {"name": "web", "resources": {
+            "requests": {"cpu": "2", "memory": "1Gi", "a/b": "1"}, "limits": {"cpu": "3"},
+        }},
+        {"name": "injected", "resources": {"requests": {"cpu": "1"}, "limits": null}},
+    ]}));
+    assert_eq!(followed(&desired).resized(&pod), expected);
 }
 
 #[test]
@@ -134,7 +154,7 @@ fn an_init_container_that_ends_is_not_resized() {
     let mut pod = json!(desired);
     pod["initContainers"][0]["resources"]["requests"]["cpu"] = json!("1");
 
-    assert!(followed(&desired).compare(&spec(pod)).is_none());
+    assert_eq!(followed(&desired).compare(&spec(pod)), Change::default());
 }
 
 #[test]

@@ -51,7 +51,7 @@ fn spec() -> Value {
 }
 
 /// The objects are those of upstream's provider, before scheduler and kubelet change the pod. Upstream also copies the
-/// annotation of `kubectl apply`, which is about another object.
+/// annotation of `kubectl apply`, which is about another object. The annotation about changes is an addition of this project.
 #[test]
 fn the_pod_equals_upstreams_without_the_annotation_of_kubectl() {
     let mut milan = Side::new(3);
@@ -83,7 +83,7 @@ fn the_pod_equals_upstreams_without_the_annotation_of_kubectl() {
         "apiVersion": "v1",
         "kind": "Pod",
         "metadata": {
-            "annotations": {"example.com/note": "x"},
+            "annotations": {"example.com/note": "x", "liqo.io/applies-changes": "true"},
             "labels": {
                 "liqo.io/creator-user": "milan-a8a4c692b93b",
                 "liqo.io/managed-by": "shadowpod",
