@@ -117,14 +117,17 @@ fn commands(access: &Namespace, client: Client) -> Result<()> {
     );
 
     // `script` is a terminal for kubectl, whose size reaches the container.
+    let kubectl = command(&[]);
     let exec = format!(
         "stty rows 33 cols 77; {} exec -it counter -- stty size",
-        shell_words(&access.command(&[]))
+        shell_words(&kubectl)
     );
     let mut terminal = Command::new("script");
     terminal
         .args(["-qec", &exec, "/dev/null"])
         .stdin(Stdio::null());
+    let environment = kubectl.get_envs();
+    terminal.envs(environment.filter_map(|(name, value)| Some((name, value?))));
     let shown = terminal.output().context("failed to start script")?;
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     ensure!(shown.contains("33 77"), "{client:?}: {shown}");
