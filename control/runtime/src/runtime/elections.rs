@@ -123,7 +123,10 @@ impl Runtime {
                 // A standby has planned, too, but its writes were dropped.
                 hosted.start(&self.cache.read());
             } else if hosted.is_cold && is_held {
-                self.status.expect(&hosted.required);
+                // Watches that other controllers need may be listed already.
+                let cache = self.cache.read();
+                let missing = hosted.required.iter().filter(|id| !cache.is_synced(id));
+                self.status.expect(&missing.cloned().collect::<Vec<_>>());
                 watches.extend(self.watches.of(number));
             } else if hosted.is_cold {
                 hosted.stop();

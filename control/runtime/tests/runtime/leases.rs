@@ -212,3 +212,27 @@ async fn a_cold_standby_watches_nothing_and_is_ready() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn a_leader_is_ready_whose_watches_another_controller_has_listed() {
+    let server = ApiServer::start();
+    hold(&server, "cold", "b", 3600);
+    put(&server, "from", "x", "1");
+    let copier = |to| Copier { from: "from", to };
+    let process = Process::start(
+        &server,
+        vec![
+            (copier("to-cold"), Replicas::ColdStandby(lease("cold"))),
+            (copier("to-warm"), Replicas::Active),
+        ],
+    );
+    wait_for("the warm copy", || value(&server, "to-warm", "x").is_some()).await;
+    wait_for("a ready standby", || process.status.ready().is_ok()).await;
+
+    hold(&server, "cold", "", 1);
+    wait_for("the leader's copy", || {
+        value(&server, "to-cold", "x").is_some()
+    })
+    .await;
+    wait_for("a ready leader", || process.status.ready().is_ok()).await;
+}

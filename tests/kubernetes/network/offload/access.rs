@@ -3,6 +3,7 @@
 use super::{is_gone, peered};
 use crate::fixture::{Peering, SOON, liqoctl};
 use crate::peering::unpeer;
+use crate::removal::kubectl;
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
@@ -119,7 +120,7 @@ fn commands(access: &Namespace, client: Client) -> Result<()> {
     // `script` is a terminal for kubectl, whose size reaches the container.
     let kubectl = command(&[]);
     let exec = format!(
-        "stty rows 33 cols 77; {} exec -it counter -- stty size",
+        "stty rows 33 cols 77; {} exec -it counter -- sh -c '{RESIZED}'",
         shell_words(&kubectl)
     );
     let mut terminal = Command::new("script");
@@ -134,6 +135,9 @@ fn commands(access: &Namespace, client: Client) -> Result<()> {
 
     Ok(())
 }
+
+/// Prints the size of the terminal, once it has arrived, for ten seconds.
+const RESIZED: &str = "for i in $(seq 100); do stty size && break; sleep 0.1; done";
 
 /// Returns a command as words of a shell.
 fn shell_words(command: &Command) -> String {
@@ -254,13 +258,18 @@ async fn ports(access: &Namespace) -> Result<()> {
 /// The virtual node serves only its own pods, and only those who may use it.
 async fn others_are_refused(access: &Namespace) -> Result<()> {
     let consumer = access.cluster();
-    let path = format!("/api/v1/nodes/{MILAN}/proxy/exec/kube-system/coredns/coredns?command=id");
-    let refused = access
-        .command(&["create", "--raw", &path, "-f", "/dev/null"])
-        .output()?;
+    let names = ["-n", "kube-system", "get", "pods", "-l", "k8s-app=kube-dns"];
+    let first = ["-o", "jsonpath={.items[0].metadata.name}"];
+    let dns = kubectl(consumer, &[&names[..], &first].concat())?;
+    let path = |pod: &str| format!("/api/v1/nodes/{MILAN}/proxy/containerLogs/{pod}?tailLines=1");
+    let own = path(&format!("{}/counter/counter", access.name()));
+    let line = access.kubectl(&["get", "--raw", &own]).await?;
+    ensure!(line.starts_with("number "), "{line}");
+    let other = path(&format!("kube-system/{dns}/coredns"));
+    let refused = access.command(&["get", "--raw", &other]).output()?;
     let text = String::from_utf8_lossy(&refused.stderr).into_owned();
     ensure!(
-        !refused.status.success() && text.contains("not found"),
+        !refused.status.success() && text.contains("NotFound"),
         "{text}"
     );
 
