@@ -46,7 +46,7 @@ const MILAN: &str = "it-milan";
 /// A third cluster, which only some tests create.
 const NAPLES: &str = "it-naples";
 
-/// The tests of `cargo xtask test --kubernetes --quick`. These tests take two minutes.
+/// The tests of `cargo xtask test --kubernetes --quick`. These tests take three minutes.
 const ESSENTIAL: &[&str] = &[
     "connect::every_pod_reaches_every_remote_pod",
     "connect::a_node_reaches_remote_pods",
@@ -59,6 +59,8 @@ const ESSENTIAL: &[&str] = &[
     "failover::a_route_agents_restart_loses_nothing",
     "chart::liqoctl_without_path_makes_a_release_that_helm_upgrades",
     "peering::a_peering_connects_pods_and_ends_without_a_trace",
+    "offload::pods_of_both_clusters_share_services_configuration_and_tokens",
+    "offload::logs_commands_files_and_ports_of_offloaded_pods",
     "removal::an_uninstall_leaves_nothing_and_an_install_restores_the_peering",
 ];
 
