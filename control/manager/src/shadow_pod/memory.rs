@@ -35,7 +35,7 @@ pub(super) struct Memory {
 #[derive(Clone, Debug)]
 pub(super) struct Refusal {
     pub(super) message: String,
-    /// When the change is tried again; `None` after each attempt, until the next plan determines it.
+    /// When the change is sent again; `None` after each attempt, until the next plan determines it.
     pub(super) retry_at: Option<Instant>,
 }
 

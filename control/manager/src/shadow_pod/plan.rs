@@ -27,7 +27,7 @@ pub(super) const FAILED_UPDATE: &str = "FailedUpdatePod";
 
 const CREATED: &str = "CreatedPod";
 
-/// Time after which a refused change is tried again: no watch reports when the API server, the Quota or the TenantPolicy permits
+/// Time after which a refused change is sent again: no watch reports when the API server, the Quota or the TenantPolicy permits
 /// it.
 const RETRY_AFTER: Duration = Duration::from_secs(60);
 

@@ -12,7 +12,7 @@ use std::time::Duration;
 const APPLIES: &str = "liqo.io/applies-changes";
 const REFUSED: &str = "liqo.io/change-refused";
 
-/// Longer than the time after which a refused change is tried again.
+/// Longer than the time after which a refused change is sent again.
 const RETRY: Duration = Duration::from_secs(70);
 
 /// Returns a provider with the running pod `a` of 1 CPU.
@@ -239,7 +239,7 @@ fn an_ephemeral_container_that_the_policy_does_not_permit_is_reported() {
 }
 
 #[test]
-fn a_refusal_of_the_api_server_is_reported_and_tried_again_after_a_minute() {
+fn a_refusal_of_the_api_server_is_reported_and_the_change_repeated_after_a_minute() {
     let mut milan = milan();
     milan
         .simulation
