@@ -80,7 +80,8 @@ impl<'a> Assessment<'a> {
     pub(super) fn complete(&self, node: &mut VirtualNode) {
         match &self.source {
             Ok(Some(source)) => template::complete(node, source),
-            Ok(None) | Err(_) => complete_without(&mut node.spec),
+            // Its options may not exist yet.
+            Ok(None) | Err(_) => {}
         }
     }
 

@@ -125,7 +125,7 @@ fn options_that_are_withdrawn_leave_the_deployment() {
 #[test]
 fn an_option_that_a_virtual_node_leaves_open_is_that_of_its_template() {
     let mut rome = rome(1);
-    rome.put::<VkOptionsTemplate>(json!({
+    let template = json!({
         "apiVersion": "offloading.liqo.io/v1beta1",
         "kind": "VkOptionsTemplate",
         "metadata": {"name": "reflection", "namespace": "shop"},
@@ -135,8 +135,7 @@ fn an_option_that_a_virtual_node_leaves_open_is_that_of_its_template() {
             "disableNetworkCheck": true,
             "metricsEnabled": false,
         },
-    }));
-    rome.run(MOMENT);
+    });
     let mut node = upstream("virtualNode");
     node["metadata"] = json!({"name": "other", "namespace": "liqo-tenant-milan"});
     node["spec"] = json!({
@@ -145,6 +144,11 @@ fn an_option_that_a_virtual_node_leaves_open_is_that_of_its_template() {
         "vkOptionsTemplateRef": {"name": "reflection", "namespace": "shop"},
     });
     rome.put::<VirtualNode>(node);
+    rome.run(MOMENT);
+    // They are not chosen before the template exists.
+    let spec = rome.spec::<VirtualNode>(&key("milan", "other"));
+    assert_eq!(spec["createNode"], Value::Null);
+    rome.put::<VkOptionsTemplate>(template);
     rome.run(MOMENT);
 
     let spec = rome.spec::<VirtualNode>(&key("milan", "other"));
