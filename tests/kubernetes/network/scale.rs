@@ -33,6 +33,7 @@ pub(crate) fn add(suite: &mut Suite) {
 const MANAGER_BYTES: u64 = 50_000_000;
 const GATEWAY_BYTES: u64 = 20_000_000;
 const AGENT_BYTES: u64 = 20_000_000;
+const METRIC_AGENT_BYTES: u64 = 20_000_000;
 
 /// The maximum resident memory of all Liqo processes of a cluster with one peering and one manager, in
 /// bytes, and of a second manager.
@@ -349,6 +350,7 @@ async fn memory(cluster: &Cluster) -> Result<u64> {
             Part::Manager => MANAGER_BYTES,
             Part::Gateway => GATEWAY_BYTES,
             Part::Agent => AGENT_BYTES,
+            Part::MetricAgent => METRIC_AGENT_BYTES,
         };
         if memory.resident > limit {
             exceeding.push(format!("{} uses {memory}", process.pod));

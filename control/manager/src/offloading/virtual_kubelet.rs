@@ -78,10 +78,9 @@ impl<'a> Assessment<'a> {
 
     /// Fills the spec of a VirtualNode.
     pub(super) fn complete(&self, node: &mut VirtualNode) {
-        match &self.source {
-            Ok(Some(source)) => template::complete(node, source),
-            // Its options may not exist yet.
-            Ok(None) | Err(_) => {}
+        // Otherwise its options may not exist yet.
+        if let Ok(Some(source)) = &self.source {
+            template::complete(node, source);
         }
     }
 

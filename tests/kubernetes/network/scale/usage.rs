@@ -24,6 +24,7 @@ pub(crate) enum Part {
     Manager,
     Gateway,
     Agent,
+    MetricAgent,
 }
 
 impl Part {
@@ -34,6 +35,7 @@ impl Part {
             "controller-mana" => Some(Self::Manager),
             "gateway" => Some(Self::Gateway),
             "route-agent" => Some(Self::Agent),
+            "edge" => Some(Self::MetricAgent),
             _ => None,
         }
     }

@@ -114,10 +114,10 @@ impl Leftovers {
         self.0.entry(action).or_default().insert(name);
     }
 
-    /// Adds the enabled modules of a ForeignCluster.
+    /// Adds the enabled modules of a ForeignCluster, except networking: its status follows the Configurations, which are
+    /// listed themselves, with a delay while no controller manager leads.
     fn add_modules(&mut self, foreign: &DynamicObject) {
         for (module, action) in [
-            ("networking", DISABLE_NETWORKING),
             ("authentication", DISABLE_AUTHENTICATION),
             ("offloading", DISABLE_OFFLOADING),
         ] {
@@ -161,7 +161,9 @@ mod tests {
     fn the_list_is_upstreams_with_the_commands() {
         let foreign: DynamicObject = from_value(json!({
             "apiVersion": "core.liqo.io/v1beta1", "kind": "ForeignCluster", "metadata": {"name": "milan"},
-            "status": {"modules": {"networking": {"enabled": true}, "authentication": {"enabled": false}}},
+            "status": {"modules": {
+                "networking": {"enabled": true}, "authentication": {"enabled": true}, "offloading": {"enabled": false},
+            }},
         }))
         .unwrap();
         let mut found = Leftovers::default();
@@ -169,10 +171,12 @@ mod tests {
         found.add_modules(&foreign);
 
         let text = found.to_string();
-        assert!(text.starts_with(
-            "\n\ndisable networking for clusters:\n- milan\nby: liqoctl network reset"
-        ));
-        assert!(!text.contains("authentication"));
+        assert!(
+            text.starts_with(
+                "\n\ndisable authentication for clusters:\n- milan\nby: liqoctl unpeer"
+            )
+        );
+        assert!(!text.contains("offloading") && !text.contains("networking"));
     }
 
     #[test]
