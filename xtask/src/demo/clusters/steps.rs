@@ -122,6 +122,7 @@ fn clusters(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
             "gateway",
             "route-agent",
             "controller-manager",
+            "edge",
             "virtual-kubelet",
         ] {
             let archive = workspace::target().join(format!("images/liqo-{image}.tar"));
