@@ -38,7 +38,7 @@ pub(super) struct Rank {
 /// State of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum State {
-    /// A pod exists.
+    /// The pod exists, so its amounts count whatever the Quota says.
     Existing,
     /// A pod may be created.
     Claimed,

@@ -9,7 +9,7 @@ use k8s_openapi::api::core::v1::Pod;
 /// Values of the flags.
 #[derive(Clone, Debug)]
 pub(crate) struct TokenSettings {
-    /// The clusters.
+    /// This cluster and the provider, with the labels of reflected objects.
     pub(crate) peering: Peering,
     /// Namespace of the provider's NamespaceMap.
     pub(crate) tenant_namespace: String,
