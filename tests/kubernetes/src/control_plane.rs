@@ -37,6 +37,7 @@ pub use isolation::isolate;
 use process::Process;
 use std::fs;
 use std::net::TcpListener;
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -49,6 +50,10 @@ const NAME: &str = "control-plane";
 const DATA: &str = "etcd";
 const AUDIT_LOG: &str = "audit.log";
 const AUDIT_POLICY: &str = "audit-policy.json";
+
+/// The ports of etcd and of the API server. Linux takes the source ports of connections from 32768
+/// on (`net.ipv4.ip_local_port_range`).
+const PORTS: Range<u16> = 20_000..30_000;
 
 /// The lifetime of all certificates.
 const CERTIFICATES: Duration = Duration::from_secs(24 * 60 * 60);
@@ -251,11 +256,19 @@ fn processes(options: &Options, folder: &Path, etcd: &str, port: u16) -> [Proces
     ]
 }
 
-/// Returns two different free TCP ports of 127.0.0.1. Another process may take a port before its
-/// use, unless the caller is in its own network namespace. See [`isolate`].
+/// Returns two different free TCP ports of 127.0.0.1, which no outgoing connection takes before their
+/// use. Another process that listens may, unless the caller is in its own network namespace. See
+/// [`isolate`].
 fn free_ports() -> Result<[u16; 2]> {
-    let listen = || TcpListener::bind(("127.0.0.1", 0)).context("no free port on 127.0.0.1");
-    let (first, second) = (listen()?, listen()?);
+    static NEXT: AtomicU32 = AtomicU32::new(0);
+    let (first, end) = (PORTS.start, PORTS.end);
+    let mut free = (0..end - first).filter_map(|_| {
+        let offset = NEXT.fetch_add(1, Ordering::Relaxed) % u32::from(end - first);
+        let port = first + u16::try_from(offset).ok()?;
+        TcpListener::bind(("127.0.0.1", port)).ok().map(|_| port)
+    });
+    let ports = free.next().zip(free.next());
 
-    Ok([first.local_addr()?.port(), second.local_addr()?.port()])
+    let (first, second) = ports.context("no free port on 127.0.0.1")?;
+    Ok([first, second])
 }
