@@ -4,7 +4,6 @@
 //! proxy         a CONNECT proxy in front of the API server, for peerings whose only path is the tunnel
 //! metric_agent  an aggregated API: metrics of the kubelets, filtered to the pods of one consumer
 //!
-//! slots         how many connections are open, in total and by source (PURE)
 //! ```
 //!
 //! The two are processes of their own. The proxy has no credentials: a client of the proxy has the rights of its own
@@ -15,5 +14,3 @@
 
 pub mod metric_agent;
 pub mod proxy;
-
-mod slots;

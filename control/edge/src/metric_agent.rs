@@ -12,7 +12,7 @@
 //! authorization   which consumer's metrics a requester may read (PURE)
 //!
 //! kubelet         one request to a kubelet: kubelet_tls
-//! scrape          requests to all kubelets, within limits: in_progress, budget
+//! scrape          requests to all kubelets, within limits: budget
 //! api             one request: authentication, authorization, response
 //! server          accepts connections within limits: serving, connection, metrics
 //! ```
@@ -24,12 +24,10 @@
 mod api;
 mod authorization;
 mod budget;
-mod connection;
 mod documents;
 mod exposition;
 mod families;
 mod filter;
-mod in_progress;
 mod kubelet;
 mod kubelet_tls;
 mod metrics;
@@ -50,6 +48,7 @@ pub use scrape::ScrapeLimits;
 pub use server::{Server, State};
 pub use serving::CertificateFiles;
 
+use https_server::Timeouts;
 use std::time::Duration;
 
 /// Settings of the agent.
@@ -65,33 +64,14 @@ pub struct Settings {
     pub timeouts: Timeouts,
 }
 
-/// Time limits of a connection.
-#[derive(Clone, Copy, Debug)]
-pub struct Timeouts {
-    /// From the connection to the end of the TLS handshake, and from there to the first request.
-    pub read: Duration,
-    /// From the header of a request to the end of its response.
-    pub write: Duration,
-    /// Without a request. Longer than the 90 s after which API servers close connections, so that none is closed while
-    /// a request is on its way.
-    pub idle: Duration,
-    /// After the request to stop: until no API server connects to the pod any more.
-    pub endpoint_removal: Duration,
-    /// After that, for the requests in progress.
-    pub drain: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            read: Duration::from_secs(30),
-            write: Duration::from_secs(30),
-            idle: Duration::from_secs(120),
-            endpoint_removal: Duration::from_secs(3),
-            drain: Duration::from_secs(15),
-        }
-    }
-}
+/// Default time limits of connections.
+pub const TIMEOUTS: Timeouts = Timeouts {
+    start: Duration::from_secs(30),
+    idle: Duration::from_secs(120),
+    response: Some(Duration::from_secs(30)),
+    endpoint_removal: Duration::from_secs(3),
+    drain: Duration::from_secs(15),
+};
 
 #[cfg(test)]
 mod tests;

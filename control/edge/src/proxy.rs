@@ -19,7 +19,7 @@ mod metrics;
 mod relay;
 mod request;
 
-pub use crate::slots::Limits;
+pub use https_server::Limit;
 pub use listener::{Proxy, State};
 pub use metrics::Metrics;
 
@@ -31,7 +31,7 @@ pub struct Settings {
     /// Host and port of the API server, resolved at each dial.
     pub api_server: String,
     /// Limits of the number of connections.
-    pub limits: Limits,
+    pub limits: Limit,
     /// Time limits of a connection.
     pub timeouts: Timeouts,
     /// Time after the signal to stop for which clients are still accepted, because nodes forward to this process

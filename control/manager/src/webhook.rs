@@ -22,7 +22,6 @@ pub(crate) use server::{Limits, Readiness, Server};
 use control_runtime::{Registration, Scope};
 
 mod affinity;
-mod connection;
 mod creator;
 mod daemon_set;
 mod fields;
@@ -31,11 +30,11 @@ mod metrics;
 mod patch;
 mod pod;
 mod repatriation;
+mod requests;
 mod review;
 mod server;
 mod serving;
 mod shadow_pod;
-mod slots;
 
 /// Returns the resources that reviews read.
 pub(crate) fn registrations() -> Vec<Registration> {

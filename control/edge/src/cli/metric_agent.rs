@@ -6,7 +6,7 @@ use clap::{Args, ValueEnum};
 use control_runtime::{self as runtime, Replicas, Runtime, transport};
 use edge::metric_agent::{
     CertificateFiles, Follower, KubeletCertificates, KubeletSettings, Metrics, ScrapeLimits,
-    Server, Settings, Timeouts,
+    Server, Settings, TIMEOUTS,
 };
 use kube::Config;
 use prometheus_client::registry::Registry;
@@ -182,10 +182,10 @@ impl MetricAgentArgs {
                 timeout: self.scrape_timeout.min(self.write_timeout * 9 / 10),
                 ..ScrapeLimits::default()
             },
-            timeouts: Timeouts {
-                read: self.read_timeout,
-                write: self.write_timeout,
-                ..Timeouts::default()
+            timeouts: https_server::Timeouts {
+                start: self.read_timeout,
+                response: Some(self.write_timeout),
+                ..TIMEOUTS
             },
         }
     }
@@ -230,7 +230,7 @@ mod tests {
     fn kubelets_have_less_time_than_the_whole_response() {
         let settings = parsed(&["--write-timeout=5s", "--scrape-timeout=1m"]).unwrap();
 
-        assert_eq!(settings.timeouts.write, Duration::from_secs(5));
+        assert_eq!(settings.timeouts.response, Some(Duration::from_secs(5)));
         assert_eq!(settings.limits.timeout, Duration::from_millis(4500));
     }
 

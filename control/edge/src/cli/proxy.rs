@@ -3,7 +3,7 @@
 use super::{count, raise_descriptor_limit, stop};
 use anyhow::Context as _;
 use clap::Args;
-use edge::proxy::{Limits, Metrics, Proxy, Settings, Timeouts};
+use edge::proxy::{Limit, Metrics, Proxy, Settings, Timeouts};
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -84,7 +84,7 @@ impl ProxyArgs {
     fn settings(&self) -> Settings {
         Settings {
             api_server: self.api_server.clone(),
-            limits: Limits {
+            limits: Limit {
                 total: self.connections_max,
                 per_source: self.connections_per_source_max,
             },

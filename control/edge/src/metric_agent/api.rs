@@ -140,7 +140,7 @@ impl Api {
         if let Err(refusal) = self.authorize(requester, consumer).await {
             return refusal.outcome();
         }
-        let Ok(slot) = self.scraper.in_progress.begin(consumer) else {
+        let Ok(slot) = self.scraper.in_progress.take(consumer.to_owned()) else {
             let message = format!("too many scrapes of cluster \"{consumer}\" are in progress");
             let response = response::failure(StatusCode::TOO_MANY_REQUESTS, &message);
             return ("busy", response);

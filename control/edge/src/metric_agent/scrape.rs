@@ -2,12 +2,12 @@
 
 use super::budget::{Budget, Share};
 use super::filter::{Merger, NodeSamples};
-use super::in_progress::InProgress;
 use super::kubelet::{Client, ClientError, KubeletError, KubeletSettings};
 use super::metrics::Metrics;
 use super::route::Endpoint;
 use super::selection::{Kubelet, Selection};
 use futures_util::{StreamExt as _, stream};
+use https_server::{Limit, Slots};
 use std::collections::BTreeMap;
 use std::error::Error;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -60,7 +60,7 @@ pub(super) struct Scraper {
     settings: KubeletSettings,
     limits: ScrapeLimits,
     metrics: Metrics,
-    pub(super) in_progress: InProgress,
+    pub(super) in_progress: Slots<String>,
     kubelets: Semaphore,
     memory: Budget,
     /// Reason of the last failure of each node's kubelet.
@@ -97,7 +97,10 @@ impl Scraper {
             settings,
             limits,
             metrics,
-            in_progress: InProgress::new(limits.scrapes, limits.scrapes_per_consumer),
+            in_progress: Slots::new(Limit {
+                total: limits.scrapes,
+                per_source: limits.scrapes_per_consumer,
+            }),
             kubelets: Semaphore::new(limits.kubelets),
             memory: Budget::new(limits.memory),
             failing: Mutex::default(),

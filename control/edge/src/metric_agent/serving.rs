@@ -1,22 +1,16 @@
 //! The certificate that the agent serves, and the certificates of its clients.
 
+use https_server::AnyClient;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use std::{fmt, io};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls::client::danger::HandshakeSignatureValid;
-use tokio_rustls::rustls::crypto::{
-    CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature,
-};
+use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer, UnixTime};
-use tokio_rustls::rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::server::{ClientHello, ResolvesServerCert};
 use tokio_rustls::rustls::sign::CertifiedKey;
-use tokio_rustls::rustls::{
-    DigitallySignedStruct, DistinguishedName, Error, ServerConfig, SignatureScheme,
-};
+use tokio_rustls::rustls::{Error, ServerConfig};
 
 /// Time between two reads of the files. The kubelet updates them some minutes after the Secret, which the controller
 /// manager renews months before the certificate expires.
@@ -116,23 +110,22 @@ impl fmt::Debug for ServingCertificate {
     }
 }
 
-/// Returns an acceptor with a certificate. It requests certificates of clients.
+/// Returns the configuration of TLS with a certificate. It requests certificates of clients.
 ///
 /// # Errors
 ///
 /// Returns an error if the TLS library has no cipher suites.
-pub(super) fn acceptor(certificate: Arc<ServingCertificate>) -> Result<TlsAcceptor, Error> {
+pub(super) fn tls(certificate: Arc<ServingCertificate>) -> Result<ServerConfig, Error> {
     let provider = Arc::new(ring::default_provider());
     let tls = ServerConfig::builder_with_provider(Arc::clone(&provider));
     let tls = tls.with_safe_default_protocol_versions()?;
-    let tls = tls.with_client_cert_verifier(Arc::new(AnyClient { provider }));
+    let tls = tls.with_client_cert_verifier(AnyClient::new(&provider));
     let mut tls = tls.with_cert_resolver(certificate);
-    tls.alpn_protocols = vec![b"http/1.1".to_vec()];
     // A resumed session would not show the certificate again.
     tls.session_storage = Arc::new(tokio_rustls::rustls::server::NoServerSessionStorage {});
     tls.send_tls13_tickets = 0;
 
-    Ok(TlsAcceptor::from(Arc::new(tls)))
+    Ok(tls)
 }
 
 fn certified(chain: &[u8], key: &[u8]) -> Option<CertifiedKey> {
@@ -140,58 +133,4 @@ fn certified(chain: &[u8], key: &[u8]) -> Option<CertifiedKey> {
     let key = PrivateKeyDer::from_pem_slice(key).ok()?;
 
     CertifiedKey::from_der(chain.ok()?, key, &ring::default_provider()).ok()
-}
-
-/// Has each client prove that it holds the key of the certificate that it presents, whatever the certificate is.
-///
-/// Each request then verifies the certificate itself: the authority may change while a connection is open, and a
-/// client with another certificate gets a response with the reason.
-#[derive(Debug)]
-struct AnyClient {
-    provider: Arc<CryptoProvider>,
-}
-
-impl ClientCertVerifier for AnyClient {
-    fn client_auth_mandatory(&self) -> bool {
-        false
-    }
-
-    fn root_hint_subjects(&self) -> &[DistinguishedName] {
-        // Clients in Go present no certificate if its authority is not among the hints.
-        &[]
-    }
-
-    fn verify_client_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: UnixTime,
-    ) -> Result<ClientCertVerified, Error> {
-        Ok(ClientCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls12_signature(message, certificate, signature, algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, Error> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        verify_tls13_signature(message, certificate, signature, algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        let algorithms = &self.provider.signature_verification_algorithms;
-        algorithms.supported_schemes()
-    }
 }

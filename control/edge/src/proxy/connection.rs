@@ -4,7 +4,7 @@ use super::Settings;
 use super::metrics::Metrics;
 use super::relay::relay;
 use super::request::{HeadReader, Progress, Refusal};
-use crate::slots::Exceeded;
+use https_server::Exceeded;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -50,8 +50,7 @@ impl Refused {
             Self::Slow => "head_timeout",
             Self::Gone => "client_gone",
             Self::Unreachable => "api_server_unreachable",
-            Self::Limit(Exceeded::Total) => "limit",
-            Self::Limit(Exceeded::PerSource) => "limit_per_source",
+            Self::Limit(exceeded) => exceeded.0,
         }
     }
 

@@ -3,10 +3,10 @@
 use super::connection::{Context, Refused};
 use super::metrics::Metrics;
 use super::{Settings, connection};
-use crate::slots::{Exceeded, Slots};
+use https_server::{Exceeded, Slots, source};
 use std::net::IpAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use telemetry::http::Observed;
 use tokio::net::{TcpListener, TcpStream};
@@ -20,7 +20,7 @@ const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub struct Proxy {
     context: Arc<connection::Context>,
-    slots: Arc<Mutex<Slots>>,
+    slots: Slots<IpAddr>,
     state: Arc<State>,
 }
 
@@ -46,7 +46,7 @@ impl Observed for State {
 impl Proxy {
     /// Creates a proxy.
     pub fn new(settings: Settings, metrics: Metrics) -> Self {
-        let slots = Arc::new(Mutex::new(Slots::new(settings.limits)));
+        let slots = Slots::new(settings.limits);
 
         Self {
             context: Arc::new(Context::new(settings, metrics)),
@@ -95,7 +95,7 @@ impl Proxy {
                 Some(_) = connections.join_next() => continue,
             };
             match accepted {
-                Ok((client, address)) => match self.take_slot(address.ip()) {
+                Ok((client, address)) => match self.take_slot(source(address)) {
                     Ok(slot) => {
                         let context = Arc::clone(&self.context);
                         connections.spawn(async move {
@@ -114,14 +114,13 @@ impl Proxy {
     }
 
     fn take_slot(&self, source: IpAddr) -> Result<Slot, Exceeded> {
-        let mut slots = lock(&self.slots);
-        slots.take(source)?;
-        self.context.metrics.set_active(slots.total());
+        let slot = self.slots.take(source)?;
+        self.context.metrics.set_active(self.slots.total());
 
         Ok(Slot {
-            slots: Arc::clone(&self.slots),
+            slot: Some(slot),
+            slots: self.slots.clone(),
             metrics: self.context.metrics.clone(),
-            source,
         })
     }
 
@@ -138,19 +137,14 @@ impl Proxy {
 
 /// The slot of an open connection.
 struct Slot {
-    slots: Arc<Mutex<Slots>>,
+    slot: Option<https_server::Slot<IpAddr>>,
+    slots: Slots<IpAddr>,
     metrics: Metrics,
-    source: IpAddr,
 }
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        let mut slots = lock(&self.slots);
-        slots.release(self.source);
-        self.metrics.set_active(slots.total());
+        self.slot.take();
+        self.metrics.set_active(self.slots.total());
     }
-}
-
-fn lock(slots: &Mutex<Slots>) -> MutexGuard<'_, Slots> {
-    slots.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,25 +1,22 @@
-//! Accepts API servers within the limits, and stops.
+//! The server of the webhooks.
 
-use super::connection::{Context, Timeouts};
 use super::handler::Settings;
 use super::metrics::Metrics;
+use super::requests::Webhooks;
 use super::serving::ServingCertificate;
-use super::slots::{Limit, Slot, Slots};
 use crate::certificates::{WEBHOOKS, provider};
 use control_runtime::CacheReader;
-use std::net::IpAddr;
+use https_server::{Limit, Slots, Timeouts};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::TcpListener;
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::{self, ServerConfig};
 
-/// Pause after an accept that fails, for example because the process has too many open files.
-const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
+/// Longest header of a request, in bytes.
+const HEADER_LEN_MAX: usize = 16 << 10;
+
+const HEADER_FIELDS_MAX: usize = 64;
 
 /// Limits of the server.
 #[derive(Clone, Copy, Debug)]
@@ -28,8 +25,10 @@ pub(crate) struct Limits {
     pub(crate) connections: Limit,
     /// Bytes of request bodies in memory.
     pub(crate) bodies: Limit,
-    /// Durations.
+    /// Durations of connections.
     pub(crate) timeouts: Timeouts,
+    /// From the header of a request to the end of its body.
+    pub(crate) body_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -43,15 +42,21 @@ impl Default for Limits {
                 total: 64 << 20,
                 per_source: 24 << 20,
             },
-            timeouts: Timeouts::default(),
+            timeouts: Timeouts {
+                start: Duration::from_secs(5),
+                idle: Duration::from_secs(120),
+                response: None,
+                endpoint_removal: Duration::from_secs(3),
+                drain: Duration::from_secs(5),
+            },
+            body_timeout: Duration::from_secs(5),
         }
     }
 }
 
 /// The server of the webhooks.
 pub(crate) struct Server {
-    context: Arc<Context>,
-    connections: Slots,
+    inner: https_server::Server<Webhooks>,
     readiness: Readiness,
 }
 
@@ -99,26 +104,27 @@ impl Server {
         let tls = ServerConfig::builder_with_provider(provider());
         let tls = tls.with_safe_default_protocol_versions()?;
         let resolver = Arc::clone(&certificate);
-        let mut tls = tls.with_no_client_auth().with_cert_resolver(resolver);
-        // API servers speak HTTP/1.1 to webhooks, so that requests reach all replicas.
-        tls.alpn_protocols = vec![b"http/1.1".to_vec()];
-        let context = Context {
+        let tls = tls.with_no_client_auth().with_cert_resolver(resolver);
+        let webhooks = Webhooks {
             cache,
             settings,
             metrics,
-            acceptor: TlsAcceptor::from(Arc::new(tls)),
-            timeouts: limits.timeouts,
             bodies: Slots::new(limits.bodies),
+            body_timeout: limits.body_timeout,
+        };
+        let settings = https_server::Settings {
+            connections: limits.connections,
+            header_len_max: HEADER_LEN_MAX,
+            header_fields_max: HEADER_FIELDS_MAX,
+            timeouts: limits.timeouts,
+        };
+        let inner = https_server::Server::new(webhooks, tls, settings);
+        let readiness = Readiness {
+            accepts: inner.accepts(),
+            certificate,
         };
 
-        Ok(Self {
-            context: Arc::new(context),
-            connections: Slots::new(limits.connections),
-            readiness: Readiness {
-                accepts: Arc::default(),
-                certificate,
-            },
-        })
+        Ok(Self { inner, readiness })
     }
 
     /// Returns the readiness, which follows the server.
@@ -126,76 +132,8 @@ impl Server {
         self.readiness.clone()
     }
 
-    /// Serves until `stop` completes and the requests in progress have ended. The server accepts connections for some
-    /// time after that, because API servers notice later that the pod stops.
+    /// Serves until `stop` completes and the requests in progress have ended.
     pub(crate) async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) {
-        let (stopping, is_stopping) = watch::channel(false);
-        let mut connections = JoinSet::new();
-        let accepts = &self.readiness.accepts;
-        accepts.store(true, Ordering::Relaxed);
-        tokio::select! {
-            () = self.accept(&listener, &mut connections, &is_stopping) => {}
-            () = stop => {}
-        }
-
-        accepts.store(false, Ordering::Relaxed);
-        let timeouts = self.context.timeouts;
-        let accepting = self.accept(&listener, &mut connections, &is_stopping);
-        // The error is the expected end, since accept never completes.
-        let _ = timeout(timeouts.endpoint_removal, accepting).await;
-        drop(listener);
-        stopping.send_replace(true);
-        let drained = async { while connections.join_next().await.is_some() {} };
-        let _ = timeout(timeouts.drain, drained).await;
-        connections.shutdown().await;
-    }
-
-    /// Accepts connections without end.
-    async fn accept(
-        &self,
-        listener: &TcpListener,
-        connections: &mut JoinSet<()>,
-        stopping: &watch::Receiver<bool>,
-    ) {
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                // Frees the memory of connections that have ended.
-                Some(_) = connections.join_next() => continue,
-            };
-            match accepted {
-                Ok((client, address)) => {
-                    let Some(slot) = self.slot(address.ip()) else {
-                        continue;
-                    };
-                    let (context, stopping) = (Arc::clone(&self.context), stopping.clone());
-                    let slots = self.connections.clone();
-                    connections.spawn(async move {
-                        context.serve(client, address, stopping).await;
-                        drop(slot);
-                        context.metrics.connected(slots.total());
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "failed to accept a connection");
-                    sleep(ACCEPT_BACKOFF).await;
-                }
-            }
-        }
-    }
-
-    /// Returns the slot of a further connection; `None` if it exceeds a limit.
-    fn slot(&self, source: IpAddr) -> Option<Slot> {
-        let mut slot = self.connections.slot(source);
-        match slot.add(1) {
-            Ok(()) => {
-                self.context.metrics.connected(self.connections.total());
-                Some(slot)
-            }
-            Err(exceeded) => {
-                self.context.metrics.refused(exceeded.0);
-                None
-            }
-        }
+        self.inner.run(listener, stop).await;
     }
 }

@@ -57,7 +57,7 @@ impl Cli {
             metrics: metrics.clone(),
         };
 
-        let server = Server::new(api, serving, metrics, limits)?;
+        let server = Server::new(api, serving, limits)?;
         Ok(Some((server, listener)))
     }
 }

@@ -1,27 +1,33 @@
-//! Accepts clients within the limits, and stops.
+//! The server of the kubelet's API, and its limits.
 
 use super::api::Api;
+use super::authority::provider;
+use super::body::Body;
 use super::certificate::Serving;
-use super::connection::{Context, Timeouts};
-use super::metrics::Metrics;
-use super::slots::{Limit, Slot, Slots};
-use super::tls;
+use super::splice::{self, splice};
+use super::tunnel::Tunnel;
+use http::{Request, Response};
+use https_server::{AnyClient, Client, Limit, Service, Timeouts};
+use hyper::body::Incoming;
+use hyper_util::rt::TokioIo;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::Arc;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
-use tokio::sync::watch;
-use tokio::task::JoinSet;
-use tokio::time::{sleep, timeout};
-use tokio_rustls::TlsAcceptor;
-use tokio_rustls::rustls;
-
-/// Pause after an accept that fails, for example because the process has too many open files.
-const ACCEPT_BACKOFF: Duration = Duration::from_secs(1);
+use tokio::time::timeout;
+use tokio_rustls::rustls::{self, ServerConfig};
 
 /// Connections that are not accepted yet.
 const BACKLOG: u32 = 128;
+
+/// Longest header of a request, in bytes. The URL contains the command, and has at most 64 KiB.
+const HEADER_LEN_MAX: usize = 96 << 10;
+
+const HEADER_FIELDS_MAX: usize = 64;
+
+/// Time in which both connections of a stream switch to another protocol.
+const SWITCH_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Limits of the server.
 #[derive(Clone, Copy, Debug)]
@@ -30,8 +36,10 @@ pub(crate) struct Limits {
     pub(crate) connections: Limit,
     /// Open streams, by user. The API server is one user.
     pub(crate) streams: Limit,
-    /// Durations.
+    /// Durations of connections.
     pub(crate) timeouts: Timeouts,
+    /// Durations of streams.
+    pub(crate) stream_timeouts: splice::Timeouts,
 }
 
 impl Default for Limits {
@@ -45,15 +53,24 @@ impl Default for Limits {
                 total: 256,
                 per_source: 192,
             },
-            timeouts: Timeouts::default(),
+            timeouts: Timeouts {
+                start: Duration::from_secs(10),
+                idle: Duration::from_secs(120),
+                response: None,
+                endpoint_removal: Duration::ZERO,
+                drain: Duration::from_secs(5),
+            },
+            stream_timeouts: splice::Timeouts::default(),
         }
     }
 }
 
 /// The server of the kubelet's API.
-pub(crate) struct Server {
-    context: Arc<Context>,
-    connections: Slots<IpAddr>,
+pub(crate) struct Server(https_server::Server<Kubelet>);
+
+struct Kubelet {
+    api: Api,
+    stream_timeouts: splice::Timeouts,
 }
 
 /// Returns a listener at an address. Connections whose clients are gone end by TCP keepalive.
@@ -80,89 +97,73 @@ impl Server {
     /// # Errors
     ///
     /// Returns an error if the TLS library has no cipher suites.
-    pub(crate) fn new(
-        api: Api,
-        serving: Serving,
-        metrics: Metrics,
-        limits: Limits,
-    ) -> Result<Self, rustls::Error> {
-        let context = Context {
+    pub(crate) fn new(api: Api, serving: Serving, limits: Limits) -> Result<Self, rustls::Error> {
+        let kubelet = Kubelet {
             api,
-            acceptor: TlsAcceptor::from(Arc::new(tls::config(serving)?)),
-            metrics,
+            stream_timeouts: limits.stream_timeouts,
+        };
+        let provider = provider();
+        let any_client = AnyClient::new(&provider);
+        let tls = ServerConfig::builder_with_provider(provider);
+        let tls = tls.with_safe_default_protocol_versions()?;
+        let tls = tls.with_client_cert_verifier(any_client);
+        let tls = tls.with_cert_resolver(Arc::new(serving));
+        let settings = https_server::Settings {
+            connections: limits.connections,
+            header_len_max: HEADER_LEN_MAX,
+            header_fields_max: HEADER_FIELDS_MAX,
             timeouts: limits.timeouts,
         };
 
-        Ok(Self {
-            context: Arc::new(context),
-            connections: Slots::new(limits.connections),
-        })
+        Ok(Self(https_server::Server::new(kubelet, tls, settings)))
     }
 
     /// Serves clients until `stop` completes. Then requests and streams in progress have a short time to end.
     pub(crate) async fn run(self, listener: TcpListener, stop: impl Future<Output = ()>) {
-        let (stopping, is_stopping) = watch::channel(false);
-        let mut connections = JoinSet::new();
-        tokio::select! {
-            () = self.accept(&listener, &mut connections, &is_stopping) => {}
-            () = stop => {}
-        }
-
-        drop(listener);
-        stopping.send_replace(true);
-        let drained = async { while connections.join_next().await.is_some() {} };
-        if timeout(self.context.timeouts.drain, drained).await.is_err() {
-            tracing::info!(streams = connections.len(), "closing streams");
-        }
-        connections.shutdown().await;
+        self.0.run(listener, stop).await;
     }
+}
 
-    /// Accepts clients without end.
-    async fn accept(
+impl Service for Kubelet {
+    type Body = Body;
+    /// The stream that the connection becomes.
+    type State = Mutex<Option<Tunnel>>;
+
+    async fn respond(
         &self,
-        listener: &TcpListener,
-        connections: &mut JoinSet<()>,
-        stopping: &watch::Receiver<bool>,
-    ) {
-        loop {
-            let accepted = tokio::select! {
-                accepted = listener.accept() => accepted,
-                // Frees the memory of connections that have ended.
-                Some(_) = connections.join_next() => continue,
-            };
-            match accepted {
-                Ok((client, address)) => {
-                    let Some(slot) = self.slot(address.ip()) else {
-                        continue;
-                    };
-                    let (context, stopping) = (Arc::clone(&self.context), stopping.clone());
-                    let slots = self.connections.clone();
-                    connections.spawn(async move {
-                        context.serve(client, stopping).await;
-                        drop(slot);
-                        context.metrics.connected(slots.total());
-                    });
-                }
-                Err(error) => {
-                    tracing::warn!(%error, "failed to accept a connection");
-                    sleep(ACCEPT_BACKOFF).await;
-                }
-            }
+        request: Request<Incoming>,
+        client: &Client,
+        state: &Self::State,
+    ) -> Response<Body> {
+        let (response, tunnel) = self.api.respond(request, &client.chain).await;
+        if tunnel.is_some() {
+            *state.lock().unwrap_or_else(PoisonError::into_inner) = tunnel;
         }
+
+        response
     }
 
-    /// Returns the slot of a further connection; `None` if it exceeds a limit.
-    fn slot(&self, source: IpAddr) -> Option<Slot<IpAddr>> {
-        match self.connections.take(source.to_canonical()) {
-            Ok(slot) => {
-                let metrics = &self.context.metrics;
-                metrics.connected(self.connections.total());
-                Some(slot)
-            }
-            Err(exceeded) => {
-                self.context.metrics.refused(exceeded.0);
-                None
-            }
-        }
+    /// Copies the bytes of a stream until it ends.
+    async fn continued(&self, state: &Self::State) {
+        let tunnel = state.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let Some(tunnel) = tunnel else {
+            return;
+        };
+        let upgraded = timeout(SWITCH_TIMEOUT, tunnel.upgraded()).await;
+        let (client, provider, _slot) = match upgraded {
+            Ok(Ok(upgraded)) => upgraded,
+            Ok(Err(error)) => return tracing::debug!(%error, "failed to switch protocols"),
+            Err(_) => return tracing::debug!("timed out while switching protocols"),
+        };
+        let (client, provider) = (TokioIo::new(client), TokioIo::new(provider));
+        splice(client, provider, self.stream_timeouts).await;
+    }
+
+    fn connected(&self, connections: usize) {
+        self.api.metrics.connected(connections);
+    }
+
+    fn refused(&self, reason: &'static str) {
+        self.api.metrics.refused(reason);
     }
 }

@@ -2,8 +2,8 @@
 
 use super::metrics::Metrics;
 use super::refusal::Refusal;
-use super::slots::{Limit, Slot, Slots};
 use http::StatusCode;
+use https_server::{Limit, Slot, Slots};
 
 /// The open streams, by user.
 #[derive(Debug)]

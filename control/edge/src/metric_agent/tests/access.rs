@@ -266,7 +266,7 @@ async fn other_paths_and_methods_are_refused() {
 
 #[tokio::test]
 async fn an_agent_that_does_not_know_the_objects_yet_refuses() {
-    let agent = Agent::start(|settings| settings.timeouts.read = super::fixture::SOON).await;
+    let agent = Agent::start(|settings| settings.timeouts.start = super::fixture::SOON).await;
     agent.until(|| agent.state.ready().is_ok()).await;
     agent
         .api_server

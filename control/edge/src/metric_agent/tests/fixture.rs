@@ -465,7 +465,7 @@ impl Files {
             },
             timeouts: Timeouts {
                 endpoint_removal: Duration::ZERO,
-                ..Timeouts::default()
+                ..TIMEOUTS
             },
         }
     }

@@ -316,7 +316,7 @@ async fn a_response_that_takes_too_long_ends_the_connection() {
     let agent = impatient(|settings| {
         settings.kubelets.timeout = SOON;
         settings.kubelets.connect_timeout = SOON;
-        settings.timeouts.write = Duration::from_millis(200);
+        settings.timeouts.response = Some(Duration::from_millis(200));
     })
     .await;
     let slow = Kubelet::start(&agent.cluster, NAMES, Reply::Silence).await;
@@ -337,7 +337,7 @@ async fn a_response_that_takes_too_long_ends_the_connection() {
 async fn a_client_that_sends_nothing_is_disconnected() {
     use tokio::io::AsyncReadExt as _;
 
-    let agent = impatient(|settings| settings.timeouts.read = Duration::from_millis(200)).await;
+    let agent = impatient(|settings| settings.timeouts.start = Duration::from_millis(200)).await;
     let identity = agent.proxies.client("front-proxy-client");
 
     let mut open = agent.connect(Some(identity)).await;

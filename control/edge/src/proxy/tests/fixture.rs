@@ -30,7 +30,7 @@ pub(super) fn settings() -> Settings {
     let long = Duration::from_secs(3600);
     Settings {
         api_server: String::new(),
-        limits: Limits {
+        limits: Limit {
             total: 100,
             per_source: 100,
         },

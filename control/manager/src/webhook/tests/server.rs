@@ -2,9 +2,9 @@
 
 use super::fixture::{NAMESPACE, SETTINGS, offloaded, put};
 use crate::certificates::{Data, WEBHOOKS, decide, issue, provider};
-use crate::webhook::slots::Limit;
 use crate::webhook::{Limits, Metrics, Readiness, Server};
 use control_runtime::CacheReader;
+use https_server::Limit;
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::Secret;
 use k8s_openapi::jiff::Timestamp;
@@ -286,7 +286,7 @@ async fn a_body_over_the_limit_is_refused_and_others_are_served() {
 async fn slow_clients_are_closed_and_do_not_delay_others() {
     let server = Running::start(|limits| {
         limits.timeouts.start = Duration::from_secs(2);
-        limits.timeouts.body = Duration::from_secs(2);
+        limits.body_timeout = Duration::from_secs(2);
     })
     .await;
     let mut silent = server.tcp("127.0.0.1").await;

@@ -79,7 +79,7 @@ impl Running {
             metrics: metrics.clone(),
             settings,
         };
-        let server = Server::new(api, serving, metrics.clone(), limits).unwrap();
+        let server = Server::new(api, serving, limits).unwrap();
         let listener = listen("127.0.0.1:0".parse().unwrap()).unwrap();
         let address = listener.local_addr().unwrap();
         let (stop, stopped) = oneshot::channel();

@@ -1,71 +1,30 @@
-//! One connection of an API server: TLS, HTTP/1.1, and a review for each request.
+//! A review for each request of an API server.
 
 use super::handler::{Handler, Settings};
 use super::metrics::Metrics;
 use super::review::Review;
-use super::slots::{Slot, Slots};
 use control_runtime::CacheReader;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::{BodyExt as _, Full};
+use https_server::{Client, Service, Slot, Slots};
 use hyper::body::{Bytes, Incoming};
-use hyper::server::conn::http1;
-use hyper::service::service_fn;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use std::convert::Infallible;
-use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::net::IpAddr;
 use std::time::{Duration, Instant};
-use tokio::net::TcpStream;
-use tokio::sync::watch;
 use tokio::time::timeout;
-use tokio_rustls::TlsAcceptor;
 
 /// Longest body of a request, in bytes: the object before and after an update, each up to the 1.5 MiB that the API
 /// server stores.
 pub(super) const BODY_LEN_MAX: usize = 3 << 20;
 
-/// Longest header of a request, in bytes.
-const HEADER_LEN_MAX: usize = 16 << 10;
-
-const HEADER_FIELDS_MAX: usize = 64;
-
-/// Durations that end a connection or a request.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Timeouts {
-    /// From the connection to the end of the TLS handshake, and from there to the first request.
-    pub(crate) start: Duration,
-    /// Without a request. Longer than the 90 s after which API servers close connections, so that none is closed while
-    /// a request is on its way.
-    pub(crate) idle: Duration,
-    /// From the header of a request to the end of its body.
-    pub(crate) body: Duration,
-    /// After the request to stop: until no API server connects to the pod any more.
-    pub(crate) endpoint_removal: Duration,
-    /// After that, for the requests in progress.
-    pub(crate) drain: Duration,
-}
-
-impl Default for Timeouts {
-    fn default() -> Self {
-        Self {
-            start: Duration::from_secs(5),
-            idle: Duration::from_secs(120),
-            body: Duration::from_secs(5),
-            endpoint_removal: Duration::from_secs(3),
-            drain: Duration::from_secs(5),
-        }
-    }
-}
-
-/// State that all connections share.
-pub(super) struct Context {
+/// Reviews requests.
+pub(super) struct Webhooks {
     pub(super) cache: CacheReader,
     pub(super) settings: Settings,
     pub(super) metrics: Metrics,
-    pub(super) acceptor: TlsAcceptor,
-    pub(super) timeouts: Timeouts,
     /// Bytes of bodies in memory.
-    pub(super) bodies: Slots,
+    pub(super) bodies: Slots<IpAddr>,
+    /// From the header of a request to the end of its body.
+    pub(super) body_timeout: Duration,
 }
 
 /// Why a request gets no review.
@@ -108,74 +67,20 @@ impl Refused {
     }
 }
 
-impl Context {
-    /// Serves a connection until it ends, or until a request has ended after `stopping` is true.
-    pub(super) async fn serve(
-        &self,
-        client: TcpStream,
-        address: SocketAddr,
-        mut stopping: watch::Receiver<bool>,
-    ) {
-        // Responses are short, and the API server waits for them.
-        let _ = client.set_nodelay(true);
-        let stream = match timeout(self.timeouts.start, self.acceptor.accept(client)).await {
-            Ok(Ok(stream)) => stream,
-            Ok(Err(error)) => {
-                tracing::debug!(%error, "TLS handshake failed");
-                self.metrics.refused("handshake");
-                return;
-            }
-            Err(_) => {
-                self.metrics.refused("handshake_timeout");
-                return;
-            }
-        };
-        let is_used = AtomicBool::new(false);
-        let service = service_fn(|request: Request<Incoming>| {
-            is_used.store(true, Ordering::Relaxed);
-            self.respond(request, address.ip())
-        });
-        let mut http = http1::Builder::new();
-        http.timer(TokioTimer::new())
-            .header_read_timeout(self.timeouts.idle)
-            .max_buf_size(HEADER_LEN_MAX)
-            .max_headers(HEADER_FIELDS_MAX);
-        let connection = http.serve_connection(TokioIo::new(stream), service);
-        let mut connection = std::pin::pin!(connection);
-        let unused = async {
-            tokio::time::sleep(self.timeouts.start).await;
-            if is_used.load(Ordering::Relaxed) {
-                std::future::pending::<()>().await;
-            }
-        };
-        let stopped = async {
-            // The sender outlives the connections.
-            let _ = stopping.wait_for(|stopping| *stopping).await;
-        };
-        tokio::select! {
-            ended = connection.as_mut() => {
-                if let Err(error) = ended {
-                    tracing::debug!(%error, "connection failed");
-                }
-            }
-            () = unused => self.metrics.refused("request_timeout"),
-            () = stopped => {
-                connection.as_mut().graceful_shutdown();
-                // The listener limits the duration.
-                let _ = connection.await;
-            }
-        }
-    }
+impl Service for Webhooks {
+    type Body = Full<Bytes>;
+    type State = ();
 
     async fn respond(
         &self,
         request: Request<Incoming>,
-        source: IpAddr,
-    ) -> Result<Response<Full<Bytes>>, Infallible> {
+        client: &Client,
+        (): &(),
+    ) -> Response<Full<Bytes>> {
         let start = Instant::now();
         let handler = Handler::of_path(request.uri().path());
         let name = handler.map_or("none", Handler::name);
-        let (outcome, response) = match self.review(handler, request, source).await {
+        let (outcome, response) = match self.review(handler, request, client.address).await {
             Ok(reviewed) => reviewed,
             Err(refused) => {
                 let (status, text) = refused.response();
@@ -184,9 +89,19 @@ impl Context {
         };
         self.metrics.handled(name, outcome, start.elapsed());
 
-        Ok(response)
+        response
     }
 
+    fn connected(&self, connections: usize) {
+        self.metrics.connected(connections);
+    }
+
+    fn refused(&self, reason: &'static str) {
+        self.metrics.refused(reason);
+    }
+}
+
+impl Webhooks {
     async fn review(
         &self,
         handler: Option<Handler>,
@@ -199,7 +114,7 @@ impl Context {
         }
         let mut slot = self.bodies.slot(source);
         let read = read(request.into_body(), &mut slot);
-        let body = timeout(self.timeouts.body, read).await;
+        let body = timeout(self.body_timeout, read).await;
         let body = body.map_err(|_| Refused::Slow)??;
         let review = match Review::parse(&body) {
             Ok(review) => review,
@@ -224,7 +139,7 @@ impl Context {
 }
 
 /// Reads a body within the limits of its length and of the memory for all bodies.
-async fn read(mut body: Incoming, slot: &mut Slot) -> Result<Vec<u8>, Refused> {
+async fn read(mut body: Incoming, slot: &mut Slot<IpAddr>) -> Result<Vec<u8>, Refused> {
     use hyper::body::Body as _;
 
     if body.size_hint().lower() > BODY_LEN_MAX as u64 {
