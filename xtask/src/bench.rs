@@ -18,6 +18,7 @@ mod markdown;
 mod measure;
 mod metric;
 mod nebula;
+mod offload;
 mod packets;
 mod peer;
 mod ping;
@@ -104,6 +105,8 @@ enum Command {
     /// Compares two stored results, and lists the numbers that changed by more than their spread
     /// over the rounds.
     Compare(Compare),
+    /// Measures offloaded pods against pods of the provider: durations, requests, CPU time and memory.
+    Offload(offload::Offload),
     /// Measures the durations and requests of peering and unpeering without networking.
     Peer(peer::Peer),
     /// Measures memory, CPU time and connections of the control runtime with 25,000 watched objects.
@@ -132,6 +135,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
             anstream::print!("{}", compare::run(results)?);
             return Ok(());
         }
+        Some(Command::Offload(options)) => return offload::run(shell, options),
         Some(Command::Peer(options)) => return peer::run(shell, options),
         Some(Command::Runtime(options)) => return runtime::run(shell, options),
         None => {}

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: runs the unit tests and the tests in laboratories.
 
-mod kubernetes;
+pub(crate) mod kubernetes;
 mod laboratory;
 mod repeat;
 

@@ -6,26 +6,21 @@ use control_api::{Configuration, Connection};
 use ipam::Remap;
 use kube::Api;
 use kubernetes_lab::cluster::Cluster;
+use kubernetes_lab::liqo::Release;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::spec::Spec;
 use kubernetes_lab::suite::{self, Shared};
 use kubernetes_lab::wait::{Deadline, until};
-use std::env;
 use std::net::Ipv4Addr;
-use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
+pub(crate) use kubernetes_lab::liqo::INSTALL;
 pub(crate) use kubernetes_lab::wait::SOON;
 pub(crate) use kubernetes_lab::{parallel, serial};
 
 /// The tests of this program, which share one [`Peering`].
 pub(crate) type Suite = suite::Suite<Peering>;
-
-/// Environment variables that `cargo xtask test --kubernetes` sets to the paths of its artifacts.
-const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
-const IMAGES: &str = "LIQO_LAB_IMAGES";
-const CHART: &str = "LIQO_LAB_CHART";
 
 /// The namespace in which Liqo is installed.
 pub(crate) const LIQO: &str = "liqo";
@@ -236,38 +231,15 @@ pub(crate) async fn until_pair_is(pair: [&Cluster; 2], value: &str) -> Result<()
     .await
 }
 
-/// Returns a `liqoctl` command for a cluster's administrator. The command runs the program of the
-/// release. The environment contains KUBECONFIG, but neither PATH nor HOME.
+/// Returns a `liqoctl` command for a cluster's administrator; see [`Release::command`].
 pub(crate) fn liqoctl_command(cluster: &Cluster) -> Result<Command> {
-    let mut command = Command::new(variable(LIQOCTL)?);
-    command.env_clear().env("KUBECONFIG", cluster.kubeconfig());
-
-    Ok(command)
+    Ok(Release::from_environment()?.command(cluster))
 }
 
 /// Runs `liqoctl` as the administrator of a cluster, and returns its standard output.
 pub(crate) fn liqoctl(cluster: &Cluster, words: &[&str]) -> Result<String> {
-    let mut command = liqoctl_command(cluster)?;
-    command.args(words);
-    let output = command.output().context("failed to start liqoctl")?;
-    let out = String::from_utf8_lossy(&output.stdout).into_owned();
-    ensure!(
-        output.status.success(),
-        "`liqoctl {}` failed ({}):\n{out}{}",
-        words.join(" "),
-        output.status,
-        String::from_utf8_lossy(&output.stderr)
-    );
-
-    Ok(out)
+    Release::from_environment()?.liqoctl(cluster, words)
 }
-
-/// Flags of `liqoctl install` for the laboratory's clusters.
-pub(crate) const INSTALL: &[&str] = &[
-    "--pod-cidr=10.244.0.0/16",
-    "--set=tag=dev",
-    "--set=pullPolicy=IfNotPresent",
-];
 
 /// Installs Liqo, or upgrades an existing installation.
 pub(crate) fn install(cluster: &Cluster) -> Result<()> {
@@ -276,25 +248,12 @@ pub(crate) fn install(cluster: &Cluster) -> Result<()> {
 
 /// Installs Liqo, or upgrades an existing installation, with further flags.
 pub(crate) fn install_with(cluster: &Cluster, flags: &[&str]) -> Result<()> {
-    let start = Instant::now();
-    let chart = format!("--local-chart-path={}", variable(CHART)?.display());
-    let id = format!("--cluster-id={}", cluster.name());
-    liqoctl(
-        cluster,
-        &[&["install", &id, &chart], INSTALL, flags].concat(),
-    )?;
-    eprintln!(
-        "{}: installed ({:.1} s)",
-        cluster.name(),
-        start.elapsed().as_secs_f64()
-    );
-
-    Ok(())
+    Release::from_environment()?.install(cluster, flags)
 }
 
 /// Returns the path of the chart under test.
 pub(crate) fn chart() -> Result<String> {
-    Ok(variable(CHART)?.display().to_string())
+    Ok(Release::from_environment()?.chart().display().to_string())
 }
 
 /// Loads Liqo's images into a new cluster, and installs Liqo.
@@ -305,22 +264,5 @@ pub(crate) fn prepare(cluster: &Cluster) -> Result<()> {
 
 /// Loads Liqo's images into all nodes of a cluster.
 pub(crate) fn load_images(cluster: &Cluster) -> Result<()> {
-    let folder = variable(IMAGES)?;
-    let entries = std::fs::read_dir(&folder)
-        .with_context(|| format!("failed to read {}", folder.display()))?;
-    for entry in entries {
-        let path = entry?.path();
-        let name = path.file_name().unwrap_or_default().to_string_lossy();
-        if name.starts_with("liqo-") && name.ends_with(".tar") {
-            cluster.load(&path)?;
-        }
-    }
-
-    Ok(())
-}
-
-fn variable(name: &str) -> Result<PathBuf> {
-    env::var_os(name)
-        .map(PathBuf::from)
-        .with_context(|| format!("{name} is not set: run `cargo xtask test --kubernetes`"))
+    Release::from_environment()?.load_images(cluster)
 }

@@ -16,6 +16,7 @@ pub mod control_plane;
 pub mod diagnosis;
 pub mod fault;
 pub mod image;
+pub mod liqo;
 pub mod manifest;
 pub mod namespace;
 pub mod node;

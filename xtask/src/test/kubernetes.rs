@@ -59,6 +59,27 @@ const ONLY: &str = "LIQO_LAB_ONLY";
 /// interruptions.
 const REPEAT: &str = "LIQO_LAB_REPEAT";
 
+/// The parts of a release that programs of the laboratory install into clusters.
+#[derive(Debug)]
+pub(crate) struct Release {
+    /// The folder of the nodes' programs and images.
+    pub(crate) artifacts: PathBuf,
+    /// The folder of Liqo's image archives.
+    pub(crate) images: PathBuf,
+    pub(crate) liqoctl: PathBuf,
+}
+
+impl Release {
+    /// Sets the environment variables with the paths of the parts and of the chart.
+    pub(crate) fn describe_to(&self, command: &mut Command) {
+        command
+            .env(ARTIFACTS, &self.artifacts)
+            .env(IMAGES, &self.images)
+            .env(LIQOCTL, &self.liqoctl)
+            .env(CHART, chart());
+    }
+}
+
 /// Runs the tests on Kubernetes clusters. The tests create and remove their clusters.
 ///
 /// # Errors
@@ -195,8 +216,11 @@ fn clusters(
 ///
 /// Returns the errors of [`run`].
 fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) -> Result<()> {
-    let images = image::build_all(shell)?;
-    let liqoctl = liqoctl::released(shell)?;
+    let release = Release {
+        artifacts: artifacts.to_path_buf(),
+        images: image::build_all(shell)?,
+        liqoctl: liqoctl::released(shell)?,
+    };
 
     console::step("Network: two connected clusters with equal pod CIDRs");
     let filter = options.filter.as_deref();
@@ -204,12 +228,8 @@ fn network(shell: &mut Shell, program: &Path, artifacts: &Path, options: &Test) 
         if options.quick {
             tests.env(ESSENTIAL, "1");
         }
-        tests
-            .env(REPEAT, options.repeat.to_string())
-            .env(ARTIFACTS, artifacts)
-            .env(IMAGES, &images)
-            .env(LIQOCTL, &liqoctl)
-            .env(CHART, chart());
+        tests.env(REPEAT, options.repeat.to_string());
+        release.describe_to(tests);
     })
 }
 

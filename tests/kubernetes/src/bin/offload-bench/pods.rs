@@ -1,0 +1,221 @@
+//! A batch of bare pods: their creation and deletion with four requests at a time, as watches of both API servers show
+//! them.
+
+use anyhow::{Context as _, Result, bail, ensure};
+use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::{Api, Client, ResourceExt as _};
+use serde_json::json;
+use std::collections::HashMap;
+use std::time::{Duration, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+/// Requests at a time.
+const PARALLEL: usize = 4;
+
+/// A batch that waits longer for an event has failed.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// Where pods are created, and where they run.
+#[derive(Clone)]
+pub(crate) struct Place {
+    pub(crate) pods: Api<Pod>,
+    /// The pods of the provider, for offloaded pods.
+    pub(crate) remote: Option<Api<Pod>>,
+}
+
+/// The durations of a batch, in seconds.
+#[derive(Clone, Debug)]
+pub(crate) struct Created {
+    /// From the first request until all are ready.
+    pub(crate) ready_s: f64,
+    /// For each pod, from its binding until it exists at the provider.
+    pub(crate) placed_s: Vec<f64>,
+}
+
+impl Place {
+    pub(crate) fn new(client: &Client, namespace: &str) -> Self {
+        Self {
+            pods: Api::namespaced(client.clone(), namespace),
+            remote: None,
+        }
+    }
+
+    /// Creates pods, and waits until all are ready.
+    pub(crate) async fn create(&self, prefix: &str, count: u32) -> Result<Created> {
+        let mut local = Watch::start(&self.pods).await?;
+        let mut remote = match &self.remote {
+            Some(pods) => Some(Watch::start(pods).await?),
+            None => None,
+        };
+        let names: Vec<_> = (0..count)
+            .map(|index| format!("{prefix}-{index}"))
+            .collect();
+        let start = Instant::now();
+        let post = async |name: &String| -> Result<()> {
+            let pod = pod(name)?;
+            self.pods.create(&PostParams::default(), &pod).await?;
+            Ok(())
+        };
+        stream::iter(names.iter().map(post))
+            .buffer_unordered(PARALLEL)
+            .try_collect::<()>()
+            .await?;
+        local.until(|seen| seen.ready.len() == names.len()).await?;
+        let last = local.seen.ready.values().max().context("no pod")?;
+        let ready_s = last.duration_since(start).as_secs_f64();
+        let mut placed_s = Vec::new();
+        if let Some(remote) = &mut remote {
+            remote.until(|seen| seen.added.len() == names.len()).await?;
+            for (name, bound) in &local.seen.bound {
+                let exists = remote.seen.added.get(name).context("no such pod")?;
+                placed_s.push(exists.saturating_duration_since(*bound).as_secs_f64());
+            }
+        }
+
+        Ok(Created { ready_s, placed_s })
+    }
+
+    /// Deletes the pods of a batch. Returns the time until all are gone.
+    pub(crate) async fn delete(&self) -> Result<f64> {
+        let mut local = Watch::start(&self.pods).await?;
+        let names: Vec<_> = local.seen.added.keys().cloned().collect();
+        ensure!(!names.is_empty(), "no pod to delete");
+        let start = Instant::now();
+        let delete = async |name: &String| -> Result<()> {
+            self.pods.delete(name, &DeleteParams::default()).await?;
+            Ok(())
+        };
+        stream::iter(names.iter().map(delete))
+            .buffer_unordered(PARALLEL)
+            .try_collect::<()>()
+            .await?;
+        local.until(|seen| seen.gone.len() == names.len()).await?;
+        let last = local.seen.gone.values().max().context("no pod")?;
+
+        Ok(last.duration_since(start).as_secs_f64())
+    }
+}
+
+/// When each pod was first seen in a state, by its name.
+#[derive(Default)]
+struct Seen {
+    added: HashMap<String, Instant>,
+    bound: HashMap<String, Instant>,
+    ready: HashMap<String, Instant>,
+    gone: HashMap<String, Instant>,
+}
+
+/// A watch of a namespace's pods.
+struct Watch {
+    seen: Seen,
+    events: UnboundedReceiver<Result<(Instant, WatchEvent<Pod>)>>,
+    task: AbortHandle,
+}
+
+impl Watch {
+    async fn start(pods: &Api<Pod>) -> Result<Self> {
+        let list = pods.list(&ListParams::default()).await?;
+        let version = list.metadata.resource_version.context("no version")?;
+        let mut seen = Seen::default();
+        for pod in &list.items {
+            seen.note(pod, Instant::now());
+        }
+        let (sender, events) = unbounded_channel();
+        let task = tokio::spawn(watch(pods.clone(), version, sender));
+
+        Ok(Self {
+            seen,
+            events,
+            task: task.abort_handle(),
+        })
+    }
+
+    /// Takes events until `is_complete`.
+    async fn until(&mut self, is_complete: impl Fn(&Seen) -> bool) -> Result<()> {
+        while !is_complete(&self.seen) {
+            let event = timeout(LIMIT, self.events.recv()).await;
+            let event = event.context("the pods of a batch take too long")?;
+            let (at, event) = event.context("the watch has ended")??;
+            match event {
+                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.seen.note(&pod, at),
+                WatchEvent::Deleted(pod) => {
+                    self.seen.gone.entry(pod.name_any()).or_insert(at);
+                }
+                WatchEvent::Bookmark(_) => {}
+                WatchEvent::Error(error) => bail!("the watch has failed: {error:?}"),
+            }
+        }
+
+        Ok(())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Seen {
+    fn note(&mut self, pod: &Pod, at: Instant) {
+        let name = pod.name_any();
+        self.added.entry(name.clone()).or_insert(at);
+        if pod.spec.as_ref().is_some_and(|it| it.node_name.is_some()) {
+            self.bound.entry(name.clone()).or_insert(at);
+        }
+        let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
+        let mut conditions = conditions.into_iter().flatten();
+        if conditions.any(|it| it.type_ == "Ready" && it.status == "True") {
+            self.ready.entry(name).or_insert(at);
+        }
+    }
+}
+
+/// Sends each event with its time, until nobody receives them. The API server ends a watch after some minutes.
+async fn watch(
+    pods: Api<Pod>,
+    mut version: String,
+    sender: UnboundedSender<Result<(Instant, WatchEvent<Pod>)>>,
+) {
+    let events = async {
+        while !sender.is_closed() {
+            let stream = pods.watch(&WatchParams::default(), &version).await?;
+            let mut stream = std::pin::pin!(stream);
+            while let Some(event) = stream.try_next().await? {
+                if let WatchEvent::Added(pod)
+                | WatchEvent::Modified(pod)
+                | WatchEvent::Deleted(pod) = &event
+                {
+                    version = pod.resource_version().unwrap_or(version);
+                }
+                // It fails if nobody receives events any more.
+                let _ = sender.send(Ok((Instant::now(), event)));
+            }
+        }
+        anyhow::Ok(())
+    };
+    if let Err(error) = events.await {
+        let _ = sender.send(Err(error));
+    }
+}
+
+/// A pod that sleeps, which may run on a simulated node. It ignores SIGTERM, so its deletion takes its grace period.
+fn pod(name: &str) -> Result<Pod> {
+    let pod = json!({
+        "metadata": {"name": name},
+        "spec": {
+            "terminationGracePeriodSeconds": 1,
+            "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
+            "containers": [{
+                "name": "sleep", "image": "localhost/tools:latest", "imagePullPolicy": "IfNotPresent",
+                "command": ["sleep", "1000000"],
+            }],
+        },
+    });
+
+    Ok(serde_json::from_value(pod)?)
+}
