@@ -67,3 +67,71 @@ Returns a CEL list of the ClusterRoles that are bound to virtual kubelets of thi
 {{- define "liqo.kubeletRoles" -}}
 ['liqo-virtual-kubelet-local', 'liqo-virtual-kubelet-tenant', 'liqo-virtual-kubelet-node-lease', 'liqo-virtual-kubelet-authentication']
 {{- end }}
+
+{{/*
+Returns a CEL list of texts. Takes a list of maps with the key `name`.
+*/}}
+{{- define "liqo.names" -}}
+[{{ range $index, $it := . }}{{ if $index }}, {{ end }}'{{ $it.name }}'{{ end }}]
+{{- end }}
+
+{{/*
+Returns a CEL list of the types of Services that consumers have without a TenantPolicy.
+*/}}
+{{- define "liqo.serviceTypes" -}}
+['ClusterIP', 'NodePort', 'LoadBalancer']
+{{- end }}
+
+{{/*
+Returns a CEL list of the annotations that consumers may set on Ingresses.
+*/}}
+{{- define "liqo.ingressAnnotations" -}}
+{{- $names := list }}
+{{- range list "backend-protocol" "force-ssl-redirect" "proxy-body-size" "proxy-connect-timeout" "proxy-read-timeout" "proxy-send-timeout" "rewrite-target" "ssl-redirect" "use-regex" }}
+{{- $names = append $names (printf "'nginx.ingress.kubernetes.io/%s'" .) }}
+{{- end -}}
+[{{ join ", " $names }}]
+{{- end }}
+
+{{/*
+Returns the constraints of a policy about Ingresses and core resources that consumers write. Takes a list of the resources.
+*/}}
+{{- define "liqo.reflectedObjects" -}}
+matchConstraints:
+  namespaceSelector:
+    matchExpressions:
+      - {key: liqo.io/remote-cluster-id, operator: Exists}
+  resourceRules:
+    - apiGroups: [""]
+      apiVersions: [v1]
+      operations: [CREATE, UPDATE]
+      resources: [{{ join ", " . }}]
+      scope: "*"
+    - apiGroups: [networking.k8s.io]
+      apiVersions: ["*"]
+      operations: [CREATE, UPDATE]
+      resources: [ingresses]
+      scope: "*"
+{{- end }}
+
+{{/*
+Returns the variables of a policy about objects that consumers write: the kind of the object is known only if a virtual
+kubelet of the namespace's consumer writes it.
+*/}}
+{{- define "liqo.reflectionVariables" -}}
+- name: resource
+  expression: >-
+    namespaceObject.metadata.labels['liqo.io/remote-cluster-id'] in request.userInfo.groups ? request.resource.resource : ''
+- name: isService
+  expression: "variables.resource == 'services'"
+- name: isIngress
+  expression: "variables.resource == 'ingresses'"
+- name: isClaim
+  expression: "variables.resource == 'persistentvolumeclaims'"
+- name: tenantPolicy
+  expression: >-
+    'liqo.io/tenant-policy' in namespaceObject.metadata.labels
+    ? namespaceObject.metadata.labels['liqo.io/tenant-policy'] : ''
+- name: spec
+  expression: "has(object.spec) ? dyn(object.spec) : dyn({})"
+{{- end }}

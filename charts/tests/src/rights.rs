@@ -187,7 +187,9 @@ fn every_policy_denies() {
     let expected = [
         "liqo-cluster-ids",
         "liqo-consumer-bindings",
+        "liqo-consumer-limits",
         "liqo-consumer-objects",
+        "liqo-consumer-reflection",
         "liqo-consumer-tokens",
         "liqo-controller-manager-bindings",
         "liqo-controller-manager-namespaces",

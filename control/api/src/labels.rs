@@ -152,6 +152,9 @@ pub const COMPONENT_PEERING_USER: &str = "peering-user";
 
 /// Kubernetes' label on a namespace: the Pod Security Standard that its pods must meet.
 pub const POD_SECURITY: &str = "pod-security.kubernetes.io/enforce";
+/// On a namespace that a provider has created for a consumer. Value: name of the [`TenantPolicy`](crate::TenantPolicy) that
+/// applies to the consumer; without the label, the defaults apply. An addition of this project.
+pub const TENANT_POLICY: &str = "liqo.io/tenant-policy";
 
 /// Domains of keys that steer controllers and schedulers of the cluster.
 const RESERVED_DOMAINS: [&str; 3] = ["kubernetes.io", "k8s.io", "liqo.io"];

@@ -10,6 +10,7 @@ mod manager;
 mod allocations;
 mod authentication;
 mod bad_input;
+mod changes;
 mod endings;
 mod history;
 mod identities;
@@ -76,6 +77,7 @@ fn main() -> ExitCode {
     authentication::add(&mut suite);
     offload::add(&mut suite);
     offloading::add(&mut suite);
+    changes::add(&mut suite);
     peering::add(&mut suite);
     policies::add(&mut suite);
     proxy::add(&mut suite);

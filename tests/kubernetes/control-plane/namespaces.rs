@@ -55,7 +55,7 @@ async fn peer(peering: &Peering) -> Result<()> {
     Ok(())
 }
 
-async fn offload(rome: &Site, namespace: &str, spec: &Value) -> Result<()> {
+pub(crate) async fn offload(rome: &Site, namespace: &str, spec: &Value) -> Result<()> {
     let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace}});
     rome.apply(&object).await?;
     rome.apply(&json!({
@@ -67,7 +67,7 @@ async fn offload(rome: &Site, namespace: &str, spec: &Value) -> Result<()> {
     .await
 }
 
-async fn until_phase(rome: &Site, namespace: &str, phase: &str) -> Result<Value> {
+pub(crate) async fn until_phase(rome: &Site, namespace: &str, phase: &str) -> Result<Value> {
     let offloadings: Api<NamespaceOffloading> = Api::namespaced(rome.client.clone(), namespace);
     until(
         Deadline::after(SOON),
@@ -101,7 +101,7 @@ async fn until_gone(site: &Site, namespace: &str) -> Result<()> {
 }
 
 /// Returns a client with the credentials of the ResourceSlice, as the virtual kubelet has them.
-async fn kubelet(rome: &Site) -> Result<Client> {
+pub(crate) async fn kubelet(rome: &Site) -> Result<Client> {
     let secret = rome
         .secret(
             &rome.tenant_namespace(),

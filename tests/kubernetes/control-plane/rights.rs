@@ -5,6 +5,7 @@ pub(crate) mod attack;
 mod consumers;
 mod hostile;
 mod namespaces;
+mod reflection;
 
 use crate::fixture::{Fixture, LIQO, Suite, parallel};
 use anyhow::Result;
@@ -25,6 +26,7 @@ pub(crate) fn add(suite: &mut Suite) {
     consumers::add(suite);
     hostile::add(suite);
     namespaces::add(suite);
+    reflection::add(suite);
 }
 
 /// The names of the ValidatingAdmissionPolicies.

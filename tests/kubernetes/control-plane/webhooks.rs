@@ -1,5 +1,7 @@
-//! Tests of validating admission webhooks at a loopback address.
+//! Tests of admission webhooks: any at a loopback address, and those of the chart.
 
+mod absence;
+pub(crate) mod metrics;
 pub(crate) mod server;
 
 use crate::fixture::{Deadline, Fixture, SOON, Suite, code, config_map, parallel, until};
@@ -21,6 +23,7 @@ pub(crate) fn add(suite: &mut Suite) {
         a_webhook_refuses_an_object,
         a_request_waits_for_a_slow_webhook,
     );
+    absence::add(suite);
 }
 
 async fn a_webhook_refuses_an_object(fixture: &'static Fixture) -> Result<()> {

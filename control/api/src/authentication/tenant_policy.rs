@@ -17,8 +17,8 @@ pub const DEFAULT: &str = "default";
 /// absent object, has the default that its comment states.
 ///
 /// `resources` bounds ResourceSlices of the class `default`. `namespaces`, `podSecurity`, `objects` and the node ports and load
-/// balancers of `serviceTypes` apply to namespaces, `serviceAccounts`, `runtimeClasses` and `priorityClasses` to pods. The other
-/// fields are checked and stored, and have no effect yet.
+/// balancers of `serviceTypes` apply to namespaces, `serviceAccounts`, `runtimeClasses` and `priorityClasses` to pods. An admission
+/// policy of the chart applies `serviceTypes` and `ingressHosts` to Services and Ingresses.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "authentication.liqo.io",
@@ -30,7 +30,7 @@ pub const DEFAULT: &str = "default";
     namespaced,
     derive = "Default",
     derive = "PartialEq",
-    doc = "Limits that a provider sets for a consumer. The object is in the namespace of Liqo, and its name is the cluster ID of the consumer, or `default`. `spec.endpointCIDRs` and `spec.ingressHosts` have no effect yet.",
+    doc = "Limits that a provider sets for a consumer. The object is in the namespace of Liqo, and its name is the cluster ID of the consumer, or `default`.",
     printcolumn(
         name = "PodSecurity",
         type_ = "string",

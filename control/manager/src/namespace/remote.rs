@@ -12,7 +12,7 @@ use crate::authentication::{is_replica, label, warn};
 use control_api::offloading::namespace_map::{
     MappingPhase as Phase, NamespaceMapStatus, NamespaceMapping,
 };
-use control_api::{NamespaceMap, annotations, labels};
+use control_api::{NamespaceMap, TenantPolicy, annotations, labels};
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write, merge_patch};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
@@ -127,10 +127,10 @@ impl<'a> Consumer<'a> {
     ) -> Option<Phase> {
         let key = Key::cluster(remote);
         let object = Ref::of::<Namespace>(&Cluster::Local, &key);
-        let policy = self.local.policy(self.peer).map(|it| &it.spec);
-        let security = pod_security(policy);
+        let policy = self.local.policy(self.peer);
+        let labels = labels_of(policy);
         let Some(present) = self.present(remote) else {
-            let create = Action::Create(self.namespace(original, remote, security));
+            let create = Action::Create(self.namespace(original, remote, &labels));
             plan.writes.push(Write::new(object, create));
             return None;
         };
@@ -144,15 +144,17 @@ impl<'a> Consumer<'a> {
         if present.metadata.deletion_timestamp.is_some() {
             return Some(Phase::Terminating);
         }
-        if label(&present.metadata, labels::POD_SECURITY) != Some(security) {
-            let merge = json!({"metadata": {"labels": {labels::POD_SECURITY: security}}});
+        let is_set = |(key, value)| label(&present.metadata, key) == value;
+        if !labels.into_iter().all(is_set) {
+            let labels = BTreeMap::from(labels);
+            let merge = json!({"metadata": {"labels": labels}});
             let mut write = Write::new(object, Action::Merge(merge));
             write.uid.clone_from(&present.metadata.uid);
             plan.writes.push(write);
         }
         let of_manager = Binding::of_manager(remote, self.local.liqo).plan(self.local, plan);
         let of_consumer = Binding::of_consumer(remote, self.key, self.peer).plan(self.local, plan);
-        let has_quota = quota::plan(self.local, remote, policy, plan);
+        let has_quota = quota::plan(self.local, remote, policy.map(|it| &it.spec), plan);
         let mapping = super::objects::mapping(Some(self.map), original);
         let previous = mapping.and_then(|it| it.phase);
         let was_accepted = previous == Some(Phase::Accepted);
@@ -160,10 +162,16 @@ impl<'a> Consumer<'a> {
         (of_manager && of_consumer && has_quota || was_accepted).then_some(Phase::Accepted)
     }
 
-    fn namespace(&self, original: &str, remote: &str, security: &str) -> Value {
+    fn namespace(&self, original: &str, remote: &str, labels: &PolicyLabels<'_>) -> Value {
+        let labels = labels
+            .iter()
+            .filter_map(|(key, value)| Some((*key, (*value)?)));
+        let labels: BTreeMap<_, _> = labels
+            .chain([(labels::REMOTE_CLUSTER_ID, self.peer)])
+            .collect();
         json!({"metadata": {
             "name": remote,
-            "labels": {labels::REMOTE_CLUSTER_ID: self.peer, labels::POD_SECURITY: security},
+            "labels": labels,
             "annotations": {
                 annotations::NAMESPACE_MAP: self.key.to_string(),
                 annotations::ORIGINAL_NAME: original,
@@ -234,6 +242,18 @@ impl<'a> Consumer<'a> {
             plan.writes.push(write);
         }
     }
+}
+
+/// Labels of a namespace by the TenantPolicy of its consumer; `None` for one that it must not have.
+type PolicyLabels<'a> = [(&'static str, Option<&'a str>); 2];
+
+fn labels_of(policy: Option<&TenantPolicy>) -> PolicyLabels<'_> {
+    let security = pod_security(policy.map(|it| &it.spec));
+    let name = policy.and_then(|it| it.metadata.name.as_deref());
+    [
+        (labels::POD_SECURITY, Some(security)),
+        (labels::TENANT_POLICY, name),
+    ]
 }
 
 /// Returns whether a NamespaceMap is the replica of the peer whose tenant namespace it is in, and none is being deleted.

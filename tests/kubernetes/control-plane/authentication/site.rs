@@ -13,6 +13,7 @@ use kubernetes_lab::manifest;
 use kubernetes_lab::pki::Subject;
 use kubernetes_lab::suite::artifacts;
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 use std::time::Duration;
 use tokio::sync::{Mutex, MutexGuard};
 
@@ -75,21 +76,46 @@ impl Site {
         options: Options,
     ) -> Result<Self> {
         let site = Self::start_unmanaged(name, peer, options).await?;
+
+        site.with_manager(arguments)
+    }
+
+    /// Starts a cluster whose API server calls the admission webhooks of its controller manager, at an address of the Service CIDR
+    /// that no other cluster uses.
+    pub(crate) async fn start_with_webhooks(
+        name: &'static str,
+        peer: &'static str,
+        address: Ipv4Addr,
+    ) -> Result<Self> {
+        let mut options = Options::new(artifacts()?);
+        options.audit = false;
+        let site = Self::start_unmanaged(name, peer, options).await?;
+        let control_plane = &site.control_plane;
+        control_plane
+            .install_webhooks(&chart()?, LIQO, address)
+            .await?;
+        let address = format!("--webhook-address={address}:9443");
+
+        site.with_manager(&["--webhook", &address])
+    }
+
+    /// Starts the controller manager.
+    fn with_manager(self, arguments: &[&str]) -> Result<Self> {
         let subject = Subject {
             user: MANAGER,
             group: None,
         };
-        let address = format!("--api-server-address-override={}", site.server());
+        let address = format!("--api-server-address-override={}", self.server());
         let mut all = ["--authentication-enabled", "--local-api-servers"]
             .map(str::to_owned)
             .to_vec();
         all.push(address);
         all.extend(arguments.iter().map(|&argument| argument.to_owned()));
-        let manager = Manager::start_on(&site.control_plane, subject, LIQO, &all)?;
+        let manager = Manager::start_on(&self.control_plane, subject, LIQO, &all)?;
 
         Ok(Self {
             manager: Some(Mutex::new(manager)),
-            ..site
+            ..self
         })
     }
 

@@ -50,6 +50,18 @@ pub(crate) enum Refusal<'a> {
     Rbac,
     /// The ValidatingAdmissionPolicy with this name.
     Policy(&'a str),
+    /// The admission webhook with this name.
+    Webhook(&'a str),
+}
+
+impl<'a> Refusal<'a> {
+    /// Returns the rule of a name. The names of webhooks are in Liqo's domain.
+    pub(crate) fn of(name: &'a str) -> Self {
+        match name.ends_with(".liqo.io") {
+            true => Self::Webhook(name),
+            false => Self::Policy(name),
+        }
+    }
 }
 
 /// A user, with a client that sends requests as this user.
@@ -188,6 +200,13 @@ pub(crate) fn check_refusal(status: &Status, refusal: Refusal<'_>) -> Result<()>
                 "not refused by {name}: {status:?}"
             );
         }
+        Refusal::Webhook(name) => {
+            let named = format!("admission webhook \"{name}\" denied the request: ");
+            ensure!(
+                status.code == 403 && message.starts_with(&named),
+                "not refused by {name}: {status:?}"
+            );
+        }
     }
 
     Ok(())
@@ -196,13 +215,16 @@ pub(crate) fn check_refusal(status: &Status, refusal: Refusal<'_>) -> Result<()>
 fn resource(kind: &str) -> ApiResource {
     let (group, version) = match kind {
         "IP" => ("ipam.liqo.io", "v1alpha1"),
-        "Tenant" | "Identity" | "ResourceSlice" | "Renew" => ("authentication.liqo.io", "v1beta1"),
-        "Quota" | "VirtualNode" => ("offloading.liqo.io", "v1beta1"),
+        "Tenant" | "TenantPolicy" | "Identity" | "ResourceSlice" | "Renew" => {
+            ("authentication.liqo.io", "v1beta1")
+        }
+        "Quota" | "VirtualNode" | "NamespaceOffloading" => ("offloading.liqo.io", "v1beta1"),
         "EndpointSlice" => ("discovery.k8s.io", "v1"),
+        "Ingress" => ("networking.k8s.io", "v1"),
         "RoleBinding" | "ClusterRoleBinding" => ("rbac.authorization.k8s.io", "v1"),
         _ => ("", "v1"),
     };
     let gvk = GroupVersionKind::gvk(group, version, kind);
 
-    ApiResource::from_gvk_with_plural(&gvk, &format!("{}s", kind.to_lowercase()))
+    ApiResource::from_gvk(&gvk)
 }

@@ -24,7 +24,7 @@ const BINDINGS: &str = "liqo-offloading-bindings";
 
 /// The ClusterRoles of offloaded namespaces.
 const OF_MANAGER: &str = "liqo-controller-manager-remote-namespace";
-const OF_CONSUMER: &str = "liqo-virtual-kubelet-remote";
+pub(super) const OF_CONSUMER: &str = "liqo-virtual-kubelet-remote";
 const OF_KUBELET: &str = "liqo-virtual-kubelet-local-namespace";
 
 fn namespace(name: &str, labels: &Value, annotations: &Value) -> Value {
@@ -36,7 +36,7 @@ fn namespace(name: &str, labels: &Value, annotations: &Value) -> Value {
 }
 
 /// Creates a namespace as the manager does for the consumer `buyer`.
-async fn of_consumer(fixture: &Fixture, name: &str) -> Result<()> {
+pub(super) async fn of_consumer(fixture: &Fixture, name: &str) -> Result<()> {
     let object = namespace(name, &labels(), &annotations());
     manifest::apply(&fixture.control_plane.client().await?, &[object], None).await
 }
@@ -92,6 +92,10 @@ async fn the_managers_token_writes_namespaces_of_consumers_only(
             json!({"annotations": {"liqo.io/tenant-condition": "Drained"}}),
         ),
         ("created-for-a-buyer", security.clone()),
+        (
+            "created-for-a-buyer",
+            json!({"labels": {"liqo.io/tenant-policy": "buyer"}}),
+        ),
     ] {
         manager.may(&change(name, &metadata)).await?;
     }
@@ -103,6 +107,10 @@ async fn the_managers_token_writes_namespaces_of_consumers_only(
         Request::Create(namespace("kube-created", &labels(), &annotations())),
         delete("kept-from-the-manager"),
         change("kept-from-the-manager", &security),
+        change(
+            "kept-from-the-manager",
+            &json!({"labels": {"liqo.io/tenant-policy": "buyer"}}),
+        ),
         change("kept-from-the-manager", &json!({"labels": {"team": "b"}})),
         change("kept-from-the-manager", &json!({"labels": {"team": null}})),
         change("kept-from-the-manager", &json!({"labels": {"other": "b"}})),

@@ -8,6 +8,7 @@ use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomRe
 use kube::Api;
 use serde_json::{Value, json};
 use std::fs;
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -21,6 +22,9 @@ const RIGHTS: [&str; 7] = [
     "ValidatingAdmissionPolicy",
     "ValidatingAdmissionPolicyBinding",
 ];
+
+/// The name of the webhook configurations and of their Service.
+const WEBHOOKS: &str = "liqo-webhook";
 
 /// The values that the chart requires, and those that add rights.
 const VALUES: [&str; 3] = [
@@ -84,18 +88,47 @@ impl ControlPlane {
     ///
     /// Returns the error of helm, or an error that names the object that the API server refused.
     pub async fn install_rights(&self, chart: &Path, namespace: &str) -> Result<()> {
+        let is_right = |object: &Value| RIGHTS.iter().any(|kind| object["kind"] == *kind);
+        let mut objects = vec![json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
+        })];
+        let rendered = self.render(chart, namespace)?;
+        objects.extend(rendered.into_iter().filter(is_right));
+
+        manifest::apply(&self.client().await?, &objects, Some(namespace)).await
+    }
+
+    /// Installs the admission webhooks of the Helm chart, and their Service with the address `cluster_ip`. There is no kube-proxy,
+    /// so a process that listens at this address of the network namespace serves the webhooks.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`install_rights`](Self::install_rights), and that of `ip`.
+    pub async fn install_webhooks(
+        &self,
+        chart: &Path,
+        namespace: &str,
+        cluster_ip: Ipv4Addr,
+    ) -> Result<()> {
+        host::ip(None, &[format!("address replace {cluster_ip}/32 dev lo")])?;
+        let mut objects = self.render(chart, namespace)?;
+        objects.retain(|object| object["metadata"]["name"] == WEBHOOKS);
+        ensure!(objects.len() == 3, "not three objects: {objects:?}");
+        for service in objects.iter_mut().filter(|it| it["kind"] == "Service") {
+            service["spec"]["clusterIP"] = json!(cluster_ip);
+        }
+
+        manifest::apply(&self.client().await?, &objects, Some(namespace)).await
+    }
+
+    /// Returns the objects of the chart.
+    fn render(&self, chart: &Path, namespace: &str) -> Result<Vec<Value>> {
         let mut helm = Command::new(self.artifacts().program("helm"));
         helm.args(["template", "liqo"])
             .arg(chart)
             .args(["--namespace", namespace])
             .args(VALUES.iter().flat_map(|value| ["--set", value]));
-        let rendered = manifest::parse(&host::checked(&mut helm, "")?)?;
-        let is_right = |object: &Value| RIGHTS.iter().any(|kind| object["kind"] == *kind);
-        let mut objects = vec![json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
-        })];
-        objects.extend(rendered.into_iter().filter(is_right));
 
-        manifest::apply(&self.client().await?, &objects, Some(namespace)).await
+        manifest::parse(&host::checked(&mut helm, "")?)
     }
 }

@@ -1,7 +1,7 @@
 //! Namespaces of consumers.
 
 use super::{Side, key};
-use control_api::{NamespaceMap, TenantPolicy};
+use control_api::{NamespaceMap, TenantPolicy, labels};
 use control_runtime::Key;
 use k8s_openapi::api::core::v1::{Namespace, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -270,6 +270,28 @@ fn a_policy_limits_names_and_number() {
     assert_eq!(phases(&mut milan, &map())["a"], "Accepted");
     let labels = milan.namespace("b")["metadata"]["labels"].clone();
     assert_eq!(labels["pod-security.kubernetes.io/enforce"], "privileged");
+}
+
+/// Admission policies read it.
+#[test]
+fn a_namespace_names_the_policy_that_applies() {
+    let mut milan = milan(15);
+    let label = |milan: &mut Side| {
+        milan.namespace("shop-rome")["metadata"]["labels"][labels::TENANT_POLICY].clone()
+    };
+    assert_eq!(label(&mut milan), Value::Null);
+
+    policy(&mut milan, "default", &json!({}));
+    assert_eq!(label(&mut milan), "default");
+    policy(&mut milan, "rome", &json!({}));
+    assert_eq!(label(&mut milan), "rome");
+    milan.remove::<Namespace>(&Key::cluster("shop-rome"));
+    assert_eq!(label(&mut milan), "rome", "of a new namespace");
+    for name in ["rome", "default"] {
+        milan.remove::<TenantPolicy>(&Key::new("liqo", name));
+    }
+    assert_eq!(label(&mut milan), Value::Null);
+    milan.assert_stable();
 }
 
 #[test]

@@ -207,6 +207,7 @@ impl Stored for Namespace {
                     labels::ALLOW_INTERNAL_ADDRESSES,
                     labels::SCHEDULING_ENABLED,
                     labels::POD_SECURITY,
+                    labels::TENANT_POLICY,
                 ]
                 .contains(&key)
             };

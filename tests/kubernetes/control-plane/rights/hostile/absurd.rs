@@ -25,6 +25,11 @@ pub(super) struct Absurd {
     denied: Vec<String>,
     /// The reason of the Event about the object.
     event: Option<String>,
+    /// A part of the refusal's text, in the response or in the Event.
+    #[serde(default)]
+    message: String,
+    /// Path of an object that must not exist afterwards.
+    absent: Option<String>,
     /// Purpose of the attacker, for the documentation.
     #[serde(rename = "why")]
     why: String,
@@ -49,6 +54,7 @@ impl Absurd {
     pub(super) async fn check(&self, scene: &Scene) -> Result<()> {
         let attacker = match self.by.as_str() {
             "consumer" => &scene.consumer,
+            "slice" => &scene.slice,
             "peering-user" => &scene.peering_user,
             "peering-user-of-legion" => &scene.peering_user_of_legion,
             other => bail!("attacker {other} does not exist"),
@@ -60,7 +66,8 @@ impl Absurd {
             let Err(kube::Error::Api(status)) = outcome else {
                 bail!("{}: no error: {outcome:?}", self.why);
             };
-            ensure!(status.code == code, "{}: {status:?}", self.why);
+            let is_expected = status.code == code && status.message.contains(&self.message);
+            ensure!(is_expected, "{}: {status:?}", self.why);
             return Ok(());
         }
         let created = outcome.with_context(|| format!("{}: not created", self.why))?;
@@ -69,7 +76,15 @@ impl Absurd {
             self.is_denied(administrator, &created).await?;
             self.is_reported(administrator, &created).await
         })
-        .await
+        .await?;
+        let Some(path) = &self.absent else {
+            return Ok(());
+        };
+        let request = http::Request::get(path).body(Vec::new())?;
+        match administrator.request::<Value>(request).await {
+            Err(kube::Error::Api(status)) if status.code == 404 => Ok(()),
+            other => bail!("{}: {path} exists: {other:?}", self.why),
+        }
     }
 
     async fn is_denied(&self, administrator: &Client, created: &Value) -> Result<()> {
@@ -95,12 +110,20 @@ impl Absurd {
             .unwrap_or_default();
         let events: Api<Event> = Api::namespaced(administrator.clone(), namespace);
         let events = events.list(&ListParams::default()).await?.items;
-        let reasons = events.iter().filter(|event| {
+        let about = events.iter().filter(|event| {
             let regarding = event.regarding.as_ref().and_then(|it| it.uid.as_deref());
             regarding == created["metadata"]["uid"].as_str()
         });
-        let reasons: Vec<_> = reasons.filter_map(|it| it.reason.as_deref()).collect();
-        ensure!(reasons.contains(&reason), "no Event {reason}: {reasons:?}");
+        let notes: Vec<_> = about
+            .map(|it| (it.reason.as_deref(), it.note.as_deref().unwrap_or_default()))
+            .collect();
+        let is_expected = |(found, note): &(Option<&str>, &str)| {
+            *found == Some(reason) && note.contains(&self.message)
+        };
+        ensure!(
+            notes.iter().any(is_expected),
+            "no Event {reason}: {notes:?}"
+        );
 
         Ok(())
     }

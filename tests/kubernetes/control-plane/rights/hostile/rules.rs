@@ -18,8 +18,10 @@ const GOLDEN: &str = "rules.txt";
 /// If this variable is set, the golden file is written instead of compared.
 const UPDATE: &str = "LIQO_LAB_UPDATE";
 
-const NAMESPACES: [&str; 5] = [
+const NAMESPACES: [&str; 7] = [
     "default",
+    "books-rome",
+    "books-turin",
     "kube-system",
     "liqo",
     "liqo-tenant-rome",

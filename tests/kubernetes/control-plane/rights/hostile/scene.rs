@@ -1,15 +1,21 @@
-//! Provider `milan`, its consumer `rome`, and clients with the credentials that attackers have.
+//! Provider `milan`, its consumer `rome` with a namespace and a pod there, and clients with the credentials that attackers have.
 
 use crate::authentication::site::{self, Site};
 use crate::fixture::{Deadline, SOON, until};
 use crate::liqoctl::run;
 use anyhow::{Context as _, Result};
-use control_api::{NamespaceMap, Renew};
+use control_api::{NamespaceMap, Renew, ShadowPod};
+use k8s_openapi::api::core::v1::Pod;
+use kube::api::PostParams;
 use kube::{Api, Client};
 use kubernetes_lab::manifest;
 use rcgen::{CertificateParams, DnType, KeyPair};
 use serde_json::json;
 use std::fs;
+use std::net::Ipv4Addr;
+
+/// Address of the webhooks of `milan`.
+const WEBHOOKS: Ipv4Addr = Ipv4Addr::new(10, 96, 9, 1);
 
 pub(super) struct Scene {
     pub(super) milan: Site,
@@ -27,7 +33,10 @@ impl Scene {
     /// Peers the clusters as the peering user. Then the consumer's controller manager ends, which would delete replicas
     /// that it has not created.
     pub(super) async fn create() -> Result<Self> {
-        let (rome, milan) = Site::pair().await?;
+        let (rome, milan) = tokio::try_join!(
+            Site::start("rome", "milan", &[]),
+            Site::start_with_webhooks("milan", "rome", WEBHOOKS),
+        )?;
         let (path, text) = peering_user(&milan, "rome").await?;
         let remote = format!("--remote-kubeconfig={path}");
         run(
@@ -35,7 +44,7 @@ impl Scene {
             &["peer", "--networking-disabled", "--cpu=2", &remote],
         )
         .await?;
-        // The consumer asks for a namespace that it must not get.
+        // One of these namespaces is none that the consumer may have.
         rome.apply(&json!({
             "apiVersion": "offloading.liqo.io/v1beta1",
             "kind": "NamespaceMap",
@@ -44,9 +53,11 @@ impl Scene {
                 "namespace": rome.tenant_namespace(),
                 "labels": {"liqo.io/replication": "true", "liqo.io/remoteID": "milan"},
             },
-            "spec": {"desiredMapping": {"shop": "kube-system"}},
+            "spec": {"desiredMapping": {"books": "books-rome", "shop": "kube-system"}},
         }))
         .await?;
+        let slice = credentials(&rome, "resourceslice-milan").await?;
+        offload_pod(&milan, &slice).await?;
         manifest::apply(
             &milan.client,
             &manifest::parse(&super::read("objects.yaml")?)?,
@@ -67,7 +78,7 @@ impl Scene {
 
         Ok(Self {
             consumer: credentials(&rome, "controlplane-milan").await?,
-            slice: credentials(&rome, "resourceslice-milan").await?,
+            slice,
             peering_user: site::client(&text).await?,
             peering_user_of_legion: site::client(&legion).await?,
             milan,
@@ -97,6 +108,27 @@ async fn credentials(consumer: &Site, identity: &str) -> Result<Client> {
     let text = consumer.secret(&namespace, &name, "kubeconfig").await?;
 
     site::client(&String::from_utf8(text)?).await
+}
+
+/// Creates a ShadowPod `web` as the virtual kubelet does, and waits for its pod.
+async fn offload_pod(milan: &Site, slice: &Client) -> Result<()> {
+    let shadow_pods: Api<ShadowPod> = Api::namespaced(slice.clone(), "books-rome");
+    let pods: Api<Pod> = Api::namespaced(milan.client.clone(), "books-rome");
+    let object: ShadowPod = serde_json::from_value(json!({
+        "metadata": {"name": "web", "labels": {"offloading.liqo.io/origin": "rome"}},
+        "spec": {"pod": {
+            "automountServiceAccountToken": false,
+            "containers": [{"name": "web", "image": "web", "resources": {"requests": {"cpu": "100m"}}}],
+        }},
+    }))?;
+    until(Deadline::after(SOON), "the offloaded pod", async || {
+        if shadow_pods.get_opt("web").await?.is_none() {
+            shadow_pods.create(&PostParams::default(), &object).await?;
+        }
+        pods.get("web").await?;
+        Ok(())
+    })
+    .await
 }
 
 /// Creates a CertificateSigningRequest of another user.

@@ -31,7 +31,7 @@ pub(super) struct Hostile {
     impersonated: Option<Impersonated>,
     /// An object that exists. For requests without dry run, it shows that the path is right.
     existing: Option<String>,
-    /// The admission policy that refuses the request; none for RBAC.
+    /// The admission policy or webhook that refuses the request; none for RBAC.
     by: Option<String>,
     /// Purpose of the attacker, for the documentation.
     #[serde(rename = "why")]
@@ -96,7 +96,7 @@ impl Hostile {
             let kube::Error::Api(status) = error else {
                 return Err(error).context("no response");
             };
-            let refusal = self.by.as_deref().map_or(Refusal::Rbac, Refusal::Policy);
+            let refusal = self.by.as_deref().map_or(Refusal::Rbac, Refusal::of);
             check_refusal(&status, refusal)
         })
         .await
