@@ -18,6 +18,7 @@
 use std::time::Duration;
 
 pub(crate) use controller::ShadowPodController;
+pub(crate) use pod::owner;
 #[cfg(test)]
 pub(crate) use registrations::registrations;
 pub(crate) use settings::Settings;
