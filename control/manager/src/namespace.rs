@@ -30,6 +30,7 @@ mod registrations;
 mod remote;
 mod selector;
 mod settings;
+mod withdrawal;
 
 #[cfg(test)]
 mod tests;

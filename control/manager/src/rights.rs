@@ -8,7 +8,7 @@ use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 18] = [
+const FURTHER: [Rights; 19] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
     bind("liqo-controller-manager-tenant"),
     // Gives consumers their rights.
@@ -38,6 +38,14 @@ const FURTHER: [Rights; 18] = [
     bind("liqo-controller-manager-remote-namespace"),
     bind("liqo-virtual-kubelet-remote"),
     bind("liqo-virtual-kubelet-local-namespace"),
+    // Reads whether a consumer has removed its root CA from a namespace that it withdraws.
+    Rights {
+        role: Role::RemoteNamespace,
+        group: "",
+        resource: "configmaps",
+        name: "",
+        verbs: &["get"],
+    },
     // Approves the certificates of consumers.
     Rights {
         role: Role::Cluster,
