@@ -167,14 +167,13 @@ impl Cli {
         let state = Arc::new(state::State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
-        let destinations = self.destinations();
         let (authentication, offloading) = (self.authentication(), self.offloading());
         let (namespaces, shadow_pods) = (self.namespaces(), self.shadow_pods());
-        let endpoints = self.endpoints();
+        let endpoints = ShadowEndpointSliceController::new(self.endpoints(), endpoint_metrics);
         let refusals = Refusals::default();
         let foreign_clusters =
             ForeignClusterController::new(self.foreign_clusters(), refusals.clone());
-        let reviews = client.clone();
+        let (destinations, reviews) = (self.destinations(), client.clone());
         let managed = async move {
             let namespace = network.settings.namespace.clone();
             let installation = installation::owner(&client, &namespace).await;
@@ -193,7 +192,6 @@ impl Cli {
                 runtime.add(OffloadingController::new(offloading), &replicas)?;
                 runtime.add(NamespaceController::new(namespaces), &replicas)?;
                 runtime.add(ShadowPodController::new(shadow_pods), &replicas)?;
-                let endpoints = ShadowEndpointSliceController::new(endpoints, endpoint_metrics);
                 runtime.add(endpoints, &replicas)?;
                 if self.enable_node_failure_controller {
                     runtime.add(NodeFailureController::new(failure_metrics), &replicas)?;

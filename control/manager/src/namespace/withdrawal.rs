@@ -37,7 +37,7 @@ struct Withdrawal {
     root_ca: RootCa,
 }
 
-/// What the last read of a consumer's root CA has shown.
+/// State of a consumer's root CA by the last read.
 #[derive(Debug, PartialEq)]
 enum RootCa {
     Unknown,
