@@ -41,6 +41,9 @@ pub const ALLOW_REVERSE_PEERING: &str = "liqo.io/allow-reverse-peering";
 /// On a namespace that a provider has created for a consumer, and on its RoleBinding. Value: namespace and name of the
 /// [`NamespaceMap`](crate::NamespaceMap).
 pub const NAMESPACE_MAP: &str = "liqo.io/managed-by-namespace-map";
+/// On a NamespaceMap: the consumer removes what it has reflected into a namespace that it withdraws, so the provider waits for
+/// that before it deletes the namespace. Value: `true`. An addition of this project.
+pub const REMOVES_OBJECTS: &str = "liqo.io/removes-reflected-objects";
 /// On a namespace that a provider has created for a consumer. Value: name of the consumer's namespace.
 pub const ORIGINAL_NAME: &str = "liqo.io/original-name";
 

@@ -44,6 +44,7 @@ pub mod node_affinity;
 pub mod offloading;
 pub mod quantity;
 pub mod requests;
+pub mod root_ca;
 pub mod taints;
 pub mod tenant_namespace;
 

@@ -8,6 +8,7 @@ use crate::installation;
 use crate::metrics::Metrics;
 use crate::namespace::{self, NamespaceController};
 use crate::network::{NetworkController, Settings, State};
+use crate::node_failure::{self, NodeFailureController};
 use crate::offloading::{self, OffloadingController};
 use crate::replication::ReplicationController;
 use crate::shadow_endpoint_slice::{self, ShadowEndpointSliceController};
@@ -101,6 +102,11 @@ pub(crate) struct Cli {
     /// Image of the virtual kubelets whose VkOptionsTemplate names none. If empty, VirtualNodes have no virtual kubelet.
     #[arg(long, value_name = "IMAGE", default_value = "")]
     virtual_kubelet_image: String,
+
+    /// Delete the terminating pods of consumers on nodes that are not ready, so that they are created on other nodes.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    enable_node_failure_controller: bool,
+
     /// Leave out the endpoints that a consumer's pods have at its other providers, to which this cluster is connected.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     deny_direct_connections: bool,
@@ -156,18 +162,18 @@ impl Cli {
         let metrics = Metrics::new(&mut registry);
         let webhook_metrics = webhook::Metrics::new(&mut registry);
         let endpoint_metrics = shadow_endpoint_slice::Metrics::new(&mut registry);
+        let failure_metrics = node_failure::Metrics::new(&mut registry);
         let runtime_metrics = runtime::Metrics::new(&mut registry);
         let state = Arc::new(state::State::default());
         let served = telemetry::http::serve(self.http, Arc::new(registry), Arc::clone(&state));
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
-        let destinations = self.destinations();
         let (authentication, offloading) = (self.authentication(), self.offloading());
         let (namespaces, shadow_pods) = (self.namespaces(), self.shadow_pods());
-        let endpoints = self.endpoints();
+        let endpoints = ShadowEndpointSliceController::new(self.endpoints(), endpoint_metrics);
         let refusals = Refusals::default();
         let foreign_clusters =
             ForeignClusterController::new(self.foreign_clusters(), refusals.clone());
-        let reviews = client.clone();
+        let (destinations, reviews) = (self.destinations(), client.clone());
         let managed = async move {
             let namespace = network.settings.namespace.clone();
             let installation = installation::owner(&client, &namespace).await;
@@ -186,8 +192,10 @@ impl Cli {
                 runtime.add(OffloadingController::new(offloading), &replicas)?;
                 runtime.add(NamespaceController::new(namespaces), &replicas)?;
                 runtime.add(ShadowPodController::new(shadow_pods), &replicas)?;
-                let endpoints = ShadowEndpointSliceController::new(endpoints, endpoint_metrics);
                 runtime.add(endpoints, &replicas)?;
+                if self.enable_node_failure_controller {
+                    runtime.add(NodeFailureController::new(failure_metrics), &replicas)?;
+                }
             }
             if self.webhook.has_certificates() {
                 let settings = self.webhook.certificates(&namespace, installation);

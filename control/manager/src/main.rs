@@ -5,6 +5,7 @@
 //! offloading  what a consumer may use at a provider: Quotas, VirtualNodes (PURE)
 //! namespace   offloaded namespaces, and those of consumers (PURE)
 //! shadow_pod  the pods of consumers (PURE)
+//! node_failure  pods of consumers that a failed node cannot terminate (PURE)
 //! shadow_endpoint_slice  endpoints of consumers (PURE)
 //! replication  objects of a consumer at its providers, and their statuses (PURE)
 //! foreign_cluster  the summary of each peer (PURE)
@@ -32,6 +33,7 @@ mod installation;
 mod metrics;
 mod namespace;
 mod network;
+mod node_failure;
 mod offloading;
 mod replication;
 #[cfg(test)]

@@ -10,6 +10,7 @@
 //! The replication controller copies a NamespaceMap to the provider, and its status back. `selector` evaluates which
 //! virtual nodes a namespace selects, and `phase` computes conditions and the phase.
 
+pub(crate) use binding::MANAGER_ROLE;
 pub(crate) use controller::NamespaceController;
 #[cfg(test)]
 pub(crate) use registrations::registrations;
@@ -29,6 +30,7 @@ mod registrations;
 mod remote;
 mod selector;
 mod settings;
+mod withdrawal;
 
 #[cfg(test)]
 mod tests;

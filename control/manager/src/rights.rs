@@ -1,14 +1,14 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
 use crate::{
-    authentication, certificates, daemon_set, foreign_cluster, namespace, network, offloading,
-    replication, shadow_endpoint_slice, shadow_pod, webhook,
+    authentication, certificates, daemon_set, foreign_cluster, namespace, network, node_failure,
+    offloading, replication, shadow_endpoint_slice, shadow_pod, webhook,
 };
 use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 18] = [
+const FURTHER: [Rights; 19] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
     bind("liqo-controller-manager-tenant"),
     // Gives consumers their rights.
@@ -38,6 +38,14 @@ const FURTHER: [Rights; 18] = [
     bind("liqo-controller-manager-remote-namespace"),
     bind("liqo-virtual-kubelet-remote"),
     bind("liqo-virtual-kubelet-local-namespace"),
+    // Reads whether a consumer has removed its root CA from a namespace that it withdraws.
+    Rights {
+        role: Role::RemoteNamespace,
+        group: "",
+        resource: "configmaps",
+        name: "",
+        verbs: &["get"],
+    },
     // Approves the certificates of consumers.
     Rights {
         role: Role::Cluster,
@@ -114,6 +122,7 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     registrations.extend(offloading::registrations(Some(&kubelets)));
     registrations.extend(namespace::registrations(&settings.namespace));
     registrations.extend(shadow_pod::registrations(&settings.namespace));
+    registrations.extend(node_failure::registrations());
     registrations.extend(shadow_endpoint_slice::registrations(&settings.namespace));
     registrations.extend(replication::registrations(&settings.namespace));
     registrations.extend(daemon_set::registrations());

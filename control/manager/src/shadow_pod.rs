@@ -18,8 +18,10 @@
 use std::time::Duration;
 
 pub(crate) use controller::ShadowPodController;
+pub(crate) use pod::owner;
 #[cfg(test)]
 pub(crate) use registrations::registrations;
+pub(crate) use registrations::{exist_in, presence};
 pub(crate) use settings::Settings;
 
 mod accounts;

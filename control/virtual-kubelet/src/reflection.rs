@@ -28,7 +28,7 @@ mod events;
 mod item;
 mod memory;
 mod metadata;
-mod namespaces;
+pub(crate) mod namespaces;
 mod observe;
 mod plan;
 mod present;

@@ -5,17 +5,19 @@ use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::peering::{Peering, api, is_clean};
 use anyhow::{Context as _, Result, bail, ensure};
 use control_api::{NamespaceMap, NamespaceOffloading, VirtualNode};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::rbac::v1::RoleBinding;
-use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams};
+use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use serde_json::{Value, json};
+use std::time::Duration;
 
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
         a_namespace_is_offloaded_and_withdrawn,
+        a_withdrawn_namespace_outlasts_the_objects_of_its_consumer,
         unpeer_ends_the_namespaces_of_the_consumer,
     );
 }
@@ -242,6 +244,60 @@ async fn a_namespace_is_offloaded_and_withdrawn(_: &'static Fixture) -> Result<(
     ensure!(labels["liqo.io/scheduling-enabled"].is_null(), "{labels}");
 
     Ok(())
+}
+
+/// The consumer has no virtual kubelet here, so the test announces that objects are removed, and removes them.
+async fn a_withdrawn_namespace_outlasts_the_objects_of_its_consumer(
+    _: &'static Fixture,
+) -> Result<()> {
+    let Peering { rome, milan } = &peered().await?;
+    offload(rome, "shop", &json!({})).await?;
+    until_phase(rome, "shop", "Ready").await?;
+    let maps: Api<NamespaceMap> = api(milan);
+    let patch = Patch::Merge(json!({"metadata": {"annotations": {
+        "liqo.io/removes-reflected-objects": "true",
+    }}}));
+    maps.patch("milan", &PatchParams::default(), &patch).await?;
+    let root_ca = "kube-root-ca.crt.rome";
+    let config_maps: Api<ConfigMap> = Api::namespaced(milan.client.clone(), "shop-rome");
+    let object = serde_json::from_value(json!({"metadata": {"name": root_ca}}))?;
+    config_maps.create(&PostParams::default(), &object).await?;
+
+    let offloadings: Api<NamespaceOffloading> = Api::namespaced(rome.client.clone(), "shop");
+    offloadings
+        .delete("offloading", &DeleteParams::default())
+        .await?;
+    until(Deadline::after(SOON), "the withdrawal", async || {
+        let status = json!(maps.get("milan").await?.status);
+        let phase = &status["currentMapping"]["shop"]["phase"];
+        ensure!(phase == "Terminating", "{status}");
+        Ok(())
+    })
+    .await?;
+    let namespaces: Api<Namespace> = Api::all(milan.client.clone());
+    let present = namespaces.get("shop-rome").await?;
+    ensure!(present.metadata.deletion_timestamp.is_none(), "{present:?}");
+
+    // Sooner than the limit, which is 10 s after the withdrawal.
+    config_maps
+        .delete(root_ca, &DeleteParams::default())
+        .await?;
+    until(
+        Deadline::after(Duration::from_secs(5)),
+        "the deletion of the namespace",
+        async || {
+            let present = namespaces.get_opt("shop-rome").await?;
+            let metadata = present.map(|it| it.metadata);
+            ensure!(
+                metadata.is_none_or(|it| it.deletion_timestamp.is_some()),
+                "it stays"
+            );
+            Ok(())
+        },
+    )
+    .await?;
+
+    until_gone(milan, "shop-rome").await
 }
 
 async fn unpeer_ends_the_namespaces_of_the_consumer(_: &'static Fixture) -> Result<()> {

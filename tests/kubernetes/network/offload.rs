@@ -1,6 +1,7 @@
 //! Tests of offloaded pods, which run in the other cluster's containerd.
 
 mod access;
+mod order;
 
 use crate::fixture::{Peering, SOON, Suite, liqoctl, remapped, serial};
 use crate::peering::{connected_again, peer, unpeer};
@@ -11,6 +12,7 @@ use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
 use kubernetes_lab::namespace::Namespace;
 use kubernetes_lab::wait::{Deadline, until};
+use order::Order;
 use serde_json::{Value, json};
 use std::net::Ipv4Addr;
 
@@ -64,12 +66,17 @@ async fn pods_of_an_offloaded_namespace_run_in_the_other_cluster(
     liqoctl(rome, &words)?;
     shop.apply(WEB).await?;
     shop.rolled_out("deployment/web").await?;
+    let mut objects = vec![("api/v1/configmaps", "kube-root-ca.crt.it-ro".to_owned())];
     for pod in shop.pods("app=web").await? {
         is_offloaded(&shop, milan, &pod).await?;
+        objects.push(("apis/offloading.liqo.io/v1beta1/shadowpods", pod.clone()));
+        objects.push(("api/v1/pods", pod));
     }
 
+    let order = Order::watch(milan, "shop-it-rome", &objects).await?;
     liqoctl(rome, &["unoffload", "namespace", "shop", "--skip-confirm"])?;
     is_gone(milan, "shop-it-rome")?;
+    order.check().await?;
     shop.kubectl(&["delete", "deployment", "web", "--wait"])
         .await?;
     unpeer([rome, milan], &[]).await

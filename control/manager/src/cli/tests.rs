@@ -15,6 +15,7 @@ fn the_flags_of_the_chart_are_parsed() {
         "--api-server-address-override=",
         "--default-limits-enforcement=Soft",
         "--allowed-node-labels=topology.kubernetes.io/zone,topology.kubernetes.io/region",
+        "--enable-node-failure-controller=true",
         "--gateway-port=51840",
         "--gateway-deployments=true",
         "--gateway-deployment-image=pause",
@@ -41,6 +42,7 @@ fn the_flags_of_the_chart_are_parsed() {
     ];
     assert_eq!(offloading.allowed_node_labels, keys);
     assert!(!cli.leader_elect);
+    assert!(cli.enable_node_failure_controller);
     assert!(cli.webhook.webhook);
     let webhook = cli.webhook.settings();
     assert!(!webhook.enforces_resources);
@@ -52,6 +54,7 @@ fn by_default_a_leader_allocates_from_the_private_address_space() {
     let cli = parse(&[]).unwrap();
 
     assert!(cli.leader_elect);
+    assert!(!cli.enable_node_failure_controller);
     assert_eq!(cli.pools, DEFAULT_POOLS);
     assert_eq!(cli.settings().unwrap().deployment_image, None);
     assert_eq!(cli.offloading().limits_enforcement, LimitsEnforcement::None);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 pub(super) const LOCAL_ROLE: &str = "liqo-virtual-kubelet-local-namespace";
 
 /// ClusterRole of the manager in the namespaces of consumers, and name of its RoleBindings.
-pub(super) const MANAGER_ROLE: &str = "liqo-controller-manager-remote-namespace";
+pub(crate) const MANAGER_ROLE: &str = "liqo-controller-manager-remote-namespace";
 
 /// ClusterRole of a consumer's virtual kubelets in its namespaces. The RoleBindings are named as the tenant namespace.
 pub(super) const REMOTE_ROLE: &str = "liqo-virtual-kubelet-remote";

@@ -4,11 +4,14 @@ use super::item::WorkItem;
 use super::objects::{BY_NAME, BY_REMOTE, Local, NAME, entries, map_of, mapping};
 use super::registrations::registrations;
 use super::settings::Settings;
+use super::withdrawal::Withdrawals;
 use super::{mapping, offloading, remote};
 use crate::authentication::is_replica;
 use control_api::tenant_namespace::peer_of;
 use control_api::{ForeignCluster, NamespaceMap, NamespaceOffloading, TenantPolicy, VirtualNode};
-use control_runtime::{Cache, Change, Controller, Env, Key, Plan, Queue, Registration};
+use control_runtime::{
+    Cache, Change, Controller, Env, Key, Outcome, Plan, Queue, Registration, Request,
+};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,12 +19,16 @@ use std::collections::{BTreeMap, BTreeSet};
 /// Plans the namespaces of both sides.
 pub(crate) struct NamespaceController {
     settings: Settings,
+    withdrawals: Withdrawals,
 }
 
 impl NamespaceController {
     /// Creates the controller.
     pub(crate) fn new(settings: Settings) -> Self {
-        Self { settings }
+        Self {
+            settings,
+            withdrawals: Withdrawals::default(),
+        }
     }
 }
 
@@ -36,7 +43,10 @@ impl Controller for NamespaceController {
 
     fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<WorkItem> {
         let local = Local::new(cache, &self.settings.namespace);
-        Vec::from_iter(items_of(&local, change))
+        let mut items = items_of(&local, change);
+        items.extend(self.withdrawals.item_of(change));
+
+        Vec::from_iter(items)
     }
 
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
@@ -46,10 +56,23 @@ impl Controller for NamespaceController {
                 offloading::plan(&local, &self.settings, namespace, env)
             }
             WorkItem::Entry { tenant, namespace } => {
-                mapping::plan_entry(&local, (tenant, namespace), env)
+                mapping::plan_entry(&local, &self.settings, (tenant, namespace), env)
             }
             WorkItem::Map(tenant) => mapping::plan_map(&local, tenant),
-            WorkItem::Remote(key) => remote::plan(&local, key),
+            WorkItem::Remote(key) => remote::plan(&local, &mut self.withdrawals, key, env),
+        }
+    }
+
+    fn done(
+        &mut self,
+        _item: &WorkItem,
+        request: &Request,
+        outcome: &Outcome,
+        _cache: &Cache,
+    ) -> Vec<WorkItem> {
+        match request {
+            Request::Read(object) => Vec::from_iter(self.withdrawals.read(object, outcome)),
+            Request::Write(_) | Request::Probe(_) => Vec::new(),
         }
     }
 

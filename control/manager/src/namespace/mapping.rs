@@ -6,7 +6,8 @@ use super::item::WorkItem;
 use super::name::{NameError, remote_name};
 use super::objects::{FINALIZER, Local};
 use super::selector::{self, SelectorError};
-use control_api::{NamespaceMap, NamespaceOffloading, labels};
+use super::settings::Settings;
+use control_api::{NamespaceMap, NamespaceOffloading, annotations, labels};
 use control_runtime::{Action, Cluster, Env, Key, Plan, Protection, Ref, Write};
 use serde_json::json;
 
@@ -32,6 +33,7 @@ impl MappingError {
 /// Plans the entry of a namespace in the NamespaceMap of a tenant namespace.
 pub(super) fn plan_entry(
     local: &Local<'_>,
+    settings: &Settings,
     (tenant, namespace): (&str, &str),
     env: &Env<'_>,
 ) -> Plan<WorkItem> {
@@ -55,8 +57,11 @@ pub(super) fn plan_entry(
     let mapping = json!({namespace: desired});
     let Some(map) = map else {
         if !local.is_terminating(tenant) {
-            let create = Action::Create(created(&object, peer, mapping));
-            plan.writes.push(Write::new(object, create));
+            let mut map = created(&object, peer, mapping);
+            if settings.has_virtual_kubelets {
+                map["metadata"]["annotations"] = json!({annotations::REMOVES_OBJECTS: "true"});
+            }
+            plan.writes.push(Write::new(object, Action::Create(map)));
         }
         return plan;
     };

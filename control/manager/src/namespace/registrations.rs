@@ -5,11 +5,13 @@ use super::objects::{BY_ENTRY, BY_MAP, BY_NAME, BY_REMOTE, entries, map_of};
 use super::quota;
 use crate::authentication::is_replica;
 use crate::network::keep;
+use crate::shadow_pod;
 use control_api::{
-    ForeignCluster, NamespaceMap, NamespaceOffloading, TenantPolicy, VirtualNode, labels,
+    ForeignCluster, NamespaceMap, NamespaceOffloading, ShadowEndpointSlice, TenantPolicy,
+    VirtualNode, labels,
 };
 use control_runtime::{Registration, Scope};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, ResourceQuota};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ResourceQuota};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::ResourceExt as _;
 
@@ -54,6 +56,14 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
             .written_in(Scope::Bound(MANAGER_ROLE)),
         Registration::whole::<TenantPolicy>(Scope::Namespace(liqo.to_owned())),
         Registration::whole::<ForeignCluster>(Scope::All),
+        // The objects of consumers, before whose end a withdrawn namespace stays.
+        shadow_pod::presence(),
+        Registration::whole::<ShadowEndpointSlice>(Scope::All),
+        Registration::of(Scope::All, keep::<Pod>).labels(format!(
+            "{}={}",
+            labels::MANAGED_BY,
+            labels::MANAGED_BY_SHADOW_POD
+        )),
         Registration::of(Scope::Namespace(liqo.to_owned()), keep::<ConfigMap>).labels(format!(
             "{}={}",
             labels::APP_NAME,

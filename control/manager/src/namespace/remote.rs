@@ -1,28 +1,35 @@
 //! The namespaces of a consumer: created for the entries of its NamespaceMap, with the rights of its virtual kubelets.
 //!
 //! A namespace belongs to the NamespaceMap that its annotation names, which only administrators and the manager can write.
-//! So no finalizer is needed: namespaces whose NamespaceMap or entry is gone are deleted whenever they are observed.
+//! So no finalizer is needed: namespaces whose NamespaceMap or entry is gone are deleted whenever they are observed, or after
+//! their consumer has removed its objects (`withdrawal`).
 
 use super::binding::Binding;
 use super::item::WorkItem;
 use super::objects::{BY_MAP, Local};
 use super::policy::{Limits, pod_security};
 use super::quota;
+use super::withdrawal::{Withdrawals, is_withdrawn};
 use crate::authentication::{is_replica, label, warn};
 use control_api::offloading::namespace_map::{
     MappingPhase as Phase, NamespaceMapStatus, NamespaceMapping,
 };
 use control_api::{NamespaceMap, TenantPolicy, annotations, labels};
-use control_runtime::{Action, Cluster, Key, Plan, Ref, Write, merge_patch};
+use control_runtime::{Action, Cluster, Env, Key, Plan, Ref, Write, merge_patch};
 use k8s_openapi::api::core::v1::Namespace;
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Largest number of entries of a NamespaceMap that are reported, so that its status stays small.
 const ENTRIES_MAX: usize = 1000;
 
 /// Plans the namespaces of a consumer's NamespaceMap.
-pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
+pub(super) fn plan(
+    local: &Local<'_>,
+    withdrawals: &mut Withdrawals,
+    key: &Key,
+    env: &Env<'_>,
+) -> Plan<WorkItem> {
     let mut plan = Plan::default();
     let map = local.maps.get(key).filter(|it| is_live(local, key, it));
     let peer = local.peer_of(&key.namespace).unwrap_or_default();
@@ -30,6 +37,7 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
         for (name, namespace) in owned(local, key) {
             delete(&mut plan, name, namespace);
         }
+        withdrawals.retain(key, |_| false);
         return plan;
     };
     let consumer = Consumer {
@@ -39,6 +47,7 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
         peer,
     };
     let mut current = BTreeMap::new();
+    let mut withdrawn = BTreeSet::new();
     let mut refusals = Vec::new();
     let accepted = consumer.accepted(&mut refusals);
     for (name, namespace) in owned(local, key) {
@@ -46,10 +55,19 @@ pub(super) fn plan(local: &Local<'_>, key: &Key) -> Plan<WorkItem> {
         if accepted.get(name.name.as_str()).copied() == Some(original) {
             continue;
         }
-        delete(&mut plan, name, namespace);
+        let is_present = namespace.metadata.deletion_timestamp.is_none();
+        if is_present && is_withdrawn(map, original) {
+            withdrawn.insert(name.name.as_str());
+            if !withdrawals.waits(local, (key, peer), &name.name, env, &mut plan) {
+                delete(&mut plan, name, namespace);
+            }
+        } else {
+            delete(&mut plan, name, namespace);
+        }
         let mapping = entry(Phase::Terminating, &name.name);
         current.insert(original.to_owned(), mapping);
     }
+    withdrawals.retain(key, |it| withdrawn.contains(it));
     for (remote, original) in &accepted {
         if let Some(phase) = consumer.plan_namespace(original, remote, &mut plan, &mut refusals) {
             current.insert((*original).to_owned(), entry(phase, remote));

@@ -4,3 +4,4 @@ mod consumer;
 mod golden;
 mod provider;
 mod side;
+mod withdrawals;

@@ -172,7 +172,7 @@ pub(super) fn phase(pod: &Pod) -> Option<ShadowPodPhase> {
 }
 
 /// Returns the UID of the ShadowPod that controls a pod.
-pub(super) fn owner(metadata: &ObjectMeta) -> Option<&str> {
+pub(crate) fn owner(metadata: &ObjectMeta) -> Option<&str> {
     let mut owners = metadata.owner_references.iter().flatten();
     let owner = owners.find(|owner| owner.controller == Some(true))?;
 

@@ -6,7 +6,7 @@ use crate::network::keep;
 use crate::shadow_endpoint_slice::Peers;
 use crate::webhook::creator_label;
 use control_api::{Quota, ShadowPod, TenantPolicy, labels};
-use control_runtime::{Registration, Scope};
+use control_runtime::{Cache, Cluster, Registration, Scope};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::ResourceExt as _;
@@ -20,6 +20,17 @@ const FORCE_CHANGE: &str =
 /// Why Applies take the status from other field managers.
 const FORCE_STATUS: &str =
     "only the manager writes the status of a ShadowPod; a user may have edited one";
+
+/// Returns the ShadowPods, for controllers that only need to know whether any exist.
+pub(crate) fn presence() -> Registration {
+    Registration::of::<ShadowPod, KeptShadowPod, _>(Scope::All, keep_shadow_pod)
+}
+
+/// Returns whether a namespace has ShadowPods.
+pub(crate) fn exist_in(cache: &Cache, namespace: &str) -> bool {
+    let shadow_pods = cache.objects::<KeptShadowPod>(&Cluster::Local);
+    shadow_pods.within(namespace).next().is_some()
+}
 
 /// Returns the resources that the controller follows, with Liqo in namespace `liqo`.
 pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {

@@ -21,7 +21,7 @@ pub(crate) use api_server::{ApiServerSupport, HomeApiServer, service_account};
 pub(crate) use change::{Change, change};
 pub(crate) use context::{Context, Repatriation};
 pub(crate) use metadata::{Metadata, metadata};
-pub(crate) use volumes::{ROOT_CA, reflected_config_map_name};
+pub(crate) use volumes::reflected_config_map_name;
 
 pub(crate) mod token;
 

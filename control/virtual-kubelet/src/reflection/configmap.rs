@@ -2,7 +2,8 @@
 
 use super::metadata::reflected;
 use super::peering::Peering;
-use crate::pod::forge::{ROOT_CA, reflected_config_map_name};
+use crate::pod::forge::reflected_config_map_name;
+use control_api::root_ca::{ROOT_CA, reflected_name};
 use k8s_openapi::api::core::v1::ConfigMap;
 
 /// Returns the reflected ConfigMap.
@@ -20,13 +21,8 @@ pub(crate) fn remote(local: &ConfigMap, peering: &Peering) -> ConfigMap {
 
 /// Returns the name in this cluster of a reflected ConfigMap.
 pub(crate) fn local_name<'a>(name: &'a str, origin: &str) -> &'a str {
-    if name == root_ca_name(origin) {
+    if name == reflected_name(origin) {
         return ROOT_CA;
     }
     name
-}
-
-/// Returns the name at the provider of the ConfigMap with the CA of the cluster `origin`.
-pub(crate) fn root_ca_name(origin: &str) -> String {
-    reflected_config_map_name(ROOT_CA, origin)
 }

@@ -160,11 +160,15 @@ impl Controller for ReflectionController {
     }
 
     fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
-        let namespace = self.namespaces.of_watch(id, &self.settings.peering);
-        let items = namespace.map(|it| self.observer(cache).items_in(it));
-        let items = items.unwrap_or_default().into_iter();
+        let Some(namespace) = self.namespaces.of_watch(id, &self.settings.peering) else {
+            return Vec::new();
+        };
+        let items = self.observer(cache).items_in(namespace).into_iter();
 
-        items.filter(|it| it.is_of(&id.resource)).collect()
+        // The root CA of a withdrawn namespace waits until all kinds are known.
+        items
+            .filter(|it| it.is_of(&id.resource) || *it == observe::root_ca(namespace))
+            .collect()
     }
 
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {

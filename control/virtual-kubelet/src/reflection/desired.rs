@@ -9,6 +9,7 @@ use super::registrations::{BY_SPEC, service_of};
 use super::settings::Settings;
 use super::summary::{Fingerprint, Summary, keep};
 use super::{configmap, endpointslice, secret, service};
+use control_api::root_ca::reflected_name;
 use control_api::{IP, labels};
 use control_runtime::{Cache, Carried, Cluster, Key, Objects};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
@@ -79,7 +80,7 @@ impl View<'_> {
         let Some(summary) = self.summary::<ConfigMap>(key) else {
             return Desired::Absent(None);
         };
-        if key.name == configmap::root_ca_name(&self.settings.peering.origin) {
+        if key.name == reflected_name(&self.settings.peering.origin) {
             return Desired::Absent(Some(Exclusion::ReservedName));
         }
         let fingerprint = self.fingerprint(summary);

@@ -7,7 +7,7 @@ use control_runtime::{Cache, Cluster, Key, Plan, WatchChange, WatchId};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Namespaces of which objects are followed. The provider chooses what the status contains.
-const FOLLOWED_MAX: usize = 4096;
+pub(crate) const FOLLOWED_MAX: usize = 4096;
 
 /// Length of the name of a namespace, in bytes (RFC 1123).
 const NAME_LEN_MAX: usize = 63;

@@ -3,9 +3,11 @@
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::namespaces::{Namespaces, State, names};
+use super::present::has_others;
 use super::registrations::{BY_ADDRESS, BY_NODE, BY_SERVICE};
 use super::settings::Settings;
 use super::summary::Summary;
+use control_api::root_ca::ROOT_CA;
 use control_api::{IP, NamespaceMap};
 use control_runtime::{Cache, Change, Cluster, Key, Ref};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
@@ -26,7 +28,11 @@ impl Observer<'_> {
     pub(super) fn items_of(&self, change: &Change<'_>) -> Items {
         let Ref { cluster, key, .. } = change.object;
         if *cluster != Cluster::Local {
-            return self.of_remote(change.object).into_iter().collect();
+            let mut items: Items = self.of_remote(change.object).into_iter().collect();
+            if change.entry().is_none() {
+                items.extend(self.root_ca(change.object));
+            }
+            return items;
         }
         if change.is::<NamespaceMap>() {
             self.of_map(change)
@@ -97,6 +103,16 @@ impl Observer<'_> {
         is_enabled.then(|| self.item(kind, local, &object.key.name))
     }
 
+    /// Returns the root CA of a withdrawn namespace if the last one of its other objects is gone.
+    fn root_ca(&self, object: &Ref) -> Option<WorkItem> {
+        let namespace = self.namespaces.local(&object.key.namespace)?;
+        let state = State::in_cache(self.cache, &self.settings.map(), namespace);
+        let is_last = matches!(state, State::Withdrawn(_))
+            && !has_others(self.cache, self.settings, &object.key.namespace);
+
+        is_last.then(|| root_ca(namespace))
+    }
+
     fn item(&self, kind: Kind, namespace: &str, remote_name: &str) -> WorkItem {
         let origin = &self.settings.peering.origin;
         WorkItem::Object(kind, kind.local_key(namespace, remote_name, origin))
@@ -159,4 +175,9 @@ impl Observer<'_> {
         let items = keys.map(|(key, _)| WorkItem::Object(Kind::EndpointSlice, key.clone()));
         Vec::from_iter(items).into_iter()
     }
+}
+
+/// Returns the item of the root CA of a namespace of this cluster.
+pub(super) fn root_ca(namespace: &str) -> WorkItem {
+    WorkItem::Object(Kind::ConfigMap, Key::new(namespace, ROOT_CA))
 }

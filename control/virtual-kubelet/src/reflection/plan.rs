@@ -7,9 +7,10 @@ use super::kind::Kind;
 use super::memory::Memory;
 use super::namespaces::State;
 use super::policy::Policy;
-use super::present::Present;
+use super::present::{self, Present};
 use super::registrations::{local_watches, remote_watch};
 use super::summary::Fingerprint;
+use control_api::root_ca::ROOT_CA;
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
 use serde_json::Value;
 use std::time::{Duration, Instant};
@@ -49,7 +50,12 @@ pub(super) fn plan(
     let map = view.settings.map();
     match State::in_cache(view.cache, &map, &key.namespace) {
         State::Accepted(accepted) if is_listed && accepted == remote => object.reflect(),
-        State::Withdrawn(_) if is_listed => object.remove(),
+        State::Withdrawn(_) if is_listed => {
+            let is_last = kind == Kind::ConfigMap && key.name == ROOT_CA;
+            if !is_last || !present::has_others(view.cache, view.settings, remote) {
+                object.remove();
+            }
+        }
         State::Accepted(_) | State::Withdrawn(_) | State::Suspended | State::Absent => {}
     }
 

@@ -2,9 +2,12 @@
 
 use super::kind::Kind;
 use super::peering::Peering;
+use super::registrations::remote_watch;
+use super::settings::Settings;
 use super::summary::{Fingerprint, Summary};
 use control_api::ShadowEndpointSlice;
-use control_runtime::{Cache, Entry, Key, Ref};
+use control_api::root_ca::reflected_name;
+use control_runtime::{Cache, Cluster, Entry, Key, Ref};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 
 /// An object of the provider.
@@ -54,4 +57,33 @@ impl<'a> Present<'a> {
             is_terminating: summary.is_terminating,
         }
     }
+}
+
+/// Returns whether a namespace of the provider has reflected objects besides the root CA, also those with tokens of pods.
+///
+/// The root CA is removed last: by its absence, a provider of this project knows that the namespace can be deleted.
+pub(super) fn has_others(cache: &Cache, settings: &Settings, namespace: &str) -> bool {
+    let cluster = settings.peering.cluster();
+    let root_ca = reflected_name(&settings.peering.origin);
+    let mut kinds = settings.policies.keys();
+
+    kinds.any(|kind| {
+        let is_listed = cache.is_synced(&remote_watch(&settings.peering, *kind, namespace));
+        let has_any = match kind {
+            Kind::Service => has::<Service>(cache, &cluster, (namespace, "")),
+            Kind::EndpointSlice => has::<ShadowEndpointSlice>(cache, &cluster, (namespace, "")),
+            Kind::Secret => has::<Secret>(cache, &cluster, (namespace, "")),
+            Kind::ConfigMap => has::<ConfigMap>(cache, &cluster, (namespace, &root_ca)),
+        };
+        has_any || !is_listed
+    })
+}
+
+/// Returns whether a namespace has an object of another name.
+fn has<K>(cache: &Cache, cluster: &Cluster, (namespace, name): (&str, &str)) -> bool
+where
+    K: kube::Resource<DynamicType = ()> + PartialEq + Send + Sync + 'static,
+{
+    let objects = cache.objects::<Summary<K>>(cluster);
+    objects.within(namespace).any(|(key, _)| key.name != name)
 }

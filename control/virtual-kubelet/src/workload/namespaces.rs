@@ -1,6 +1,7 @@
 //! The namespaces of the provider that namespaces of this cluster are mapped to, and the watches in them.
 
 use super::offloading;
+use crate::reflection::namespaces::{FOLLOWED_MAX, State, names};
 use crate::settings::Settings;
 use control_api::offloading::namespace_map::MappingPhase;
 use control_api::{NamespaceMap, ShadowPod, labels};
@@ -8,17 +9,19 @@ use control_runtime::{Cache, Cluster, Resource, Selector, WatchChange, WatchId};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Namespaces of this cluster that the provider has created counterparts of, in both directions.
+/// Namespaces of this cluster that the provider has counterparts of, in both directions.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Namespaces {
     /// Name at the provider by name in this cluster.
     remote: BTreeMap<String, String>,
     /// Name in this cluster by name at the provider.
     local: BTreeMap<String, String>,
+    /// Namespaces of this cluster that are no longer offloaded, so the pods at the provider end.
+    withdrawn: BTreeSet<String>,
 }
 
 impl Namespaces {
-    /// Returns the namespaces that the provider has created, by the NamespaceMap.
+    /// Returns the namespaces that the provider has, by the NamespaceMap.
     pub(crate) fn new(map: Option<&NamespaceMap>) -> Self {
         let mappings = map.and_then(|it| it.status.as_ref());
         let mappings = mappings.into_iter().flat_map(|it| &it.current_mapping);
@@ -33,15 +36,35 @@ impl Namespaces {
             else {
                 continue;
             };
-            // Two namespaces never share one, whatever the provider says.
-            if namespaces.local.contains_key(remote) {
-                continue;
+            namespaces.add(local, remote);
+        }
+        // A deleted NamespaceMap ends with the virtual nodes, which end their pods before.
+        let map = map.filter(|it| it.metadata.deletion_timestamp.is_none());
+        let desired = map
+            .into_iter()
+            .flat_map(|it| it.spec.desired_mapping.values());
+        let desired: BTreeSet<&str> = desired.map(String::as_str).collect();
+        for local in map.into_iter().flat_map(names) {
+            if let State::Withdrawn(remote) = State::of(map, local)
+                && !desired.contains(remote)
+                && namespaces.remote.len() < FOLLOWED_MAX
+                && namespaces.add(local, remote)
+            {
+                namespaces.withdrawn.insert(local.to_owned());
             }
-            namespaces.remote.insert(local.clone(), remote.clone());
-            namespaces.local.insert(remote.clone(), local.clone());
         }
 
         namespaces
+    }
+
+    /// Adds a namespace; returns whether it was added. Two namespaces never share one, whatever the provider says.
+    fn add(&mut self, local: &str, remote: &str) -> bool {
+        if self.local.contains_key(remote) {
+            return false;
+        }
+        self.remote.insert(local.to_owned(), remote.to_owned());
+        self.local.insert(remote.to_owned(), local.to_owned());
+        true
     }
 
     /// Returns the namespace of the provider.
@@ -54,10 +77,18 @@ impl Namespaces {
         self.local.get(remote).map(String::as_str)
     }
 
+    /// Returns whether a namespace of this cluster is no longer offloaded, and the provider still has its counterpart.
+    pub(super) fn is_withdrawn(&self, local: &str) -> bool {
+        self.withdrawn.contains(local)
+    }
+
     /// Returns the namespaces of this cluster whose mapping differs.
     pub(super) fn changed(&self, other: &Self) -> BTreeSet<String> {
         let names = self.remote.keys().chain(other.remote.keys());
-        let differs = |name: &&String| self.remote.get(*name) != other.remote.get(*name);
+        let differs = |name: &&String| {
+            self.remote.get(*name) != other.remote.get(*name)
+                || self.is_withdrawn(name) != other.is_withdrawn(name)
+        };
 
         names.filter(differs).cloned().collect()
     }
@@ -140,6 +171,26 @@ mod tests {
 
         let current = [("shop", "kube-system"), ("books", "shop-rome")];
         assert_eq!(namespaces(&desired, &current), Namespaces::default());
+    }
+
+    #[test]
+    fn a_withdrawn_namespace_is_followed_until_the_provider_has_it_no_longer() {
+        let before = namespaces(&json!({"shop": "shop-rome"}), &[("shop", "shop-rome")]);
+        let after = namespaces(&json!({}), &[("shop", "shop-rome")]);
+
+        assert!(!before.is_withdrawn("shop") && after.is_withdrawn("shop"));
+        assert_eq!(after.remote("shop"), Some("shop-rome"));
+        assert_eq!(after.changed(&before), ["shop".to_owned()].into());
+        assert_eq!(namespaces(&json!({}), &[]), Namespaces::default());
+    }
+
+    #[test]
+    fn a_withdrawn_namespace_does_not_take_the_remote_one_of_another() {
+        let desired = json!({"shop": "shared"});
+        let mapped = namespaces(&desired, &[("books", "shared"), ("shop", "shared")]);
+
+        assert_eq!(mapped.local("shared"), Some("shop"));
+        assert!(!mapped.is_withdrawn("books"));
     }
 
     #[test]

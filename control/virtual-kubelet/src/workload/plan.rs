@@ -47,6 +47,10 @@ impl<'a> Workload<'a> {
             }
             return plan;
         };
+        let is_withdrawn = self.namespaces.is_withdrawn(&self.key.namespace);
+        if let Some(local) = local.filter(|_| is_withdrawn) {
+            self.plan_unmapped(local, env, &mut plan);
+        }
         if !is_listed(self.settings, &remote.namespace, self.cache) {
             return plan;
         }
@@ -54,12 +58,13 @@ impl<'a> Workload<'a> {
         let shadow = self.cache.objects::<ShadowPod>(&provider).get(&remote);
         let pod = self.cache.objects::<Pod>(&provider).get(&remote);
         let pod = pod.filter(|it| self.is_own(&it.metadata));
+        let is_live = local.is_some_and(|it| it.metadata.deletion_timestamp.is_none());
         match local {
-            Some(local) if local.metadata.deletion_timestamp.is_none() => {
+            Some(local) if is_live && !is_withdrawn => {
                 let counterparts = Counterparts { shadow, pod };
                 self.plan_running(local, counterparts, restarts, env, &mut plan);
             }
-            Some(local) => {
+            Some(local) if !is_live => {
                 let shadow = shadow.filter(|it| self.is_own(&it.metadata));
                 self.delete_shadow(&remote, shadow, &mut plan);
                 if shadow.is_none() && pod.is_none() {
@@ -68,7 +73,7 @@ impl<'a> Workload<'a> {
                     self.reflect(local, pod, restarts, env, &mut plan);
                 }
             }
-            None => self.delete_shadow(&remote, shadow, &mut plan),
+            Some(_) | None => self.delete_shadow(&remote, shadow, &mut plan),
         }
 
         plan
@@ -126,7 +131,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    /// Plans a pod whose namespace is not offloaded to this Node.
+    /// Plans a pod whose namespace is not offloaded to this Node, or no longer is.
     fn plan_unmapped(&self, local: &Pod, env: &Env<'_>, plan: &mut Plan<Key>) {
         let map = self
             .cache

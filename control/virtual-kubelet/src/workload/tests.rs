@@ -128,11 +128,53 @@ fn a_running_pod_fails_when_its_namespace_is_withdrawn() {
     assert_eq!(rome.pod("web")["status"]["reason"], "OffloadingAborted");
 
     // The remote pod still runs.
+    assert_eq!(rome.shadow("web"), Value::Null);
     rome.simulation.local().remove::<Pod>(&pod_key());
     rome.pass();
     assert!(rome.pod("web").is_object());
     withdraw(&mut rome, None);
     assert_eq!(rome.pod("web"), Value::Null);
+}
+
+#[test]
+fn the_shadow_pods_of_a_withdrawn_namespace_are_removed_before_the_provider_deletes_it() {
+    let mut rome = rome(4);
+    rome.put_pod("later");
+    withdraw(&mut rome, Some("Accepted"));
+
+    assert_eq!(rome.shadow("web"), Value::Null);
+    assert_eq!(rome.shadow("later"), Value::Null);
+    let labels = json!({"offloading.liqo.io/nodename": "milan", "offloading.liqo.io/origin": "rome",
+        "offloading.liqo.io/destination": "milan"});
+    let theirs = json!({"offloading.liqo.io/nodename": "milan-2"});
+    for (name, labels) in [("left", labels), ("theirs", theirs)] {
+        rome.provider().put::<ShadowPod>(json!({
+            "metadata": {"name": name, "namespace": "shop-rome", "labels": labels}, "spec": {},
+        }));
+    }
+    rome.pass();
+    assert_eq!(rome.shadow("left"), Value::Null);
+    assert!(rome.shadow("theirs").is_object(), "of another virtual node");
+
+    rome.remove_remote("web");
+    assert_eq!(rome.pod("web")["status"]["reason"], "OffloadingAborted");
+    rome.simulation.local().remove::<Pod>(&pod_key());
+    rome.pass();
+    assert_eq!(rome.pod("web"), Value::Null, "it has ended at the provider");
+    assert!(rome.redundant().is_empty());
+}
+
+#[test]
+fn a_withdrawn_pod_fails_also_while_the_provider_is_away() {
+    let mut rome = rome(4);
+    rome.simulation.partition(&Cluster::remote("milan"));
+    withdraw(&mut rome, Some("Accepted"));
+    assert_eq!(rome.pod("web")["status"]["reason"], "OffloadingAborted");
+    assert!(rome.shadow("web").is_object());
+
+    rome.simulation.heal(&Cluster::remote("milan"));
+    rome.simulation.pass(Duration::from_secs(120));
+    assert_eq!(rome.shadow("web"), Value::Null);
 }
 
 #[test]

@@ -65,7 +65,8 @@ fn the_namespace_and_its_binding_equal_upstreams() {
     );
 }
 
-/// Exception: the finalizer of the replication, which another controller adds.
+/// Exceptions: the finalizer of the replication, which another controller adds, and the annotation by which a provider of this
+/// project knows that this cluster removes what it has reflected.
 #[test]
 fn the_namespace_map_and_the_status_equal_upstreams() {
     let mut rome = Side::new("rome", 1);
@@ -84,6 +85,7 @@ fn the_namespace_map_and_the_status_equal_upstreams() {
     assert_eq!(
         map["metadata"],
         json!({
+            "annotations": {"liqo.io/removes-reflected-objects": "true"},
             "labels": {
                 "liqo.io/remote-cluster-id": "milan",
                 "liqo.io/remoteID": "milan",

@@ -28,9 +28,13 @@ pub(super) fn key(peer: &str, name: &str) -> Key {
 impl Side {
     /// Creates the cluster `id`, whose requests have the order that `seed` determines.
     pub(super) fn new(id: &str, seed: u64) -> Self {
+        Self::with_kubelets(id, seed, true)
+    }
+
+    pub(super) fn with_kubelets(id: &str, seed: u64, has_virtual_kubelets: bool) -> Self {
         let settings = Settings {
             namespace: "liqo".to_owned(),
-            has_virtual_kubelets: true,
+            has_virtual_kubelets,
         };
         let make = move || NamespaceController::new(settings.clone());
         let mut side = Self {

@@ -3,14 +3,10 @@
 use super::api_server::ApiServerSupport;
 use super::context::Context;
 use super::token;
+use control_api::root_ca::{self, ROOT_CA};
 use k8s_openapi::api::core::v1::{
     KeyToPath, Pod, SecretProjection, ServiceAccountTokenProjection, Volume, VolumeProjection,
 };
-
-/// ConfigMap with the CA of the API server, which Kubernetes creates in every namespace of both clusters.
-pub(crate) const ROOT_CA: &str = "kube-root-ca.crt";
-/// Characters of the cluster ID in the name of the reflected [`ROOT_CA`].
-const ROOT_CA_ID_LENGTH: usize = 5;
 
 /// Prefix of the volumes that Kubernetes adds for the token of a ServiceAccount.
 const TOKEN_VOLUME_PREFIX: &str = "kube-api-access-";
@@ -22,14 +18,7 @@ pub(crate) fn reflected_config_map_name(name: &str, cluster_id: &str) -> String 
     if name != ROOT_CA {
         return name.to_owned();
     }
-    let id: String = cluster_id.chars().take(ROOT_CA_ID_LENGTH).collect();
-    // A name ends with a letter or a digit.
-    let end = if id.ends_with(|it: char| it.is_ascii_alphanumeric()) {
-        ""
-    } else {
-        "a"
-    };
-    format!("{ROOT_CA}.{id}{end}")
+    root_ca::reflected_name(cluster_id)
 }
 
 /// Returns the volumes of the remote pod. Projected volumes have the tokens and the root CA of this cluster, unless

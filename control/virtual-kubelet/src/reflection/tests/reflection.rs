@@ -8,6 +8,9 @@ use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+/// Name of the root CA of `rome` at the provider.
+const ROOT_CA: &str = "kube-root-ca.crt.rome";
+
 #[test]
 fn each_object_is_created_once_with_the_markers() {
     for seed in 0..20 {
@@ -213,6 +216,54 @@ fn reflected_objects_are_removed_when_the_namespace_is_no_longer_offloaded() {
     assert_eq!(sides.remote::<ConfigMap>("web")["data"]["color"], "blue");
     assert!(sides.remote::<ConfigMap>("later").is_object());
     sides.assert_stable();
+}
+
+#[test]
+fn the_root_ca_of_a_withdrawn_namespace_is_removed_last() {
+    for seed in 0..20 {
+        let mut sides = shop(seed);
+        sides.pass();
+        let mut secret = sides.remote::<Secret>("web");
+        secret["metadata"]["finalizers"] = json!(["example.com/wait"]);
+        sides.put_remote::<Secret>("web", secret.clone());
+        sides.put_map(&json!({}), &json!({"shop": "Accepted"}));
+        sides.pass();
+        assert_eq!(sides.remote::<ConfigMap>("web"), Value::Null);
+        assert!(
+            sides.remote::<ConfigMap>(ROOT_CA).is_object(),
+            "seed {seed}"
+        );
+
+        secret["metadata"]["finalizers"] = json!([]);
+        sides.put_remote::<Secret>("web", secret);
+        sides.pass();
+        assert_eq!(sides.remote::<Secret>("web"), Value::Null);
+        assert_eq!(
+            sides.remote::<ConfigMap>(ROOT_CA),
+            Value::Null,
+            "seed {seed}"
+        );
+        sides.assert_stable();
+    }
+}
+
+#[test]
+fn a_new_leader_removes_all_objects_of_a_withdrawn_namespace() {
+    for seed in 0..20 {
+        let mut sides = shop(seed);
+        sides.pass();
+        sides.simulation.crash(0);
+        sides.put_map(&json!({}), &json!({"shop": "Terminating"}));
+        sides.pass();
+
+        let writes = sides.writes().split_off(5);
+        assert_eq!(writes.len(), 5, "seed {seed}: {writes:?}");
+        assert_eq!(
+            writes.last().unwrap(),
+            "delete ConfigMap/kube-root-ca.crt.rome"
+        );
+        assert_eq!(sides.remote::<ConfigMap>(ROOT_CA), Value::Null);
+    }
 }
 
 #[test]

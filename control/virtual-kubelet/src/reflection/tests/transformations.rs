@@ -113,7 +113,7 @@ fn a_config_map_keeps_binary_data_and_immutability() {
 #[test]
 fn the_reflected_root_ca_has_its_name_of_this_cluster_again() {
     for id in ["rome", "milano", "east-1"] {
-        let name = configmap::root_ca_name(id);
+        let name = control_api::root_ca::reflected_name(id);
         assert_eq!(configmap::local_name(&name, id), "kube-root-ca.crt");
     }
     assert_eq!(configmap::local_name("web", "rome"), "web");

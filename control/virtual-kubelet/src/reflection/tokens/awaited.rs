@@ -1,10 +1,9 @@
 //! Objects that the provider must have before a pod starts there, so that its volumes can be mounted at once.
 
 use super::settings::TokenSettings;
-use crate::pod::forge::ROOT_CA;
-use crate::reflection::configmap::root_ca_name;
 use crate::reflection::summary::{Summary, keep};
 use control_api::annotations;
+use control_api::root_ca::{ROOT_CA, reflected_name};
 use control_runtime::{Cache, Change, Key, Registration, Scope};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
 
@@ -49,7 +48,7 @@ pub(crate) fn missing(
         let is_complete = tokens.is_some_and(|it| it.is_complete(pod, &desired));
         is_complete && it.is_reflected(&settings.peering) && !it.is_terminating
     });
-    let root_ca = Key::new(namespace, root_ca_name(&settings.peering.origin));
+    let root_ca = Key::new(namespace, reflected_name(&settings.peering.origin));
     let root_ca = cache.objects::<Summary<ConfigMap>>(&cluster).get(&root_ca);
     let has_root_ca =
         root_ca.is_some_and(|it| it.is_reflected(&settings.peering) && !it.is_terminating);
@@ -74,7 +73,7 @@ pub(crate) fn pods_of(change: &Change<'_>, settings: &TokenSettings) -> Option<W
         return None;
     }
     if change.is::<ConfigMap>() {
-        let is_root_ca = key.name == root_ca_name(&settings.peering.origin);
+        let is_root_ca = key.name == reflected_name(&settings.peering.origin);
         return is_root_ca.then(|| Waiting::Namespace(key.namespace.clone()));
     }
     let tokens = change.after::<Summary<Secret>>()?.tokens.as_deref()?;

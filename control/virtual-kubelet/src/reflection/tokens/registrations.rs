@@ -1,10 +1,10 @@
 //! The resources of tokens.
 
 use super::settings::TokenSettings;
-use crate::reflection::configmap;
 use crate::reflection::registrations::{REMOTE_ROLE, reflected};
 use crate::reflection::summary::keep;
 use control_api::NamespaceMap;
+use control_api::root_ca::reflected_name;
 use control_runtime::{Registration, Resource, Scope, Selector, WatchId};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use std::collections::BTreeSet;
@@ -51,7 +51,7 @@ fn root_ca(settings: &TokenSettings, namespace: &str) -> WatchId {
         namespace: Some(namespace.to_owned()),
         selector: Selector {
             labels: String::new(),
-            name: Some(configmap::root_ca_name(&settings.peering.origin)),
+            name: Some(reflected_name(&settings.peering.origin)),
             ..Selector::default()
         },
     }
