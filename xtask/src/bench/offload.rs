@@ -77,6 +77,8 @@ pub(super) fn run(shell: &mut Shell, options: &Offload) -> Result<()> {
     release.describe_to(&mut measure);
     let hollow: Vec<_> = options.hollow.iter().map(u32::to_string).collect();
     measure
+        .arg("--laboratory")
+        .arg(&program)
         .arg(format!("--hollow={}", hollow.join(",")))
         .arg(format!("--rounds={}", options.rounds))
         .arg(format!("--pods={}", options.pods))

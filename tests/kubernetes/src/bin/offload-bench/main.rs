@@ -17,11 +17,16 @@ mod virtual_nodes;
 
 use anyhow::Result;
 use clap::Parser;
-use kubernetes_lab::cluster;
 use kubernetes_lab::suite::block_on;
+use kubernetes_lab::{cluster, place};
+use std::path::PathBuf;
 
 #[derive(Debug, Parser)]
 struct Cli {
+    /// The laboratory's program, which the nodes run.
+    #[arg(long, value_name = "PROGRAM")]
+    laboratory: PathBuf,
+
     /// The number of rounds, each with a pair of batches of pods.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
@@ -41,6 +46,7 @@ struct Cli {
 
 fn main() -> Result<()> {
     let cli = Cli::parse();
+    place::use_program(&cli.laboratory)?;
     let samples = block_on(rounds::run(&cli));
     if !cli.keep {
         clusters::remove()?;
