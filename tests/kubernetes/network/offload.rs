@@ -1,6 +1,7 @@
 //! Tests of offloaded pods, which run in the other cluster's containerd.
 
 mod access;
+mod deletion;
 mod kills;
 mod workload;
 
@@ -25,6 +26,7 @@ pub(crate) fn add(suite: &mut Suite) {
         the_page_shows_the_output_of_its_commands
     );
     kills::add(suite);
+    deletion::add(suite);
 }
 
 const PAGE: &str = include_str!("../../../docs/offloading.md");
