@@ -3,6 +3,7 @@
 mod access;
 mod deletion;
 mod kills;
+mod names;
 mod workload;
 
 use crate::fixture::{Peering, SOON, Suite, liqoctl, remapped, serial};
@@ -27,6 +28,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
     kills::add(suite);
     deletion::add(suite);
+    names::add(suite);
 }
 
 const PAGE: &str = include_str!("../../../docs/offloading.md");
