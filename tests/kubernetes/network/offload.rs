@@ -1,6 +1,7 @@
 //! Tests of offloaded pods, which run in the other cluster's containerd.
 
 mod access;
+mod daemon_sets;
 mod deletion;
 mod kills;
 mod names;
@@ -29,6 +30,7 @@ pub(crate) fn add(suite: &mut Suite) {
     kills::add(suite);
     deletion::add(suite);
     names::add(suite);
+    daemon_sets::add(suite);
 }
 
 const PAGE: &str = include_str!("../../../docs/offloading.md");
