@@ -5,6 +5,7 @@ mod daemon_sets;
 mod deletion;
 mod kills;
 mod names;
+mod virtual_nodes;
 mod workload;
 
 use crate::fixture::{Peering, SOON, Suite, liqoctl, remapped, serial};
@@ -30,6 +31,7 @@ pub(crate) fn add(suite: &mut Suite) {
     kills::add(suite);
     deletion::add(suite);
     names::add(suite);
+    virtual_nodes::add(suite);
     daemon_sets::add(suite);
 }
 
