@@ -5,7 +5,7 @@ use crate::fixture::{Peering, Suite, serial, until_connections_are};
 use crate::rounds::{Ends, Rounds, lost_a_replica, lost_nothing};
 use anyhow::{Context as _, Result};
 use kubernetes_lab::cluster::Cluster;
-use kubernetes_lab::suite;
+use kubernetes_lab::pod;
 
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
@@ -149,19 +149,9 @@ async fn one_gateway(cluster: &Cluster, round: usize) -> Result<Gateway> {
     gateways.into_iter().nth(place).context("no gateway")
 }
 
-/// Kills a gateway by a signal from the machine. Process 1 of a pod ignores signals from inside the
-/// pod.
+/// Kills the process of a gateway.
 pub(crate) fn kill(gateway: &Gateway) -> Result<()> {
-    let is_of_pod = |pid: &str| {
-        let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-        let name = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
-        groups.contains(&gateway.uid) && name.trim() == "gateway"
-    };
-    let pid = std::fs::read_dir("/proc")?
-        .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
-        .find(|pid| is_of_pod(pid))
-        .context("no gateway process in the pod's control group")?;
-    suite::machine("kill", &["-9", &pid]).map(drop)
+    pod::kill(&gateway.uid, "gateway")
 }
 
 /// Waits until the kubelet has restarted a gateway, and the gateway is ready.

@@ -61,6 +61,7 @@ const ESSENTIAL: &[&str] = &[
     "peering::a_peering_connects_pods_and_ends_without_a_trace",
     "offload::pods_of_both_clusters_share_services_configuration_and_tokens",
     "offload::logs_commands_files_and_ports_of_offloaded_pods",
+    "offload::kills::a_restarted_virtual_kubelet_serves_the_next_pod_at_once",
     "removal::an_uninstall_leaves_nothing_and_an_install_restores_the_peering",
 ];
 

@@ -1,12 +1,18 @@
 //! Tests of offloaded pods, which run in the other cluster's containerd.
 
 mod access;
+mod daemon_sets;
+mod deletion;
+mod kills;
+mod names;
 mod order;
+mod virtual_nodes;
+mod workload;
 
 use crate::fixture::{Peering, SOON, Suite, liqoctl, remapped, serial};
 use crate::peering::{connected_again, peer, unpeer};
 use crate::removal::kubectl;
-use crate::{MILAN, ROME, page};
+use crate::{ROME, page};
 use access::logs_commands_files_and_ports_of_offloaded_pods;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cluster::Cluster;
@@ -24,6 +30,11 @@ pub(crate) fn add(suite: &mut Suite) {
         logs_commands_files_and_ports_of_offloaded_pods,
         the_page_shows_the_output_of_its_commands
     );
+    kills::add(suite);
+    deletion::add(suite);
+    names::add(suite);
+    virtual_nodes::add(suite);
+    daemon_sets::add(suite);
 }
 
 const PAGE: &str = include_str!("../../../docs/offloading.md");
@@ -45,7 +56,7 @@ async fn peered(peering: &'static Peering) -> Result<[&'static Cluster; 2]> {
     let [rome, milan] = peering.clusters();
     connected_again(peering);
     peer([rome, milan], &["--cpu=4", "--memory=4Gi"])?;
-    until_node_is_ready(rome).await?;
+    until_node_is_ready([rome, milan]).await?;
 
     Ok([rome, milan])
 }
@@ -181,12 +192,12 @@ fn is_gone(cluster: &Cluster, namespace: &str) -> Result<()> {
 }
 
 /// Waits until the virtual node of the provider is ready.
-async fn until_node_is_ready(consumer: &Cluster) -> Result<()> {
+async fn until_node_is_ready([consumer, provider]: [&Cluster; 2]) -> Result<()> {
     until(
         Deadline::after(SOON),
         "the virtual node to be ready",
         async || {
-            let node = kubectl(consumer, &["get", "node", MILAN, "-o", "json"])?;
+            let node = kubectl(consumer, &["get", "node", provider.name(), "-o", "json"])?;
             let node: Value = serde_json::from_str(&node)?;
             let conditions = node["status"]["conditions"]
                 .as_array()
@@ -214,11 +225,11 @@ async fn is_offloaded(namespace: &Namespace, provider: &Cluster, name: &str) -> 
         &["get", "pod", name, "-n", namespace.name(), "-o", "json"],
     )?;
     let pod: Value = serde_json::from_str(&pod)?;
-    let remote = format!("{}-{ROME}", namespace.name());
+    let remote = format!("{}-{}", namespace.name(), consumer.name());
     let counterpart = kubectl(provider, &["get", "pod", name, "-n", &remote, "-o", "json"])?;
     let counterpart: Value = serde_json::from_str(&counterpart)?;
     ensure!(
-        pod["spec"]["nodeName"] == MILAN,
+        pod["spec"]["nodeName"] == provider.name(),
         "{}",
         pod["spec"]["nodeName"]
     );
@@ -237,7 +248,7 @@ async fn is_offloaded(namespace: &Namespace, provider: &Cluster, name: &str) -> 
         let text = pod["status"]["podIP"].as_str().context("no address")?;
         Ok(text.parse()?)
     };
-    let expected = remapped(consumer, MILAN, address(&counterpart)?).await?;
+    let expected = remapped(consumer, provider.name(), address(&counterpart)?).await?;
     ensure!(
         address(&pod)? == expected,
         "{} instead of {expected}",

@@ -148,7 +148,7 @@ pub(crate) async fn unpeer(pair: [&Cluster; 2], flags: &[&str]) -> Result<()> {
 }
 
 /// Runs `liqoctl` for two clusters.
-fn between([local, remote]: [&Cluster; 2], words: &[&str]) -> Result<String> {
+pub(crate) fn between([local, remote]: [&Cluster; 2], words: &[&str]) -> Result<String> {
     let remote = format!("--remote-kubeconfig={}", remote.kubeconfig().display());
     liqoctl(local, &[words, &[&remote, "--skip-confirm"]].concat())
 }

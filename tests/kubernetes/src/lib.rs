@@ -12,6 +12,7 @@
 pub mod cleanup;
 pub mod cli;
 pub mod cluster;
+pub mod containers;
 pub mod control_plane;
 pub mod diagnosis;
 pub mod fault;

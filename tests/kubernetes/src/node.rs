@@ -355,10 +355,14 @@ impl Node {
     }
 }
 
-/// Returns the start time of a process in clock ticks since boot, which is field 22 of
-/// `/proc/PID/stat` (`man 5 proc`). Returns `None` if the process is gone or a zombie.
+/// Returns the start time of a process. Returns `None` if the process is gone or a zombie.
 fn started_at(pid: i32) -> Option<String> {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    start_time(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// Returns the start time of a process in clock ticks since boot, which is field 22 of
+/// `/proc/PID/stat` (`man 5 proc`). Returns `None` if the process is a zombie.
+pub(crate) fn start_time(stat: &str) -> Option<String> {
     // The second field is the process name, which may contain spaces and parentheses.
     let mut fields = stat.rsplit_once(") ")?.1.split(' ');
     let state = fields.next()?;

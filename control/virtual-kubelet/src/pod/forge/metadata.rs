@@ -13,9 +13,12 @@ const NEVER_REFLECTED: [&str; 3] = [
     labels::CREATOR_USER,
 ];
 
-/// Annotations that only a provider sets.
-const NEVER_REFLECTED_ANNOTATIONS: [&str; 2] =
-    [annotations::APPLIES_CHANGES, annotations::CHANGE_REFUSED];
+/// Annotations that only a provider sets, and that of `kubectl apply`, which is about the pod of this cluster.
+const NEVER_REFLECTED_ANNOTATIONS: [&str; 3] = [
+    annotations::APPLIES_CHANGES,
+    annotations::CHANGE_REFUSED,
+    annotations::LAST_APPLIED,
+];
 
 /// Labels and annotations of a ShadowPod.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -43,11 +43,16 @@ fn labels_of_this_cluster_only_are_not_reflected() {
 }
 
 #[test]
-fn annotations_of_providers_are_not_reflected() {
+fn annotations_of_providers_and_of_kubectl_are_not_reflected() {
     let mut pod = with_labels(&[]);
     let annotations = pod.metadata.annotations.get_or_insert_default();
-    annotations.insert("liqo.io/applies-changes".into(), "true".into());
-    annotations.insert("liqo.io/change-refused".into(), "no".into());
+    for key in [
+        "liqo.io/applies-changes",
+        "liqo.io/change-refused",
+        "kubectl.kubernetes.io/last-applied-configuration",
+    ] {
+        annotations.insert(key.to_owned(), "x".to_owned());
+    }
 
     let metadata = metadata(&pod, &context(&super::patch(json!({}))));
 
