@@ -6,7 +6,7 @@ use crate::{host, manifest};
 use anyhow::{Context as _, Result, ensure};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
 use kube::Api;
-use serde_json::{Value, json};
+use serde_json::json;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -84,17 +84,28 @@ impl ControlPlane {
     ///
     /// Returns the error of helm, or an error that names the object that the API server refused.
     pub async fn install_rights(&self, chart: &Path, namespace: &str) -> Result<()> {
+        let object = json!({
+            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
+        });
+        manifest::apply(&self.client().await?, &[object], None).await?;
+
+        self.install(chart, namespace, &RIGHTS).await
+    }
+
+    /// Installs the objects of these kinds of the Helm chart in the folder `chart`, in the namespace
+    /// `namespace`, which exists.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of helm, or an error that names the object that the API server refused.
+    pub async fn install(&self, chart: &Path, namespace: &str, kinds: &[&str]) -> Result<()> {
         let mut helm = Command::new(self.artifacts().program("helm"));
         helm.args(["template", "liqo"])
             .arg(chart)
             .args(["--namespace", namespace])
             .args(VALUES.iter().flat_map(|value| ["--set", value]));
-        let rendered = manifest::parse(&host::checked(&mut helm, "")?)?;
-        let is_right = |object: &Value| RIGHTS.iter().any(|kind| object["kind"] == *kind);
-        let mut objects = vec![json!({
-            "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
-        })];
-        objects.extend(rendered.into_iter().filter(is_right));
+        let mut objects = manifest::parse(&host::checked(&mut helm, "")?)?;
+        objects.retain(|object| kinds.iter().any(|kind| object["kind"] == *kind));
 
         manifest::apply(&self.client().await?, &objects, Some(namespace)).await
     }
