@@ -7,6 +7,7 @@ use kube::Client;
 use kube::runtime::events::{self, EventType, Recorder, Reporter};
 use prometheus_client::metrics::counter::Counter;
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::time::Duration;
 use tokio::sync::mpsc;
 
@@ -26,11 +27,16 @@ const OBJECT_NAME_LEN_MAX: usize = 236;
 /// Events that are remembered, so that an equal one is not published again.
 const REMEMBERED_MAX: usize = 1024;
 
+/// Events of one reason about an object with different notes. Further notes count as repetitions of the last one, because peers
+/// choose some of them.
+const NOTES_MAX: usize = 8;
+
 /// Publishes Events of one process.
 #[derive(Debug)]
 pub(crate) struct Events {
-    sender: mpsc::Sender<(ObjectReference, Event)>,
+    sender: mpsc::Sender<(usize, ObjectReference, Event)>,
     last: Last,
+    notes: Notes,
     dropped: Counter,
 }
 
@@ -43,17 +49,18 @@ impl Events {
         instance: &str,
         dropped: Counter,
     ) -> Self {
-        let (sender, mut waiting) = mpsc::channel::<(ObjectReference, Event)>(WAITING_MAX);
+        let (sender, mut waiting) = mpsc::channel::<(usize, ObjectReference, Event)>(WAITING_MAX);
         let reporter = Reporter {
             controller: controller.to_owned(),
             instance: Some(instance.to_owned()),
         };
-        let recorder = Recorder::new(client, reporter);
+        // A Recorder counts an Event with another note as a repetition, and the first note stays.
+        let recorders = [(); NOTES_MAX].map(|()| Recorder::new(client.clone(), reporter.clone()));
         let failed = dropped.clone();
         tokio::spawn(async move {
-            while let Some((reference, event)) = waiting.recv().await {
+            while let Some((series, reference, event)) = waiting.recv().await {
                 let (body, reference) = described(body(&event), reference);
-                let published = recorder.publish(&body, &reference);
+                let published = recorders[series].publish(&body, &reference);
                 match tokio::time::timeout(TIMEOUT, published).await {
                     Ok(Ok(())) => continue,
                     Ok(Err(error)) => tracing::debug!(%error, "failed to publish an Event"),
@@ -66,6 +73,7 @@ impl Events {
         Self {
             sender,
             last: Last::default(),
+            notes: Notes::default(),
             dropped,
         }
     }
@@ -90,7 +98,8 @@ impl Events {
             return tracing::debug!("dropped an Event: too many are waiting");
         };
         self.last.remember(&event);
-        permit.send((reference(&event.object, uid), event));
+        let series = self.notes.series(&event);
+        permit.send((series, reference(&event.object, uid), event));
     }
 }
 
@@ -111,6 +120,30 @@ impl Last {
         }
         let last = (event.reason, event.note.clone());
         self.0.insert(event.object.clone(), last);
+    }
+}
+
+/// The hashes of the notes of each reason about an object, for a limited number of them.
+#[derive(Debug, Default)]
+struct Notes(BTreeMap<(Ref, &'static str), Vec<u64>>);
+
+impl Notes {
+    /// Returns the number of an Event's note among those of its reason and object, less than [`NOTES_MAX`].
+    fn series(&mut self, event: &Event) -> usize {
+        let key = (event.object.clone(), event.reason);
+        if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(&key) {
+            self.0.clear();
+        }
+        let mut hasher = DefaultHasher::new();
+        event.note.hash(&mut hasher);
+        let hash = hasher.finish();
+        let notes = self.0.entry(key).or_default();
+        let known = notes.iter().position(|it| *it == hash);
+        known.unwrap_or_else(|| {
+            notes.truncate(NOTES_MAX - 1);
+            notes.push(hash);
+            notes.len() - 1
+        })
     }
 }
 
@@ -200,6 +233,25 @@ mod tests {
         }
 
         assert_eq!(last.0.len(), REMEMBERED_MAX);
+    }
+
+    #[test]
+    fn each_note_has_a_series_up_to_a_limit() {
+        let mut notes = Notes::default();
+        let mut series = |name: &str, note: &str| notes.series(&event(name, note));
+
+        assert_eq!(series("rome-1", "one"), 0);
+        assert_eq!(series("rome-1", "two"), 1);
+        assert_eq!(series("rome-1", "one"), 0);
+        assert_eq!(series("rome-2", "two"), 0);
+        for number in 0..3 * NOTES_MAX {
+            assert!(series("rome-1", &number.to_string()) < NOTES_MAX);
+        }
+        assert_eq!(series("rome-1", "one"), 0);
+        for number in 0..REMEMBERED_MAX {
+            series(&number.to_string(), "one");
+        }
+        assert!(notes.0.len() <= REMEMBERED_MAX);
     }
 
     /// Returns a client whose requests fail.

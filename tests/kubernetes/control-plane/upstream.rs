@@ -6,7 +6,9 @@ mod counterparts;
 mod decisions;
 mod golden;
 mod hostile_provider;
+mod informer;
 mod liqoctl;
+mod offloading;
 mod provider;
 mod rest;
 mod user;
@@ -38,6 +40,7 @@ pub(crate) fn add(suite: &mut Suite) {
         a_consumer_that_peers_again_changes_no_decision_of_the_provider,
         a_hostile_provider_gains_nothing_by_its_statuses,
     );
+    offloading::add(suite);
 }
 
 /// Time after `unpeer` in which the last object of a peering disappears.

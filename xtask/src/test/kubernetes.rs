@@ -45,6 +45,9 @@ const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 /// The environment variable that names the program of the proxy to test.
 const EDGE: &str = "LIQO_LAB_EDGE";
 
+/// The environment variable that names the program of the virtual kubelet to test.
+const VIRTUAL_KUBELET: &str = "LIQO_LAB_VIRTUAL_KUBELET";
+
 /// The environment variable that restricts a run to the tests that every change must pass.
 const ESSENTIAL: &str = "LIQO_LAB_ESSENTIAL";
 
@@ -172,6 +175,8 @@ fn control_plane(shell: &mut Shell, artifacts: &Path, options: &Test) -> Result<
         "edge",
         "--package",
         "liqoctl",
+        "--package",
+        "virtual-kubelet",
     ]))?;
     let program = |name: &str| workspace::target().join("debug").join(name);
     let filter = options.filter.as_deref();
@@ -183,7 +188,8 @@ fn control_plane(shell: &mut Shell, artifacts: &Path, options: &Test) -> Result<
         tests
             .env(MANAGER, program("controller-manager"))
             .env(EDGE, program("edge"))
-            .env(LIQOCTL, program("liqoctl"));
+            .env(LIQOCTL, program("liqoctl"))
+            .env(VIRTUAL_KUBELET, program("virtual-kubelet"));
     })
 }
 

@@ -2,7 +2,7 @@
 
 use super::consumer::Consumer;
 use super::golden::Compared;
-use super::liqoctl::{Liqoctl, condition, decoded};
+use super::liqoctl::{Liqoctl, Side, condition, decoded};
 use super::provider::Provider;
 use super::rest::{Rest, refusal};
 use super::{KINDS, liqoctl, until_gone};
@@ -25,13 +25,10 @@ pub(super) async fn an_upstream_consumer_uses_a_provider(_: &'static Fixture) ->
         key: ClusterKey::generate(KeyType::Rsa, [5; 32])?,
     };
     let provider = liqoctl(&milan, &milan).provider;
-    let tenant = turin.authenticate(&provider).await?;
+    let (tenant, replicator) = join(&turin, &provider).await?;
     // `liqoctl` presents the stored nonce on each run.
     ensure!(turin.authenticate(&provider).await? == tenant);
     let remote = tenant["tenantNamespace"].as_str().context("no namespace")?;
-    let replicator = turin
-        .client(&tenant["authParams"], "crd-replicator")
-        .await?;
     for kind in ["Renew", "ResourceSlice", "NamespaceMap"] {
         let found = replicator.list(kind, remote, &turin.selector()).await?;
         ensure!(found.is_empty(), "{found:?}");
@@ -70,6 +67,15 @@ pub(super) async fn an_upstream_consumer_uses_a_provider(_: &'static Fixture) ->
         Ok(())
     })
     .await
+}
+
+/// Authenticates a consumer. Returns the status of its Tenant, and a client of its replicator.
+pub(super) async fn join(consumer: &Consumer, provider: &Side) -> Result<(Value, Rest)> {
+    let tenant = consumer.authenticate(provider).await?;
+    let replicator = consumer.client(&tenant["authParams"], "crd-replicator");
+    let replicator = replicator.await?;
+
+    Ok((tenant, replicator))
 }
 
 /// The replicator may see a ResourceSlice before its controller has completed it.
@@ -139,12 +145,19 @@ pub(super) async fn peered() -> Result<(Site, Site)> {
     let mut options = Options::new(artifacts()?);
     options.audit = false;
     let milan = Site::start_unmanaged("milan", "rome", options).await?;
-    let (provider, upstream) = (Provider::new(&milan), liqoctl(&rome, &milan));
+    peer(&rome, &milan).await?;
+
+    Ok((rome, milan))
+}
+
+/// Peers `rome` with `milan`, a provider without a manager of ours.
+pub(super) async fn peer(rome: &Site, milan: &Site) -> Result<()> {
+    let (provider, upstream) = (Provider::new(milan), liqoctl(rome, milan));
     let (accepted, printed) = tokio::join!(accept(&provider), upstream.peer());
     accepted?;
     ensure!(printed? == ["Accepted", "Accepted"]);
 
-    Ok((rome, milan))
+    Ok(())
 }
 
 async fn accept(provider: &Provider<'_>) -> Result<()> {

@@ -230,7 +230,7 @@ async fn until_equal(site: &Site, expected: &Value) -> Result<Vec<&'static str>>
 }
 
 /// Returns the paths of the fields that differ, each with a description.
-fn differences_of(found: &Value, expected: &Value) -> BTreeMap<String, String> {
+pub(super) fn differences_of(found: &Value, expected: &Value) -> BTreeMap<String, String> {
     let (found, expected) = (leaves(found), leaves(expected));
     let paths = expected.keys().chain(found.keys());
     let different = paths.filter(|path| expected.get(*path) != found.get(*path));

@@ -103,7 +103,7 @@ impl<'a> Provider<'a> {
     }
 
     /// Asserts that a replica has the metadata that upstream's controllers look for.
-    fn is_replica(&self, object: &Value) -> Result<()> {
+    pub(super) fn is_replica(&self, object: &Value) -> Result<()> {
         let labels = json!({
             "liqo.io/originID": self.site.peer,
             "liqo.io/remote-cluster-id": self.site.peer,

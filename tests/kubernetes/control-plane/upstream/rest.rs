@@ -1,11 +1,14 @@
-//! Requests as Go's clients send them: whole objects by POST and PUT, no patches.
+//! Requests as Go's clients send them: whole objects by POST and PUT, and server-side apply, but no other patches.
 
+use super::informer::Informer;
 use crate::fixture::{Deadline, SOON, until};
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Context as _, Result, ensure};
 use http::HeaderValue;
 use http::header::USER_AGENT;
 use kube::Client;
-use kube::api::{DeleteParams, ListParams, PostParams};
+use kube::api::{
+    DeleteParams, ListParams, Patch, PatchParams, PostParams, Preconditions, WatchParams,
+};
 use kube::core::Request;
 use serde_json::Value;
 
@@ -21,6 +24,19 @@ const RESOURCES: &[(&str, &str, &str)] = &[
     ("Namespace", "namespaces", "/api/v1"),
     ("Secret", "secrets", "/api/v1"),
     ("ConfigMap", "configmaps", "/api/v1"),
+    ("Node", "nodes", "/api/v1"),
+    ("Pod", "pods", "/api/v1"),
+    ("Service", "services", "/api/v1"),
+    ("PersistentVolumeClaim", "persistentvolumeclaims", "/api/v1"),
+    ("Event", "events", "/api/v1"),
+    ("Ingress", "ingresses", "/apis/networking.k8s.io/v1"),
+    (
+        "EndpointSlice",
+        "endpointslices",
+        "/apis/discovery.k8s.io/v1",
+    ),
+    ("Lease", "leases", "/apis/coordination.k8s.io/v1"),
+    ("Deployment", "deployments", "/apis/apps/v1"),
     (
         "CertificateSigningRequest",
         "certificatesigningrequests",
@@ -43,6 +59,9 @@ const RESOURCES: &[(&str, &str, &str)] = &[
     ("NamespaceMap", "namespacemaps", OFFLOADING),
     ("VirtualNode", "virtualnodes", OFFLOADING),
     ("Quota", "quotas", OFFLOADING),
+    ("NamespaceOffloading", "namespaceoffloadings", OFFLOADING),
+    ("ShadowPod", "shadowpods", OFFLOADING),
+    ("ShadowEndpointSlice", "shadowendpointslices", OFFLOADING),
     (
         "ForeignCluster",
         "foreignclusters",
@@ -111,6 +130,12 @@ impl Rest {
         found(answer).with_context(|| format!("failed to read {kind} {name}"))
     }
 
+    /// Reads a path that has no objects.
+    pub(super) async fn read(&self, path: &str) -> kube::Result<Value> {
+        let request = http::Request::get(path).body(Vec::new());
+        self.send(request.map_err(kube::Error::HttpError)?).await
+    }
+
     /// Returns the objects of a kind with these labels, each with its kind.
     pub(super) async fn list(
         &self,
@@ -118,6 +143,16 @@ impl Rest {
         namespace: &str,
         labels: &str,
     ) -> Result<Vec<Value>> {
+        Ok(self.list_at(kind, namespace, labels).await?.0)
+    }
+
+    /// Returns the objects of a kind with these labels, and the resourceVersion of the list.
+    async fn list_at(
+        &self,
+        kind: &str,
+        namespace: &str,
+        labels: &str,
+    ) -> Result<(Vec<Value>, String)> {
         let parameters = ListParams::default().labels(labels);
         let request = Request::new(path(kind, namespace)?).list(&parameters)?;
         let list = self.send(request).await;
@@ -129,8 +164,20 @@ impl Rest {
             item["apiVersion"] = list["apiVersion"].clone();
             item
         });
+        let version = list["metadata"]["resourceVersion"].as_str();
 
-        Ok(items.collect())
+        Ok((items.collect(), version.context("no version")?.to_owned()))
+    }
+
+    /// Lists the objects of a kind, and watches them from then on.
+    pub(super) async fn follow(&self, kind: &str, namespace: &str) -> Result<Informer> {
+        let (items, version) = self.list_at(kind, namespace, "").await?;
+        let parameters = WatchParams::default();
+        let request = Request::new(path(kind, namespace)?).watch(&parameters, &version)?;
+        let events = self.client.request_events(request).await;
+        let events = events.with_context(|| format!("failed to watch {kind}"))?;
+
+        Ok(Informer::new(kind, items, Box::pin(events)))
     }
 
     /// Returns the only object of a kind with these labels.
@@ -141,12 +188,29 @@ impl Rest {
     }
 
     pub(super) async fn create(&self, object: &Value) -> Result<Value> {
+        self.create_with(object, &PostParams::default()).await
+    }
+
+    pub(super) async fn create_with(
+        &self,
+        object: &Value,
+        parameters: &PostParams,
+    ) -> Result<Value> {
         let kind = object["kind"].as_str().context("no kind")?;
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let body = serde_json::to_vec(object)?;
-        let request = Request::new(path(kind, namespace)?).create(&PostParams::default(), body)?;
+        let request = Request::new(path(kind, namespace)?).create(parameters, body)?;
         let answer = self.send(request).await;
         answer.with_context(|| format!("failed to create {object}"))
+    }
+
+    /// Applies an object as a field manager, and takes its fields from others.
+    pub(super) async fn apply(&self, object: &Value, manager: &str) -> Result<Value> {
+        let (path, name) = place(object)?;
+        let parameters = PatchParams::apply(manager).force();
+        let request = Request::new(path).patch(&name, &parameters, &Patch::Apply(object))?;
+        let answer = self.send(request).await;
+        answer.with_context(|| format!("failed to apply {object}"))
     }
 
     /// Replaces an object, which has the resourceVersion that was read.
@@ -178,6 +242,23 @@ impl Rest {
         Ok(found.is_some())
     }
 
+    /// Deletes this object, and no other of its name.
+    pub(super) async fn delete_object(&self, object: &Value) -> Result<()> {
+        let (path, name) = place(object)?;
+        let uid = object["metadata"]["uid"].as_str().map(str::to_owned);
+        let preconditions = Preconditions {
+            uid,
+            resource_version: None,
+        };
+        let parameters = DeleteParams::default().preconditions(preconditions);
+        let answer = self
+            .send(Request::new(path).delete(&name, &parameters)?)
+            .await;
+        answer.with_context(|| format!("failed to delete {name}"))?;
+
+        Ok(())
+    }
+
     /// Reads an object, and creates it, or updates it if `change` changes it: Go's `CreateOrUpdate`.
     pub(super) async fn create_or_update(
         &self,
@@ -206,15 +287,26 @@ impl Rest {
     /// Waits until an object exists and `check` accepts it.
     pub(super) async fn until(
         &self,
-        (kind, namespace, name): (&str, &str, &str),
+        key: (&str, &str, &str),
         check: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        self.until_checked(key, |object| {
+            ensure!(check(object), "{object}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until an object exists and `check` finds no fault.
+    pub(super) async fn until_checked(
+        &self,
+        (kind, namespace, name): (&str, &str, &str),
+        check: impl Fn(&Value) -> Result<()>,
     ) -> Result<Value> {
         let what = format!("{kind} {namespace}/{name}");
         until(Deadline::after(SOON), &what, async || {
             let object = self.get(kind, namespace, name).await?;
-            if !check(&object) {
-                bail!("{object}");
-            }
+            check(&object)?;
             Ok(object)
         })
         .await

@@ -88,12 +88,23 @@ impl ControlPlane {
     ///
     /// Returns the error of helm, or an error that names the object that the API server refused.
     pub async fn install_rights(&self, chart: &Path, namespace: &str) -> Result<()> {
-        let is_right = |object: &Value| RIGHTS.iter().any(|kind| object["kind"] == *kind);
-        let mut objects = vec![json!({
+        let object = json!({
             "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": namespace},
-        })];
-        let rendered = self.render(chart, namespace)?;
-        objects.extend(rendered.into_iter().filter(is_right));
+        });
+        manifest::apply(&self.client().await?, &[object], None).await?;
+
+        self.install(chart, namespace, &RIGHTS).await
+    }
+
+    /// Installs the objects of these kinds of the Helm chart in the folder `chart`, in the namespace
+    /// `namespace`, which exists.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of helm, or an error that names the object that the API server refused.
+    pub async fn install(&self, chart: &Path, namespace: &str, kinds: &[&str]) -> Result<()> {
+        let mut objects = self.render(chart, namespace)?;
+        objects.retain(|object| kinds.iter().any(|kind| object["kind"] == *kind));
 
         manifest::apply(&self.client().await?, &objects, Some(namespace)).await
     }

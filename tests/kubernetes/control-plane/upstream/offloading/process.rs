@@ -1,0 +1,98 @@
+//! A process of the virtual kubelet, as the Deployment of its VirtualNode describes it.
+
+use crate::authentication::site::Site;
+use crate::fixture::{Deadline, SOON, until};
+use crate::upstream::rest::Rest;
+use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::core::v1::Pod;
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use serde_json::{Value, json};
+use std::env;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use tokio::process::{Child, Command};
+use tokio::time::timeout;
+
+/// The environment variable that `cargo xtask test --kubernetes` sets to the virtual kubelet.
+const PROGRAM: &str = "LIQO_LAB_VIRTUAL_KUBELET";
+
+/// The address of the pod. The process serves all addresses.
+pub(super) const ADDRESS: &str = "127.0.0.9";
+
+/// The virtual kubelet of the VirtualNode `milan`. It ends with this value.
+pub(super) struct VirtualKubelet {
+    /// The name of its pod.
+    pub(super) pod: String,
+    child: Child,
+}
+
+impl VirtualKubelet {
+    /// Starts the process once there is a pod for it, with the token of that pod.
+    pub(super) async fn start(rome: &Site) -> Result<Self> {
+        let namespace = rome.tenant_namespace();
+        let rest = Rest::new(rome.client.clone(), "kubelet");
+        let labels = "liqo.io/virtual-node=milan";
+        let pod = until(Deadline::after(SOON), "the pod", async || {
+            rest.only("Pod", &namespace, labels).await
+        })
+        .await?;
+        let pod = run(&rest, pod).await?;
+        let container = &pod["spec"]["containers"][0];
+        let pod: Pod = serde_json::from_value(pod.clone())?;
+        let name = pod.metadata.name.clone().context("no name")?;
+        let control_plane = rome.control_plane();
+        let token = control_plane.kubeconfig_of_pod(&pod).await?;
+        // Its volume.
+        let provider = "kubeconfig-resourceslice-milan";
+        let provider = rome.secret(&namespace, provider, "kubeconfig").await?;
+        let path = control_plane.folder().join("kubeconfig-of-the-provider");
+        fs::write(&path, provider)?;
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        let arguments = container["args"].as_array().context("no arguments")?;
+        let arguments = arguments.iter().filter_map(Value::as_str);
+
+        let program = env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
+        let child = Command::new(program)
+            .args(arguments.map(|it| it.replace("$(POD_IP)", ADDRESS)))
+            .arg(format!("--kubeconfig={}", path.display()))
+            .arg("--local-api-servers")
+            .env("POD_IP", ADDRESS)
+            .env("POD_NAME", &name)
+            .env("POD_NAMESPACE", &namespace)
+            .env("KUBECONFIG", token)
+            .env("RUST_LOG", "error")
+            .kill_on_drop(true)
+            .spawn()
+            .context("failed to start a virtual kubelet")?;
+
+        Ok(Self { pod: name, child })
+    }
+
+    /// Ends the process as Kubernetes does.
+    pub(super) async fn stop(mut self) -> Result<()> {
+        let pid = self.child.id().context("the virtual kubelet has ended")?;
+        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM)
+            .context("failed to send a signal")?;
+        let status = timeout(SOON, self.child.wait()).await;
+        let status = status.context("a virtual kubelet does not stop")??;
+        ensure!(status.success(), "{status}");
+
+        Ok(())
+    }
+}
+
+/// Reports that a pod of the virtual kubelet is ready.
+async fn run(rest: &Rest, mut pod: Value) -> Result<Value> {
+    pod["status"] = json!({
+        "phase": "Running",
+        "conditions": [
+            {"type": "Ready", "status": "True"},
+            {"type": "ContainersReady", "status": "True"},
+        ],
+        "podIP": ADDRESS,
+        "podIPs": [{"ip": ADDRESS}],
+    });
+
+    rest.update_part("status", &pod).await
+}
