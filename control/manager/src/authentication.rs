@@ -19,6 +19,7 @@
 use kube::{Resource, ResourceExt as _};
 use serde_json::{Value, json};
 
+pub(crate) use binding::REMOTE_ROLE;
 pub(crate) use controller::{AuthenticationController, Settings};
 pub(crate) use csr::{SERVING_SIGNER, approval, is_decided, keep as keep_csr};
 pub(crate) use eks::in_secret as eks_credentials;

@@ -14,6 +14,9 @@ use serde_json::{Value, json};
 /// ClusterRole of a consumer's control plane in its tenant namespace.
 pub(super) const CONTROL_PLANE_ROLE: &str = "liqo-remote-controlplane";
 
+/// ClusterRole of a consumer's virtual kubelets in its namespaces. The RoleBindings are named as the tenant namespace.
+pub(crate) const REMOTE_ROLE: &str = "liqo-virtual-kubelet-remote";
+
 /// ClusterRole of the virtual kubelets of a consumer in the whole cluster.
 const CLUSTER_WIDE_ROLE: &str = "liqo-virtual-kubelet-remote-clusterwide";
 
@@ -91,8 +94,14 @@ pub(super) fn check_cluster_id(
             .any(|key| *key.name == *name && *key.namespace == *namespace_of)
             && label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
             && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
+        let is_of_remote_namespace = name == namespace
+            && role.name == REMOTE_ROLE
+            && label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
+            && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
         let is_of_tenant = metadata.namespace.as_deref() == Some(namespace);
-        is_ours || is_of_tenant && role.name == CONTROL_PLANE_ROLE && role.kind == "ClusterRole"
+        is_ours
+            || is_of_remote_namespace
+            || is_of_tenant && role.name == CONTROL_PLANE_ROLE && role.kind == "ClusterRole"
     };
     let Some(binding) = binding_of(local, peer, is_expected) else {
         return Ok(());

@@ -5,7 +5,7 @@
 
 use super::item::WorkItem;
 use super::objects::Local;
-use crate::authentication::label;
+use crate::authentication::{REMOTE_ROLE, label};
 use crate::network::SERVICE_ACCOUNT;
 use control_api::{annotations, labels};
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
@@ -17,9 +17,6 @@ pub(super) const LOCAL_ROLE: &str = "liqo-virtual-kubelet-local-namespace";
 
 /// ClusterRole of the manager in the namespaces of consumers, and name of its RoleBindings.
 pub(crate) const MANAGER_ROLE: &str = "liqo-controller-manager-remote-namespace";
-
-/// ClusterRole of a consumer's virtual kubelets in its namespaces. The RoleBindings are named as the tenant namespace.
-pub(super) const REMOTE_ROLE: &str = "liqo-virtual-kubelet-remote";
 
 /// A RoleBinding that must exist.
 pub(super) struct Binding {

@@ -1,8 +1,11 @@
 //! Withdrawn namespaces of consumers, which are deleted after what was reflected into them.
 //!
 //! ```text
-//! entry removed -> the consumer's virtual kubelets remove their objects, the root CA last -> pods end -> deletion
+//! entry removed -> the consumer's virtual kubelets remove their objects, the root CA last -> pods are about to end -> deletion
 //! ```
+//!
+//! Kubernetes waits 5 s before it looks at what a namespace that is being deleted contains, and some seconds more each time
+//! that there is still a pod. So the deletion begins up to 4 s before the last pod has ended.
 //!
 //! A consumer announces by an annotation of its NamespaceMap that it does so. It may be unable to, so each wait has a limit.
 
@@ -13,14 +16,18 @@ use control_api::root_ca::reflected_name;
 use control_api::{NamespaceMap, ShadowEndpointSlice, annotations};
 use control_runtime::{Change, Cluster, Env, Kept, Key, Outcome, Plan, Ref};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Longest time for which a deletion waits until the consumer has removed its objects.
 const REMOVAL_MAX: Duration = Duration::from_secs(10);
 
-/// Longest time for which a deletion waits for pods that have no ShadowPod. Kubernetes would retry it at intervals of seconds.
+/// Longest time for which a deletion waits for pods that have no ShadowPod.
 const TERMINATION_MAX: Duration = Duration::from_secs(60);
+
+/// Rest of the grace periods of pods during which a deletion begins.
+const TERMINATION_REST: Duration = Duration::from_secs(4);
 
 /// Interval at which the root CA is read. It is not watched, so that no object of a consumer is kept.
 const READ_INTERVAL: Duration = Duration::from_millis(250);
@@ -89,15 +96,13 @@ impl Withdrawals {
         });
         let has_objects = has::<ShadowEndpointSlice>(local, namespace)
             || shadow_pod::exist_in(local.cache, namespace);
-        let limit = if has_objects || withdrawal.root_ca != RootCa::Gone {
-            REMOVAL_MAX
-        } else if has::<Pod>(local, namespace) {
-            TERMINATION_MAX
-        } else {
-            return false;
-        };
         let elapsed = env.at.saturating_duration_since(withdrawal.since);
-        let rest = limit.saturating_sub(elapsed);
+        let rest = if has_objects || withdrawal.root_ca != RootCa::Gone {
+            REMOVAL_MAX.saturating_sub(elapsed)
+        } else {
+            let end = termination(local, namespace, env.now);
+            TERMINATION_MAX.saturating_sub(elapsed).min(end)
+        };
         if rest.is_zero() {
             return false;
         }
@@ -133,6 +138,21 @@ pub(super) fn is_withdrawn(map: &NamespaceMap, original: &str) -> bool {
         .is_some_and(|it| it == "true");
 
     is_announced && !map.spec.desired_mapping.contains_key(original)
+}
+
+/// Returns the time until the grace periods of a namespace's pods have a rest of at most [`TERMINATION_REST`]. A pod that
+/// nobody has deleted yet has no end.
+fn termination(local: &Local<'_>, namespace: &str, now: Timestamp) -> Duration {
+    let pods = local.cache.objects::<Pod>(&Cluster::Local);
+    let ends = pods.within(namespace).map(|(_, pod)| {
+        let end = pod.metadata.deletion_timestamp.as_ref()?;
+        let rest = Duration::try_from(end.0.duration_since(now)).unwrap_or_default();
+        Some(rest.saturating_sub(TERMINATION_REST))
+    });
+
+    ends.map(|end| end.unwrap_or(Duration::MAX))
+        .max()
+        .unwrap_or_default()
 }
 
 /// Returns whether a namespace has objects of a type.

@@ -1,12 +1,12 @@
 //! Conditions of Tenants that are refused, and labels that users leave out.
 
 use super::side::{MOMENT, Side, tenant_namespace};
-use super::slices::{provider, put, slice};
+use super::slices::{self, provider, put, slice};
 use super::{HOUR, ed25519, milan, proof};
 use control_api::{Identity, ResourceSlice, Tenant};
 use control_runtime::Key;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::rbac::v1::ClusterRoleBinding;
+use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -147,6 +147,43 @@ fn certificates_are_not_renewed_for_a_cluster_id_that_has_other_rights() {
     let key = Key::new(tenant_namespace("rome"), "milan");
     let slice = milan.object::<ResourceSlice>(&key).unwrap();
     assert!(slice["status"]["authParams"]["signedCRT"].is_string());
+}
+
+/// The namespaces of the consumer have RoleBindings for it.
+#[test]
+fn a_consumer_with_namespaces_gets_further_slices_and_its_certificates_are_renewed() {
+    for (name, role, is_accepted) in [
+        ("liqo-tenant-rome", "liqo-virtual-kubelet-remote", true),
+        ("liqo-tenant-rome", "admin", false),
+        ("others", "liqo-virtual-kubelet-remote", false),
+    ] {
+        let (mut milan, _) = provider();
+        put(&mut milan, &slice("milan", &ed25519(1), &json!({})));
+        milan.put::<RoleBinding>(json!({
+            "metadata": {
+                "name": name,
+                "namespace": "shop-rome",
+                "labels": {"app.kubernetes.io/managed-by": "liqo", "liqo.io/remote-cluster-id": "rome"},
+            },
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "rome"}],
+        }));
+
+        put(&mut milan, &slice("further", &ed25519(1), &json!({})));
+
+        let further = slices::status(&mut milan, "further");
+        let (further, _) = slices::condition(&further, "Authentication");
+        assert_eq!(
+            further == "Accepted",
+            is_accepted,
+            "{name}, {role}: {further}"
+        );
+        let before = milan.creations::<CertificateSigningRequest>();
+        milan.run(HOUR * 3 / 4);
+        let renewals = milan.creations::<CertificateSigningRequest>() - before;
+        assert_eq!(renewals > 0, is_accepted, "{name}, {role}: {renewals}");
+        assert_eq!(milan.reasons().contains(&"ClusterIDInUse"), !is_accepted);
+    }
 }
 
 #[test]

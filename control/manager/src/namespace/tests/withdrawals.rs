@@ -128,6 +128,29 @@ fn pods_that_do_not_end_delay_the_deletion_for_a_minute() {
     assert!(!exists(&mut milan));
 }
 
+/// Kubernetes waits 5 s itself before it looks at the pods of the namespace.
+#[test]
+fn the_deletion_begins_shortly_before_the_last_pod_ends() {
+    let mut milan = milan(9);
+    let end = milan.simulation.time() + Duration::from_secs(30);
+    milan.edit::<Pod>(&Key::new("shop-rome", "web"), |pod| {
+        pod["metadata"]["deletionTimestamp"] = json!(end.to_string());
+        pod["metadata"]["finalizers"] = json!(["test/running"]);
+    });
+    withdraw(&mut milan);
+    remove::<ShadowPod>(&mut milan, "web");
+    remove::<ShadowEndpointSlice>(&mut milan, "web");
+    remove::<ConfigMap>(&mut milan, ROOT_CA);
+
+    while exists(&mut milan) {
+        assert!(milan.simulation.time() < end, "it waits for the end");
+        milan.simulation.pass(Duration::from_millis(500));
+    }
+
+    let rest = end.duration_since(milan.simulation.time()).as_secs_f64();
+    assert!((1.0..=4.0).contains(&rest), "{rest} s before the end");
+}
+
 #[test]
 fn the_wait_is_limited_also_if_the_root_ca_cannot_be_read() {
     let mut milan = milan(4);

@@ -203,7 +203,7 @@ async fn watch(
     }
 }
 
-/// A pod that sleeps, which may run on a simulated node. It ignores SIGTERM, so its deletion takes its grace period.
+/// A pod that sleeps until SIGTERM, and may run on a simulated node.
 fn pod(name: &str) -> Result<Pod> {
     let pod = json!({
         "metadata": {"name": name},
@@ -212,7 +212,7 @@ fn pod(name: &str) -> Result<Pod> {
             "tolerations": [{"key": "kwok.x-k8s.io/node", "operator": "Exists"}],
             "containers": [{
                 "name": "sleep", "image": "localhost/tools:latest", "imagePullPolicy": "IfNotPresent",
-                "command": ["sleep", "1000000"],
+                "command": ["sh", "-c", "trap exit TERM; sleep 1000000 & wait"],
             }],
         },
     });
