@@ -189,85 +189,71 @@ impl Outcome for Report {
 /// A number of a batch.
 type Number = fn(&Batch) -> f64;
 
+/// The numbers of batches, with their digits after the point.
+const NUMBERS: [(&str, Number, usize); 8] = [
+    ("created until all are ready, s", |it| it.create.seconds, 1),
+    ("deleted until all are gone, s", |it| it.delete.seconds, 1),
+    ("requests per pod created", |it| it.create.requests, 1),
+    ("requests per pod deleted", |it| it.delete.requests, 1),
+    (
+        "API servers' CPU, creation, s",
+        |it| it.create.api_servers_cpu_s,
+        2,
+    ),
+    ("Liqo's CPU, creation, s", |it| it.create.liqo_cpu_s, 2),
+    (
+        "API servers' CPU, deletion, s",
+        |it| it.delete.api_servers_cpu_s,
+        2,
+    ),
+    ("Liqo's CPU, deletion, s", |it| it.delete.liqo_cpu_s, 2),
+];
+
 fn rows(samples: &Samples) -> Vec<Row> {
-    let numbers: [(&str, Number, usize); 8] = [
-        ("created until all are ready, s", |it| it.create.seconds, 1),
-        ("deleted until all are gone, s", |it| it.delete.seconds, 1),
-        ("requests per pod created", |it| it.create.requests, 1),
-        ("requests per pod deleted", |it| it.delete.requests, 1),
-        (
-            "API servers' CPU, creation, s",
-            |it| it.create.api_servers_cpu_s,
-            2,
-        ),
-        ("Liqo's CPU, creation, s", |it| it.create.liqo_cpu_s, 2),
-        (
-            "API servers' CPU, deletion, s",
-            |it| it.delete.api_servers_cpu_s,
-            2,
-        ),
-        ("Liqo's CPU, deletion, s", |it| it.delete.liqo_cpu_s, 2),
-    ];
-    let mut rows: Vec<_> = numbers
-        .into_iter()
-        .filter_map(|(what, number, digits)| {
-            let of = |index: usize| Summary::of(samples.rounds.iter().map(|it| number(&it[index])));
-            let (native, offloaded) = (of(0), of(1)?);
-            Some(Row {
-                what,
-                native,
-                offloaded,
-                digits,
-            })
+    let of_batches = NUMBERS.iter().filter_map(|&(what, number, digits)| {
+        let of = |index: usize| Summary::of(samples.rounds.iter().map(|it| number(&it[index])));
+        Some(Row {
+            what,
+            native: of(0),
+            offloaded: of(1)?,
+            digits,
         })
-        .collect();
+    });
+    let Samples {
+        exec,
+        unoffload,
+        virtual_nodes: nodes,
+        ..
+    } = samples;
+    let bare = of(nodes, |it| it.bare_pod_s);
     let others = [
-        (
-            "bound until it exists at the provider, s",
-            placed(samples),
-            3,
-        ),
+        ("bound until placed, s", None, placed(samples), 3),
         (
             "`kubectl exec`, s",
-            of(&samples.exec, |it| it.offloaded_s),
+            of(exec, |it| it.native_s),
+            of(exec, |it| it.offloaded_s),
             3,
         ),
-        (
-            "`unoffload`, 10 pods, s",
-            of(&samples.unoffload, |it| it.command_s),
-            2,
-        ),
+        ("`unoffload`, s", None, of(unoffload, |it| it.command_s), 2),
         (
             "of it, objects, s",
-            of(&samples.unoffload, |it| it.objects_s),
+            None,
+            of(unoffload, |it| it.objects_s),
             2,
         ),
-        (
-            "virtual node ready, s",
-            of(&samples.virtual_nodes, |it| it.first_s),
-            2,
-        ),
-        (
-            "the same, again, s",
-            of(&samples.virtual_nodes, |it| it.again_s),
-            2,
-        ),
+        ("virtual node ready, s", bare, of(nodes, |it| it.first_s), 2),
+        ("the same, again, s", bare, of(nodes, |it| it.again_s), 2),
     ];
-    for (what, offloaded, digits) in others {
-        let native = match what {
-            "`kubectl exec`, s" => of(&samples.exec, |it| it.native_s),
-            "virtual node ready, s" => of(&samples.virtual_nodes, |it| it.bare_pod_s),
-            _ => None,
-        };
-        rows.extend(offloaded.map(|offloaded| Row {
+    let others = others.into_iter().filter_map(|(what, native, it, digits)| {
+        Some(Row {
             what,
             native,
-            offloaded,
+            offloaded: it?,
             digits,
-        }));
-    }
+        })
+    });
 
-    rows
+    of_batches.chain(others).collect()
 }
 
 fn of<T>(samples: &[T], number: fn(&T) -> f64) -> Option<Summary> {
@@ -280,81 +266,86 @@ fn placed(samples: &Samples) -> Option<Summary> {
     Summary::of(offloaded.flat_map(|it| it.placed_s.iter().copied()))
 }
 
+/// A number with its limit, if it was measured.
+type Judged = (&'static str, f64, Option<f64>);
+
 fn judge(samples: &Samples) -> Vec<Limited> {
-    let ratio = |number: Number| {
-        let ratios = samples
-            .rounds
-            .iter()
-            .map(|[native, it]| number(it) / number(native));
-        Summary::of(ratios)
-    };
-    let offloaded = |number: Number| Summary::of(samples.rounds.iter().map(|[_, it]| number(it)));
+    let judged = of_batches(samples).into_iter().chain(of_others(samples));
+    judged
+        .filter_map(|(what, limit, value)| Some(Limited::at_most(what, limit, value?)))
+        .collect()
+}
+
+fn of_batches(samples: &Samples) -> [Judged; 10] {
+    let rounds = || samples.rounds.iter();
+    let ratio = |number: Number| median(rounds().map(|[native, it]| number(it) / number(native)));
+    let offloaded = |number: Number| median(rounds().map(|[_, it]| number(it)));
     let off = |number: Number| number(&samples.networking_off[1]);
-    let more = |number: Number| Some(offloaded(number)?.median - off(number));
-    let nodes = |number: fn(&VirtualNode) -> f64| {
-        let ratios = samples
-            .virtual_nodes
-            .iter()
-            .map(|it| number(it) / it.bare_pod_s);
-        Some(Summary::of(ratios)?.median)
-    };
-    let exec = samples.exec.iter().map(|it| it.offloaded_s / it.native_s);
-    let median = |summary: Option<Summary>| Some(summary?.median);
+    let more = |number: Number| Some(offloaded(number)? - off(number));
+    let (created, deleted): (Number, Number) = (|it| it.create.requests, |it| it.delete.requests);
     let placed = placed(samples);
-    let memory = &samples.memory;
-    let thousand = samples.hollow.iter().find(|it| it.pods == 1_000);
-    let thousand = thousand.map(|it| it.virtual_kubelet_mb);
-    let measured = [
+    [
         (
             "100 pods ready, against native",
             1.3,
-            median(ratio(|it| it.create.seconds)),
+            ratio(|it| it.create.seconds),
         ),
         (
             "bound until placed, median, ms",
             200.0,
-            placed.as_ref().map(|it| it.median * 1e3),
+            placed.map(|it| it.median * 1e3),
         ),
         (
             "bound until placed, worst, ms",
             800.0,
-            placed.as_ref().map(|it| it.max * 1e3),
+            placed.map(|it| it.max * 1e3),
         ),
         (
             "100 pods deleted, against native",
             1.2,
-            median(ratio(|it| it.delete.seconds)),
+            ratio(|it| it.delete.seconds),
         ),
         (
             "requests per pod created, networking off",
             32.0,
-            Some(off(|it| it.create.requests)),
+            Some(off(created)),
         ),
         (
             "requests per pod deleted, networking off",
             15.0,
-            Some(off(|it| it.delete.requests)),
+            Some(off(deleted)),
         ),
-        (
-            "more of them with networking, creation",
-            2.0,
-            more(|it| it.create.requests),
-        ),
-        (
-            "more of them with networking, deletion",
-            1.0,
-            more(|it| it.delete.requests),
-        ),
+        ("more of them with networking, creation", 2.0, more(created)),
+        ("more of them with networking, deletion", 1.0, more(deleted)),
         (
             "API servers' CPU, creation, s",
             10.0,
-            median(offloaded(|it| it.create.api_servers_cpu_s)),
+            offloaded(|it| it.create.api_servers_cpu_s),
         ),
         (
             "Liqo's CPU, creation, s",
             1.5,
-            median(offloaded(|it| it.create.liqo_cpu_s)),
+            offloaded(|it| it.create.liqo_cpu_s),
         ),
+    ]
+}
+
+fn of_others(samples: &Samples) -> [Judged; 9] {
+    let Samples {
+        exec,
+        unoffload,
+        virtual_nodes: nodes,
+        memory,
+        ..
+    } = samples;
+    let thousand = samples.hollow.iter().find(|it| it.pods == 1_000);
+    let thousand = thousand.map(|it| it.virtual_kubelet_mb);
+    let first = median(nodes.iter().map(|it| it.first_s / it.bare_pod_s));
+    let again = median(nodes.iter().map(|it| it.again_s / it.bare_pod_s));
+    let command = median(unoffload.iter().map(|it| it.command_s));
+    let objects = median(unoffload.iter().map(|it| it.objects_s));
+    let exec = median(exec.iter().map(|it| it.offloaded_s / it.native_s));
+    [
         (
             "virtual kubelet at rest, MB",
             15.0,
@@ -371,36 +362,16 @@ fn judge(samples: &Samples) -> Vec<Limited> {
             120.0,
             Some(memory.consumer_mb),
         ),
-        (
-            "virtual node ready, against a bare pod",
-            2.0,
-            nodes(|it| it.first_s),
-        ),
-        (
-            "the same, of a node that existed before",
-            2.0,
-            nodes(|it| it.again_s),
-        ),
-        (
-            "`unoffload` with 10 pods, s",
-            7.0,
-            median(of(&samples.unoffload, |it| it.command_s)),
-        ),
-        (
-            "of it, pods and reflected objects, s",
-            2.0,
-            median(of(&samples.unoffload, |it| it.objects_s)),
-        ),
-        (
-            "`kubectl exec`, against native",
-            1.15,
-            median(Summary::of(exec)),
-        ),
-    ];
-    let measured = measured.into_iter();
-    measured
-        .filter_map(|(what, limit, value)| Some(Limited::at_most(what, limit, value?)))
-        .collect()
+        ("virtual node ready, against a bare pod", 2.0, first),
+        ("the same, of a node that existed before", 2.0, again),
+        ("`unoffload` with 10 pods, s", 7.0, command),
+        ("of it, pods and reflected objects, s", 2.0, objects),
+        ("`kubectl exec`, against native", 1.15, exec),
+    ]
+}
+
+fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
+    Some(Summary::of(values)?.median)
 }
 
 #[cfg(test)]
@@ -419,7 +390,7 @@ mod tests {
         let rounds = rounds.iter().map(|[native, offloaded]| {
             json!([
                 batch(*native, 11.0, &[]),
-                batch(*offloaded, 15.0, &[0.1, 0.3])
+                batch(*offloaded, 15.0, &[0.1, 0.2])
             ])
         });
         let samples = json!({
