@@ -141,7 +141,7 @@ pub(super) fn is_withdrawn(map: &NamespaceMap, original: &str) -> bool {
 }
 
 /// Returns the time until the grace periods of a namespace's pods have a rest of at most [`TERMINATION_REST`]. A pod that
-/// nobody has deleted yet has no end.
+/// is not being deleted yet has no end.
 fn termination(local: &Local<'_>, namespace: &str, now: Timestamp) -> Duration {
     let pods = local.cache.objects::<Pod>(&Cluster::Local);
     let ends = pods.within(namespace).map(|(_, pod)| {

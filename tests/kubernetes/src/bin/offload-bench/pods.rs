@@ -175,7 +175,7 @@ impl Seen {
     }
 }
 
-/// Sends each event with its time, until nobody receives them. The API server ends a watch after some minutes.
+/// Sends each event with its time, while the receiver exists. The API server ends a watch after some minutes.
 async fn watch(
     pods: Api<Pod>,
     mut version: String,
@@ -192,7 +192,7 @@ async fn watch(
                 {
                     version = pod.resource_version().unwrap_or(version);
                 }
-                // It fails if nobody receives events any more.
+                // It fails if the receiver is gone.
                 let _ = sender.send(Ok((Instant::now(), event)));
             }
         }
