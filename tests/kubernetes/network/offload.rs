@@ -1,11 +1,16 @@
 //! Tests of offloaded pods, which run in the other cluster's containerd.
 
 mod access;
+mod cuts;
 mod daemon_sets;
 mod deletion;
 mod kills;
+mod many;
 mod names;
 mod order;
+mod selector;
+mod standby;
+mod upstream_test;
 mod virtual_nodes;
 mod workload;
 
@@ -31,10 +36,15 @@ pub(crate) fn add(suite: &mut Suite) {
         the_page_shows_the_output_of_its_commands
     );
     kills::add(suite);
+    cuts::add(suite);
     deletion::add(suite);
+    many::add(suite);
     names::add(suite);
     virtual_nodes::add(suite);
+    standby::add(suite);
     daemon_sets::add(suite);
+    selector::add(suite);
+    upstream_test::add(suite);
 }
 
 const PAGE: &str = include_str!("../../../docs/offloading.md");
