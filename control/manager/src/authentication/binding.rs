@@ -88,20 +88,13 @@ pub(super) fn check_cluster_id(
     let is_expected = |metadata: &ObjectMeta, role: &RoleRef| {
         let name = metadata.name.as_deref().unwrap_or_default();
         let namespace_of = metadata.namespace.as_deref().unwrap_or_default();
-        // One of these names that binds another role is replaced.
-        let is_ours = ours
-            .iter()
-            .any(|key| *key.name == *name && *key.namespace == *namespace_of)
-            && label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
+        let is_named = |key: &Key| *key.name == *name && *key.namespace == *namespace_of;
+        let binds = |other: &str| role.kind == "ClusterRole" && role.name == other;
+        let is_labelled = label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
             && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
-        let is_of_remote_namespace = name == namespace
-            && role.name == REMOTE_ROLE
-            && label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
-            && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
-        let is_of_tenant = metadata.namespace.as_deref() == Some(namespace);
-        is_ours
-            || is_of_remote_namespace
-            || is_of_tenant && role.name == CONTROL_PLANE_ROLE && role.kind == "ClusterRole"
+        // One of our names that binds another role is replaced. Each namespace of the consumer has one of its own, too.
+        let is_ours = ours.iter().any(is_named) || name == namespace && binds(REMOTE_ROLE);
+        is_labelled && is_ours || namespace_of == namespace && binds(CONTROL_PLANE_ROLE)
     };
     let Some(binding) = binding_of(local, peer, is_expected) else {
         return Ok(());

@@ -152,10 +152,12 @@ fn certificates_are_not_renewed_for_a_cluster_id_that_has_other_rights() {
 /// The namespaces of the consumer have RoleBindings for it.
 #[test]
 fn a_consumer_with_namespaces_gets_further_slices_and_its_certificates_are_renewed() {
-    for (name, role, is_accepted) in [
-        ("liqo-tenant-rome", "liqo-virtual-kubelet-remote", true),
-        ("liqo-tenant-rome", "admin", false),
-        ("others", "liqo-virtual-kubelet-remote", false),
+    let role = "liqo-virtual-kubelet-remote";
+    for (name, kind, role, is_accepted) in [
+        ("liqo-tenant-rome", "ClusterRole", role, true),
+        ("liqo-tenant-rome", "ClusterRole", "admin", false),
+        ("liqo-tenant-rome", "Role", role, false),
+        ("others", "ClusterRole", role, false),
     ] {
         let (mut milan, _) = provider();
         put(&mut milan, &slice("milan", &ed25519(1), &json!({})));
@@ -165,7 +167,7 @@ fn a_consumer_with_namespaces_gets_further_slices_and_its_certificates_are_renew
                 "namespace": "shop-rome",
                 "labels": {"app.kubernetes.io/managed-by": "liqo", "liqo.io/remote-cluster-id": "rome"},
             },
-            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": role},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
             "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "rome"}],
         }));
 
@@ -176,12 +178,16 @@ fn a_consumer_with_namespaces_gets_further_slices_and_its_certificates_are_renew
         assert_eq!(
             further == "Accepted",
             is_accepted,
-            "{name}, {role}: {further}"
+            "{name}, {kind} {role}: {further}"
         );
         let before = milan.creations::<CertificateSigningRequest>();
         milan.run(HOUR * 3 / 4);
         let renewals = milan.creations::<CertificateSigningRequest>() - before;
-        assert_eq!(renewals > 0, is_accepted, "{name}, {role}: {renewals}");
+        assert_eq!(
+            renewals > 0,
+            is_accepted,
+            "{name}, {kind} {role}: {renewals}"
+        );
         assert_eq!(milan.reasons().contains(&"ClusterIDInUse"), !is_accepted);
     }
 }
