@@ -53,7 +53,6 @@ const SLOW: &[&str] = &[
     "scale::a_hundred_providers_are_idle",
     "scale::authentication_without_peers_causes_no_requests",
     "runtime::failures::a_restored_snapshot_is_listed_again_by_quiet_watches_without_a_lease",
-    "upstream::offloading::a_virtual_kubelet_runs_pods_at_upstreams_provider",
     "upstream::offloading::upstreams_virtual_kubelet_runs_pods_at_a_provider",
 ];
 

@@ -64,11 +64,9 @@ impl Scene<'_> {
         let mut expected = GOLDEN.shadow()?;
         let labels = expected["metadata"]["labels"].as_object_mut();
         labels.context("no labels")?.remove("liqo.io/creator-user");
-        // Upstream copies the annotation of `kubectl apply`, which is about the pod of the consumer.
-        let annotations = expected["metadata"]["annotations"].as_object_mut();
-        annotations
-            .context("no annotations")?
-            .remove("kubectl.kubernetes.io/last-applied-configuration");
+        // Its only annotation is that of `kubectl apply`, which upstream copies although it is about the pod of the consumer.
+        let metadata = expected["metadata"].as_object_mut();
+        metadata.context("no metadata")?.remove("annotations");
         let rest = &self.controllers.rest;
         rest.until_checked(("ShadowPod", NAMESPACE, "web"), |found| {
             let differences = differences_of(found, &expected);
