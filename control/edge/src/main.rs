@@ -7,6 +7,10 @@ mod cli;
 use clap::Parser as _;
 use std::process::ExitCode;
 
+/// With musl's allocator, a process that decodes objects spends a quarter of its CPU time on allocations.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 fn main() -> ExitCode {
     let cli = cli::Cli::parse();
     telemetry::logging::init();

@@ -2,12 +2,13 @@
 
 use control_client::object::{Key, Resource, key_of};
 use control_client::watch::{self, Watched};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ManagedFieldsEntry, ObjectMeta, Time};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::{ObjectMeta, Time};
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 use std::any::Any;
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
@@ -134,6 +135,8 @@ pub(crate) struct Decoded<K> {
     pub(crate) metadata: ObjectMeta,
     /// The object without its metadata's managed fields, or why it cannot be decoded.
     pub(crate) object: Result<K, String>,
+    /// Field managers that have changed the object by the operation `Update`, with the subresource.
+    updaters: Vec<(String, String)>,
     pub(crate) size: usize,
 }
 
@@ -163,16 +166,21 @@ impl<K: Source> Decoded<K> {
     ///
     /// Returns an error if `text` is not an object with metadata.
     pub(crate) fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        let (metadata, object) = match serde_json::from_str::<K>(text) {
+        let size = text.len();
+        let (updaters, text) = without_managed_fields(text)
+            .map_or((None, Cow::Borrowed(text)), |(updaters, text)| {
+                (Some(updaters), Cow::Owned(text))
+            });
+        let (metadata, object) = match serde_json::from_str::<K>(&text) {
             Ok(mut object) => (identity(object.meta_mut()), Ok(object)),
             Err(error) => {
-                let head: Head = serde_json::from_str(text)?;
+                let head: Head = serde_json::from_str(&text)?;
                 (head.metadata, Err(error.to_string()))
             }
         };
-        let size = text.len();
 
         Ok(Self {
+            updaters: updaters.unwrap_or_default(),
             metadata,
             object,
             size,
@@ -204,7 +212,7 @@ impl<K: Source> Decoded<K> {
             version: metadata.resource_version.and_then(|it| it.parse().ok()),
             size: self.size,
             labels: metadata.labels,
-            updaters: updaters(metadata.managed_fields.as_deref().unwrap_or_default()),
+            updaters: self.updaters,
             finalization: finalization(metadata.finalizers, metadata.deletion_timestamp),
             full: is_full.then(|| Arc::new(object.clone()) as _),
             kept: Arc::new(keep(object)),
@@ -212,8 +220,10 @@ impl<K: Source> Decoded<K> {
     }
 }
 
-/// Moves the managed fields out of an object's metadata, and copies what identifies the object.
+/// Copies the metadata that identify an object.
 fn identity(metadata: &mut ObjectMeta) -> ObjectMeta {
+    // Those of an object of which `without_managed_fields` could not make sense.
+    metadata.managed_fields = None;
     ObjectMeta {
         name: metadata.name.clone(),
         namespace: metadata.namespace.clone(),
@@ -222,7 +232,6 @@ fn identity(metadata: &mut ObjectMeta) -> ObjectMeta {
         labels: metadata.labels.clone(),
         finalizers: metadata.finalizers.clone(),
         deletion_timestamp: metadata.deletion_timestamp.clone(),
-        managed_fields: metadata.managed_fields.take(),
         ..ObjectMeta::default()
     }
 }
@@ -241,14 +250,43 @@ fn finalization(
     })
 }
 
-fn updaters(fields: &[ManagedFieldsEntry]) -> Vec<(String, String)> {
-    let is_update = |entry: &&ManagedFieldsEntry| entry.operation.as_deref() == Some("Update");
-    let entries = fields.iter().filter(is_update);
-    let named = entries.filter_map(|entry| {
-        let subresource = entry.subresource.clone().unwrap_or_default();
-        Some((entry.manager.clone()?, subresource))
-    });
-    named.collect()
+/// The part of an object that [`without_managed_fields`] reads.
+#[derive(Deserialize)]
+struct Outline<'a> {
+    #[serde(borrow)]
+    metadata: OutlineMetadata<'a>,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct OutlineMetadata<'a> {
+    #[serde(borrow)]
+    managed_fields: &'a RawValue,
+}
+
+#[derive(Deserialize)]
+struct Manager {
+    manager: Option<String>,
+    operation: Option<String>,
+    subresource: Option<String>,
+}
+
+/// Returns the field managers of an object that have changed it by the operation `Update`, and the object without its managed
+/// fields; `None` if it has none.
+///
+/// They are half of a pod's JSON, and as a tree most of the allocations of its decoding.
+fn without_managed_fields(text: &str) -> Option<(Vec<(String, String)>, String)> {
+    let outline: Outline<'_> = serde_json::from_str(text).ok()?;
+    let fields = outline.metadata.managed_fields.get();
+    let managers: Vec<Manager> = serde_json::from_str(fields).ok()?;
+    let start = fields.as_ptr().addr().checked_sub(text.as_ptr().addr())?;
+    let (before, after) = (text.get(..start)?, text.get(start + fields.len()..)?);
+    let updaters = managers
+        .into_iter()
+        .filter(|it| it.operation.as_deref() == Some("Update"))
+        .filter_map(|it| Some((it.manager?, it.subresource.unwrap_or_default())));
+
+    Some((updaters.collect(), [before, "[]", after].concat()))
 }
 
 #[cfg(test)]
@@ -291,5 +329,20 @@ mod tests {
             .unwrap_err();
         assert_eq!(error.key, Key::cluster("c"));
         assert!(error.to_string().contains("configmaps c"), "{error}");
+    }
+
+    #[test]
+    fn managed_fields_in_a_string_or_of_another_shape_are_left_to_the_decoder() {
+        let object = |metadata: &str| format!(r#"{{"metadata": {{"name": "a", {metadata}}}}}"#);
+        let decoded = |metadata| Decoded::<ConfigMap>::parse(&object(metadata)).unwrap();
+        let value = r#""annotations": {"a": "\"managedFields\":[]"}"#;
+        let annotations = decoded(value).object.unwrap().metadata.annotations.unwrap();
+        assert_eq!(annotations["a"], r#""managedFields":[]"#);
+
+        let null = decoded(r#""managedFields": null"#);
+        assert!(null.object.is_ok() && null.updaters.is_empty());
+        let twice = decoded(r#""managedFields": [], "managedFields": []"#);
+        assert_eq!(twice.object.unwrap().metadata.managed_fields, None);
+        assert!(Decoded::<ConfigMap>::parse(&object(r#""managedFields": 7"#)).is_err());
     }
 }

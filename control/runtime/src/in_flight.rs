@@ -1,8 +1,9 @@
 //! Limits of the requests in flight, round-robin between peers.
 //!
-//! A cluster has at most [`CLUSTER_MAX`] requests in flight, one of its resources at most a quarter of them, and one
-//! queue of a resource a quarter of these. A webhook that makes the writes of one resource slow so delays no other
-//! resource, one that makes those of one peer slow no other peer, and a peer with many requests no other peer.
+//! A cluster has at most [`CLUSTER_MAX`] requests in flight. One of its resources may have as many as the cluster has free places
+//! for, and one queue of a resource as many as the resource has. So one alone gets half, and those that come later always find
+//! places: a webhook that makes the writes of one resource slow delays no other resource, one that makes those of one
+//! peer slow no other peer, and a peer with many requests no other peer.
 
 use crate::controller::{Queue, Request};
 use crate::round_robin::RoundRobin;
@@ -14,10 +15,7 @@ use std::collections::BTreeMap;
 const CLUSTER_MAX: usize = 64;
 
 /// Most requests in flight per resource of a cluster.
-const RESOURCE_MAX: usize = CLUSTER_MAX / 4;
-
-/// Most requests in flight per queue of a resource.
-const QUEUE_MAX: usize = RESOURCE_MAX / 4;
+const RESOURCE_MAX: usize = CLUSTER_MAX / 2;
 
 /// Requests that wait, and the number in flight.
 #[derive(Debug)]
@@ -54,17 +52,15 @@ impl<Id> Default for InFlight<Id> {
 }
 
 impl<Id> Lane<Id> {
-    /// Takes the next request that the limits of resource and queues permit.
-    fn pop(&mut self) -> Option<(Queue, (Id, Request))> {
-        if self.in_flight.values().sum::<usize>() >= RESOURCE_MAX {
+    /// Takes the next request that the limits of resource and queues permit, while the cluster has `free` places.
+    fn pop(&mut self, free: usize) -> Option<(Queue, (Id, Request))> {
+        let running = self.in_flight.values().sum::<usize>();
+        if running >= free {
             return None;
         }
-        let in_flight = &self.in_flight;
-        let (queue, request) = (self.waiting).pop(|queue| {
-            in_flight
-                .get(queue)
-                .is_none_or(|running| *running < QUEUE_MAX)
-        })?;
+        let free = RESOURCE_MAX.saturating_sub(running);
+        let in_flight = |queue: &Queue| self.in_flight.get(queue).copied().unwrap_or_default();
+        let (queue, request) = self.waiting.pop(|queue| in_flight(queue) < free)?;
         *self.in_flight.entry(queue.clone()).or_default() += 1;
 
         Some((queue, request))
@@ -96,9 +92,7 @@ impl<Id: Ord + Clone> InFlight<Id> {
             (self.lanes.iter_mut()).partition(|(key, _)| Some(*key) <= split.as_ref());
         for (key, lane) in after.into_iter().chain(before) {
             let in_flight = self.in_flight.entry(key.0.clone()).or_default();
-            while *in_flight < CLUSTER_MAX
-                && let Some((queue, (id, request))) = lane.pop()
-            {
+            while let Some((queue, (id, request))) = lane.pop(CLUSTER_MAX - *in_flight) {
                 *in_flight += 1;
                 self.waiting -= 1;
                 self.last = Some(key.clone());
@@ -184,6 +178,7 @@ mod tests {
 
         assert_eq!(slow.len(), RESOURCE_MAX);
         assert_eq!(ids(&fast), [1_000]);
+        requests.ended(&1_000);
         requests.ended(&slow[0].0);
         assert_eq!(requests.start().len(), 1);
         assert_eq!(requests.waiting(), 1_000 - RESOURCE_MAX - 1);
@@ -196,7 +191,8 @@ mod tests {
         for number in 0..300 {
             requests.push(number, peer(number % 3), read::<Secret>("slow"));
         }
-        assert_eq!(requests.start().len(), 3 * QUEUE_MAX);
+        let slow = requests.start();
+        assert!((RESOURCE_MAX / 2..RESOURCE_MAX).contains(&slow.len()));
 
         requests.push(300, peer(3), read::<Secret>("fast"));
 
@@ -236,16 +232,36 @@ mod tests {
         for number in 0..CLUSTER_MAX * 4 {
             requests.push(number, peer(number), resource(number % 4));
         }
-        let mut running = ids(&requests.start());
-        assert_eq!(running.len(), CLUSTER_MAX);
+        let running = requests.start();
+        assert!((CLUSTER_MAX / 2..CLUSTER_MAX).contains(&running.len()));
+
         requests.push(9_999, Queue::default(), read::<Secret>("other"));
 
-        for _ in 0..5 {
-            requests.ended(&running.remove(0));
-            running.extend(ids(&requests.start()));
-        }
+        assert_eq!(ids(&requests.start()), [9_999]);
+    }
 
-        assert!(running.contains(&9_999));
+    #[test]
+    fn a_peer_alone_has_more_places_than_one_of_many() {
+        let mut requests = InFlight::default();
+        for number in 0..100 {
+            requests.push(number, peer(0), read::<Secret>("x"));
+        }
+        let alone = requests.start();
+        assert_eq!(alone.len(), RESOURCE_MAX / 2);
+
+        for number in 100..200 {
+            requests.push(number, peer(1), read::<Secret>("x"));
+        }
+        let other = requests.start();
+        alone.iter().for_each(|(ended, _)| requests.ended(ended));
+        let later = requests.start();
+
+        let of = |started: &[(usize, Request)], is_of: fn(usize) -> bool| {
+            started.iter().filter(|(id, _)| is_of(*id)).count()
+        };
+        let (first, second) = (of(&later, |id| id < 100), of(&later, |id| id >= 100));
+        assert!(first >= RESOURCE_MAX / 4, "{first}");
+        assert!(second + other.len() >= RESOURCE_MAX / 4, "{second}");
     }
 
     #[test]
@@ -266,9 +282,7 @@ mod tests {
         assert_eq!(removed, [110, 100, 102, 104, 106, 108]);
         assert_eq!(requests.waiting(), 5);
         running.iter().for_each(|ended| requests.ended(ended));
-        assert_eq!(ids(&requests.start()), [101, 103, 105, 107]);
-        requests.ended(&101);
-        assert_eq!(ids(&requests.start()), [109]);
+        assert_eq!(ids(&requests.start()), [101, 103, 105, 107, 109]);
     }
 
     #[test]

@@ -35,6 +35,10 @@ mod workload;
 use clap::Parser as _;
 use std::process::ExitCode;
 
+/// With musl's allocator, a process that decodes objects spends a quarter of its CPU time on allocations.
+#[global_allocator]
+static ALLOCATOR: dlmalloc::GlobalDlmalloc = dlmalloc::GlobalDlmalloc;
+
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> ExitCode {
     let cli = cli::Cli::parse();

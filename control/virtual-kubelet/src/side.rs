@@ -215,15 +215,23 @@ impl Side {
             .unwrap_or_default()
     }
 
-    /// Creates or changes the remote pod, as the provider does.
+    /// Creates or changes the remote pod, as the provider does, and waits a moment.
     pub(crate) fn put_remote(&mut self, name: &str, status: &Value) {
-        let labels = self.shadow(name)["metadata"]["labels"].clone();
+        self.set_remote(name, status);
+        self.pass();
+    }
+
+    /// Creates or changes the remote pod, as the provider does.
+    pub(crate) fn set_remote(&mut self, name: &str, status: &Value) {
+        let key = Key::new("shop-rome", name);
+        let existing = self.provider().get::<Pod>(&key).cloned();
+        let like = existing.unwrap_or_else(|| self.shadow(name));
+        let labels = &like["metadata"]["labels"];
         self.provider().put::<Pod>(json!({
             "metadata": {"name": name, "namespace": "shop-rome", "labels": labels},
             "spec": {"nodeName": "milan-2", "containers": [{"name": "web", "image": "web:1"}]},
             "status": status,
         }));
-        self.pass();
     }
 
     /// Removes the remote pod, as the provider does when its containers have ended.

@@ -6,13 +6,14 @@
 //! ```
 //!
 //! `namespaces` follows the NamespaceMap and the watches in the mapped namespaces; `plan` compares one pod with its
-//! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, and `unscheduled` ends pods that the
-//! provider does not place.
+//! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, `delayed` joins
+//! statuses that follow each other, and `unscheduled` ends pods that the provider does not place.
 
 pub(crate) use controller::WorkloadController;
 pub(crate) use namespaces::Namespaces;
 
 mod controller;
+mod delayed;
 mod namespaces;
 mod offloading;
 mod plan;

@@ -5,7 +5,9 @@ use control_api::{annotations, labels};
 use control_fabric::is_cluster_id;
 use control_runtime::{Cache, Change, Controller, Env, Kept, Plan, Registration, Resource, Scope};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::ResourceExt as _;
+use serde::Deserialize;
 use std::convert::Infallible;
 use std::net::{IpAddr, SocketAddr};
 
@@ -61,15 +63,28 @@ impl Kept for KeptPod {
 }
 
 impl KeptPod {
-    fn of(pod: Pod) -> Self {
+    fn of(pod: PlacedPod) -> Self {
         let origin = pod.labels().get(labels::ORIGIN).cloned();
-        let spec = pod.spec.unwrap_or_default();
 
         Self {
             origin: origin.unwrap_or_default(),
-            node: spec.node_name.unwrap_or_default(),
+            node: pod.spec.node_name.unwrap_or_default(),
         }
     }
+}
+
+/// The fields of a pod that the agent needs: decoding all others takes most of its CPU time.
+#[derive(Clone, Debug, Deserialize, kube::Resource)]
+#[resource(inherit = Pod)]
+struct PlacedPod {
+    metadata: ObjectMeta,
+    spec: Placement,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Placement {
+    node_name: Option<String>,
 }
 
 /// A node, without its state that changes often.

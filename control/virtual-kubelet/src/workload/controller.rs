@@ -1,5 +1,6 @@
 //! Connects the plan of pods to the runtime.
 
+use super::delayed::Delayed;
 use super::namespaces::Namespaces;
 use super::offloading;
 use super::plan::{EXISTS, Workload};
@@ -34,6 +35,7 @@ pub(crate) struct WorkloadController {
     /// Why the provider has refused ShadowPods or their changes, by the names of the pods.
     refusals: BTreeMap<Key, String>,
     unscheduled: Unscheduled,
+    delayed: Delayed,
 }
 
 /// The item that plans the watches; pods have a namespace.
@@ -52,6 +54,7 @@ impl WorkloadController {
             restarts: BTreeMap::new(),
             refusals: BTreeMap::new(),
             unscheduled: Unscheduled::default(),
+            delayed: Delayed::default(),
         }
     }
 
@@ -213,7 +216,9 @@ impl Controller for WorkloadController {
         let restarts = self.restarts.entry(item.clone()).or_default();
         let mut plan = workload.plan(restarts, env);
         self.unscheduled.plan(&workload, env, &mut plan);
-        if cache.local::<Pod>(item).is_none() {
+        let local = cache.local::<Pod>(item);
+        self.delayed.plan(item, local, env, &mut plan);
+        if local.is_none() {
             self.restarts.remove(item);
         }
         // A refusal is of the write that is repeated.

@@ -1,0 +1,81 @@
+use super::{pod_key, running};
+use crate::side::Side;
+use k8s_openapi::api::core::v1::Pod;
+use serde_json::{Value, json};
+use std::time::Duration;
+
+/// Less than the time for which a status may wait.
+const SHORT: Duration = Duration::from_millis(400);
+
+fn starting(conditions: &Value) -> Value {
+    json!({"phase": "Pending", "conditions": conditions})
+}
+
+fn condition(type_: &str, status: &str) -> Value {
+    json!({"type": type_, "status": status, "lastTransitionTime": "2026-11-21T07:20:00Z"})
+}
+
+/// Changes the status of the remote pod, and returns the writes of the pod in the time after it.
+fn report(rome: &mut Side, status: &Value, time: Duration) -> usize {
+    let before = rome.writes::<Pod>();
+    rome.set_remote("web", status);
+    rome.simulation.pass(time);
+    rome.writes::<Pod>() - before
+}
+
+fn rome(seed: u64) -> Side {
+    let mut rome = Side::new(seed);
+    rome.put_map("Accepted");
+    rome.put_pod("web");
+    rome.pass();
+    rome.put_remote("web", &starting(&json!([])));
+    rome.pass();
+    rome
+}
+
+#[test]
+fn statuses_of_a_start_are_one_write_and_that_of_its_end_is_not_delayed() {
+    let mut rome = rome(1);
+    let scheduled = condition("PodScheduled", "True");
+    let waiting = json!([scheduled, condition("Ready", "False")]);
+
+    assert_eq!(report(&mut rome, &starting(&json!([scheduled])), SHORT), 0);
+    assert_eq!(report(&mut rome, &starting(&waiting), SHORT), 0);
+    assert_eq!(report(&mut rome, &running("10.244.1.7"), SHORT), 1);
+
+    assert_eq!(rome.pod("web")["status"]["phase"], "Running");
+    let before = rome.writes::<Pod>();
+    rome.pass();
+    assert_eq!(rome.writes::<Pod>(), before, "nothing is left");
+}
+
+#[test]
+fn a_status_waits_no_longer_than_a_second_while_others_follow() {
+    let mut rome = rome(2);
+    let mut writes = 0;
+    for number in 0..10 {
+        let message =
+            json!([{"type": "PodScheduled", "status": "False", "message": format!("{number}")}]);
+        writes += report(&mut rome, &starting(&message), SHORT);
+    }
+
+    assert!((3..=4).contains(&writes), "{writes} writes in 4 s");
+}
+
+#[test]
+fn a_pod_that_is_no_longer_ready_is_reported_at_once_unless_it_is_deleted() {
+    let mut rome = rome(3);
+    report(&mut rome, &running("10.244.1.7"), SHORT);
+    let mut unready = running("10.244.1.7");
+    unready["conditions"] = json!([condition("Ready", "False")]);
+
+    assert_eq!(report(&mut rome, &unready, SHORT), 1);
+    assert_eq!(report(&mut rome, &running("10.244.1.7"), SHORT), 1);
+    rome.simulation.local().remove::<Pod>(&pod_key());
+    rome.simulation.pass(SHORT);
+    assert_eq!(report(&mut rome, &unready, SHORT), 0);
+    let mut ended = unready.clone();
+    ended["phase"] = json!("Succeeded");
+    assert_eq!(report(&mut rome, &ended, SHORT), 1);
+    assert_eq!(rome.pod("web")["status"]["phase"], "Succeeded");
+}
