@@ -10,6 +10,8 @@ use anyhow::{Context as _, Result, ensure};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::fs;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -24,6 +26,7 @@ pub struct Sampler {
     /// Its disconnection ends the thread.
     stop: Option<Sender<()>>,
     thread: Option<JoinHandle<History>>,
+    known: Arc<AtomicUsize>,
 }
 
 impl Sampler {
@@ -33,7 +36,9 @@ impl Sampler {
     ///
     /// Returns an error if the containerd of a node cannot be read.
     pub fn start(cluster: &Cluster, namespace: &str) -> Result<Self> {
+        let known = Arc::<AtomicUsize>::default();
         let mut sampling = Sampling {
+            known: Arc::clone(&known),
             nodes: cluster.nodes(),
             filter: filter(namespace),
             labels: BTreeMap::new(),
@@ -55,7 +60,14 @@ impl Sampler {
         Ok(Self {
             stop: Some(stop),
             thread: Some(thread),
+            known,
         })
+    }
+
+    /// Returns the number of containers in all samples. A sample takes long if it has many new containers.
+    #[must_use]
+    pub fn known(&self) -> usize {
+        self.known.load(Ordering::Relaxed)
     }
 
     /// Takes a last sample, and returns all samples.
@@ -82,6 +94,8 @@ struct Sampling {
     filter: String,
     /// The containers that a sample has contained, by their ID.
     labels: BTreeMap<String, Container>,
+    /// Their number, for other threads.
+    known: Arc<AtomicUsize>,
     history: History,
     start: Instant,
 }
@@ -109,6 +123,7 @@ impl Sampling {
             let task = tasks.get(id).cloned();
             containers.extend(self.labels.get(id).map(|it| (it.clone(), task)));
         }
+        self.known.store(self.labels.len(), Ordering::Relaxed);
         self.history
             .record(node.name(), self.start.elapsed(), containers);
 

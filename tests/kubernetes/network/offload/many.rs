@@ -72,6 +72,12 @@ async fn a_hundred_pods_find_their_volumes_at_once(peering: &'static Peering) ->
         start.elapsed().as_secs_f64()
     );
 
+    until(Deadline::after(STARTED), "samples of all", async || {
+        ensure!(sampler.known() >= PODS, "{} are known", sampler.known());
+        Ok(())
+    })
+    .await?;
+
     let events: Api<Event> = Api::namespaced(remote.client().clone(), remote.name());
     let with_reason = async |reason: &str| -> Result<Vec<String>> {
         let parameters = ListParams::default().fields(&format!("reason={reason}"));
