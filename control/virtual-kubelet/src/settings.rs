@@ -29,6 +29,8 @@ pub(crate) struct Settings {
     pub(crate) remaps: Vec<Remap>,
     /// Whether the addresses of remote pods are reflected.
     pub(crate) reflects_ips: bool,
+    /// Whether Events of the provider are reflected.
+    pub(crate) reflects_events: bool,
     /// Further labels of the Node.
     pub(crate) labels: BTreeMap<String, String>,
     /// Further annotations of the Node.

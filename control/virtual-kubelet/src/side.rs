@@ -41,6 +41,7 @@ pub(crate) fn settings() -> Settings {
         has_storage: true,
         remaps: vec![Remap::new(cidr("10.244.0.0/16"), cidr("10.71.0.0/16")).unwrap()],
         reflects_ips: true,
+        reflects_events: true,
         labels: BTreeMap::new(),
         annotations: BTreeMap::new(),
         api_server_support: ApiServerSupport::Disabled,

@@ -6,13 +6,14 @@
 //! ```
 //!
 //! `namespaces` follows the NamespaceMap and the watches in the mapped namespaces; `plan` compares one pod with its
-//! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, and `unscheduled` ends pods that the
-//! provider does not place.
+//! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, `unscheduled` ends pods that the
+//! provider does not place, and `events` writes the provider's Events about pods.
 
 pub(crate) use controller::WorkloadController;
 pub(crate) use namespaces::Namespaces;
 
 mod controller;
+mod events;
 mod namespaces;
 mod offloading;
 mod plan;

@@ -243,6 +243,7 @@ impl Cli {
             has_storage: self.enable_storage,
             remaps,
             reflects_ips: !self.disable_ip_reflection,
+            reflects_events: self.reflection.event_reflection_workers > 0,
             labels: self.node_extra_labels.iter().cloned().collect(),
             annotations: self.node_extra_annotations.iter().cloned().collect(),
             api_server_support: self.api_server_support(),
@@ -353,6 +354,13 @@ mod tests {
 
         assert!(settings.has_storage && settings.creates_node && settings.checks_network);
         assert_eq!(settings.api_server_support, ApiServerSupport::TokenApi);
+    }
+
+    #[test]
+    fn events_without_workers_are_not_reflected() {
+        assert!(settings(&[]).unwrap().reflects_events);
+        let flag = "--event-reflection-workers=0";
+        assert!(!settings(&[flag]).unwrap().reflects_events);
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Connects the plan of pods to the runtime.
 
+use super::events::Events;
 use super::namespaces::Namespaces;
 use super::offloading;
 use super::plan::{EXISTS, Workload};
 use super::unscheduled::Unscheduled;
-use crate::pod::status::Restarts;
+use crate::pod::status::{Restarts, cut};
+use crate::reflection::event::{self, RemoteEvent};
 use crate::reflection::tokens::awaited::{self, Waiting, missing, pods_of};
 use crate::reflection::tokens::settings::TokenSettings;
 use crate::settings::Settings;
@@ -13,13 +15,16 @@ use control_runtime::{
     Action, Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration,
     Request, Resource, Scope, WatchId, Write,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Longest time for which a pod waits for its tokens, the root CA and the NamespaceOffloading. Without the first two, it waits for
 /// its volumes at the provider; without the last one, the tolerations of its repatriation apply there, too.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Longest message of a refusal that is published, in bytes: that of an Event.
+const REFUSAL_LEN_MAX: usize = 1024;
 
 /// Plans the pods of the Node.
 pub(crate) struct WorkloadController {
@@ -34,6 +39,7 @@ pub(crate) struct WorkloadController {
     /// Why the provider has refused ShadowPods or their changes, by the names of the pods.
     refusals: BTreeMap<Key, String>,
     unscheduled: Unscheduled,
+    events: Events,
 }
 
 /// The item that plans the watches; pods have a namespace.
@@ -52,6 +58,7 @@ impl WorkloadController {
             restarts: BTreeMap::new(),
             refusals: BTreeMap::new(),
             unscheduled: Unscheduled::default(),
+            events: Events::default(),
         }
     }
 
@@ -75,6 +82,14 @@ impl WorkloadController {
     fn of_remote(&self, key: &Key) -> Option<Key> {
         let namespace = self.namespaces.local(&key.namespace)?;
         Some(Key::new(namespace, &*key.name))
+    }
+
+    /// Returns the pods that an Event of the provider is about. An Event that has expired changes nothing.
+    fn of_event(&self, change: &Change<'_>) -> Vec<Key> {
+        let event = change.after::<RemoteEvent>();
+        let remote = event.map(|it| Key::new(&*change.object.key.namespace, it.object()));
+
+        Vec::from_iter(remote.and_then(|it| self.of_remote(&it)))
     }
 
     /// Returns the pods that may no longer wait after a change at the provider.
@@ -130,6 +145,9 @@ impl Controller for WorkloadController {
         if self.tokens.is_some() {
             registrations.extend(awaited::registrations());
         }
+        if settings.reflects_events {
+            registrations.push(event::registration());
+        }
 
         registrations
     }
@@ -155,6 +173,9 @@ impl Controller for WorkloadController {
         if change.is::<NamespaceOffloading>() {
             return self.items_in(&[object.key.namespace.clone()].into(), cache);
         }
+        if change.is::<Event>() {
+            return self.of_event(change);
+        }
         if change.is::<Secret>() || change.is::<ConfigMap>() {
             return self.of_awaited(change);
         }
@@ -165,6 +186,7 @@ impl Controller for WorkloadController {
                     self.restarts.remove(&object.key);
                     self.refusals.remove(&object.key);
                     self.unscheduled.forget(&object.key);
+                    self.events.forget(&object.key);
                 }
                 vec![object.key.clone()]
             }
@@ -213,6 +235,7 @@ impl Controller for WorkloadController {
         let restarts = self.restarts.entry(item.clone()).or_default();
         let mut plan = workload.plan(restarts, env);
         self.unscheduled.plan(&workload, env, &mut plan);
+        self.events.plan(&workload, env, &mut plan);
         if cache.local::<Pod>(item).is_none() {
             self.restarts.remove(item);
         }
@@ -234,6 +257,10 @@ impl Controller for WorkloadController {
         let Request::Write(write) = request else {
             return Vec::new();
         };
+        if write.object.resource == Resource::of::<Event>() {
+            self.events.done(item, write, outcome);
+            return Vec::new();
+        }
         let is_creation = matches!(write.action, Action::Create(_));
         let is_change = matches!(write.action, Action::Merge(_)) && is_of_shadow_pod(write);
         if !is_creation && !is_change {
@@ -243,7 +270,7 @@ impl Controller for WorkloadController {
             Outcome::Refused(status) => Some(format!(
                 "the provider refuses the {}ShadowPod: {}",
                 if is_change { "change of the " } else { "" },
-                status.message
+                cut(&status.message, REFUSAL_LEN_MAX)
             )),
             // One of this Node would be in the watch.
             Outcome::AlreadyExists(_) => Some(EXISTS.to_owned()),

@@ -5,6 +5,7 @@ use super::offloading;
 use super::update::update;
 use crate::pod::forge::{self, HomeApiServer};
 use crate::pod::status::{self, Restarts};
+use crate::reflection::event::RemoteEvent;
 use crate::settings::Settings;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
 use control_api::offloading::virtual_node::OffloadingPatch;
@@ -95,8 +96,10 @@ impl<'a> Workload<'a> {
             // The remote pod of an earlier ShadowPod is still ending.
             if counterparts.pod.is_none() && !has_ended(local) {
                 self.create(local, &patch, plan);
-                let refusal = self.refusal.map(|it| self.failed_reflection(it));
-                plan.events.extend(refusal);
+                if let Some(refusal) = self.refusal {
+                    plan.events.push(self.failed_reflection(refusal));
+                    self.set_waiting(local, refusal, env, plan);
+                }
             }
             return;
         };
@@ -105,6 +108,7 @@ impl<'a> Workload<'a> {
         }
         if !self.is_own(&shadow.metadata) {
             plan.events.push(self.failed_reflection(EXISTS));
+            self.set_waiting(local, EXISTS, env, plan);
             return;
         }
         if is_aborted(local) {
@@ -126,6 +130,9 @@ impl<'a> Workload<'a> {
                     .map_or(ShadowPodPhase::Unknown, |it| it.phase);
                 if let Some(status) = status::terminated(local, phase, env.now) {
                     self.set_status(local, &status, plan);
+                } else if let Some(message) = self.failed_creation() {
+                    let message = format!("the provider does not create the pod: {message}");
+                    self.set_waiting(local, &message, env, plan);
                 }
             }
         }
@@ -250,6 +257,15 @@ impl<'a> Workload<'a> {
         plan.writes.push(write);
     }
 
+    /// Plans the status of a pod that the provider refuses. It lasts until there is a remote pod. A pod that has started keeps its
+    /// status.
+    fn set_waiting(&self, local: &Pod, message: &str, env: &Env<'_>, plan: &mut Plan<Key>) {
+        if !has_started(local) && !has_ended(local) {
+            let status = status::waiting(local, message, env.now);
+            self.set_status(local, &status, plan);
+        }
+    }
+
     fn delete_shadow(&self, key: &Key, shadow: Option<&ShadowPod>, plan: &mut Plan<Key>) {
         let shadow = shadow
             .filter(|it| self.is_own(&it.metadata) && it.metadata.deletion_timestamp.is_none());
@@ -352,9 +368,7 @@ impl<'a> Workload<'a> {
     /// Returns a pod of the Node that has neither ended nor is to end, and its remote pod, while the status of the latter is
     /// current.
     pub(super) fn running(&self) -> Option<(&'a Pod, &'a Pod)> {
-        let is_live = |it: &&Pod| it.metadata.deletion_timestamp.is_none() && !has_ended(it);
-        let local = self.cache.local::<Pod>(self.key).filter(is_live);
-        let local = local.filter(|it| self.is_of_node(it) && !is_unavailable(it))?;
+        let local = self.live().filter(|it| !is_unavailable(it))?;
         let provider = Cluster::remote(&self.settings.provider);
         let remote = self
             .cache
@@ -364,6 +378,39 @@ impl<'a> Workload<'a> {
 
         Some((local, remote.filter(is_live)?))
     }
+
+    /// Returns a pod of the Node that has neither ended nor is to end.
+    fn live(&self) -> Option<&'a Pod> {
+        let local = self.cache.local::<Pod>(self.key).filter(is_live);
+        local.filter(|it| self.is_of_node(it))
+    }
+
+    /// Returns the UID of a pod of the Node that has neither ended nor is to end.
+    pub(super) fn uid(&self) -> Option<&'a str> {
+        self.live()?.metadata.uid.as_deref()
+    }
+
+    /// Returns the provider's Events about the ShadowPod.
+    pub(super) fn events(&self) -> impl Iterator<Item = &'a RemoteEvent> + use<'a> {
+        let provider = &self.settings.provider;
+        let remote = self.remote_key();
+        let shadows = self.cache.objects::<ShadowPod>(&Cluster::remote(provider));
+        let shadow = remote.as_ref().and_then(|it| shadows.get(it));
+        let shadow = shadow.filter(|it| self.is_own(&it.metadata));
+        let events = remote.map(|it| RemoteEvent::about(self.cache, provider, it));
+
+        events.into_iter().flatten().filter(move |event| {
+            shadow.is_some_and(|it| event.is_about_shadow_pod(it.metadata.uid.as_deref()))
+        })
+    }
+
+    /// Returns why the provider has not created the pod of the ShadowPod.
+    fn failed_creation(&self) -> Option<&'a str> {
+        let events = self.events().filter(|it| it.is_failed_creation());
+        let newest = events.max_by(|a, b| a.observed().cmp(&b.observed()));
+
+        newest.map(|it| it.message.as_str())
+    }
 }
 
 /// The objects at the provider.
@@ -371,6 +418,11 @@ impl<'a> Workload<'a> {
 struct Counterparts<'a> {
     shadow: Option<&'a ShadowPod>,
     pod: Option<&'a Pod>,
+}
+
+/// Returns whether a pod has neither ended nor is to end.
+fn is_live(pod: &&Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_none() && !has_ended(pod)
 }
 
 /// Returns whether a pod has ended, so that its status stays.

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 mod changes;
+mod events;
 mod tokens;
 mod unscheduled;
 
