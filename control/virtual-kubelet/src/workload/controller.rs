@@ -1,7 +1,7 @@
 //! Connects the plan of pods to the runtime.
 
 use super::events::Events;
-use super::namespaces::Namespaces;
+use super::namespaces::{Namespaces, is_listed};
 use super::offloading;
 use super::plan::{EXISTS, Workload};
 use super::unscheduled::Unscheduled;
@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 /// its volumes at the provider; without the last one, the tolerations of its repatriation apply there, too.
 const WAIT_MAX: Duration = Duration::from_secs(30);
 
+/// Time for the lists of the provider's objects, after which a read shows why there are none.
+const LISTING_MAX: Duration = Duration::from_secs(10);
+
 /// Longest message of a refusal that is published, in bytes: that of an Event.
 const REFUSAL_LEN_MAX: usize = 1024;
 
@@ -34,6 +37,8 @@ pub(crate) struct WorkloadController {
     namespaces: Namespaces,
     /// When pods began to wait for their tokens, by name.
     waiting: BTreeMap<Key, Instant>,
+    /// When pods began to wait for the lists of namespaces of this cluster.
+    unlisted: BTreeMap<String, Instant>,
     /// Restarts of the pods, by name.
     restarts: BTreeMap<Key, Restarts>,
     /// Why the provider has refused ShadowPods or their changes, by the names of the pods.
@@ -55,6 +60,7 @@ impl WorkloadController {
             tokens,
             namespaces: Namespaces::default(),
             waiting: BTreeMap::new(),
+            unlisted: BTreeMap::new(),
             restarts: BTreeMap::new(),
             refusals: BTreeMap::new(),
             unscheduled: Unscheduled::default(),
@@ -104,6 +110,41 @@ impl WorkloadController {
             }
             None => Vec::new(),
         }
+    }
+
+    /// Takes the outcome of a request about a ShadowPod, which is repeated after a failure. Then the runtime plans the pod again,
+    /// and its Event is published.
+    fn take(&mut self, pod: &Key, outcome: &Outcome, refused: &str) {
+        let refusal = match outcome {
+            Outcome::Refused(status) => {
+                format!("{refused}: {}", cut(&status.message, REFUSAL_LEN_MAX))
+            }
+            Outcome::Failed(reason) | Outcome::Untrusted(reason) => format!(
+                "the request to the provider fails: {}",
+                cut(reason, REFUSAL_LEN_MAX)
+            ),
+            Outcome::TimedOut => "the request to the provider timed out".to_owned(),
+            // One of this Node would be in the watch.
+            Outcome::AlreadyExists(_) => EXISTS.to_owned(),
+            Outcome::Stored(_) | Outcome::Answer(_) | Outcome::Gone => {
+                self.refusals.remove(pod);
+                return;
+            }
+            Outcome::Conflict(_) | Outcome::NotLeader => return,
+        };
+        self.refusals.insert(pod.clone(), refusal);
+    }
+
+    /// Returns how long the pods of a namespace of this cluster still wait for the lists of the provider's objects.
+    fn listing(&mut self, namespace: &str, cache: &Cache, now: Instant) -> Duration {
+        let remote = self.namespaces.remote(namespace);
+        if remote.is_none_or(|it| is_listed(&self.settings, it, cache)) {
+            self.unlisted.remove(namespace);
+            return Duration::ZERO;
+        }
+        let since = *self.unlisted.entry(namespace.to_owned()).or_insert(now);
+
+        LISTING_MAX.saturating_sub(now.saturating_duration_since(since))
     }
 
     /// Returns how long a pod still waits for its tokens and its NamespaceOffloading; `None` if it can start.
@@ -224,6 +265,7 @@ impl Controller for WorkloadController {
             return plan;
         }
         let wait = self.wait(item, cache, env.at);
+        let listing = self.listing(&item.namespace, cache, env.at);
         let workload = Workload {
             settings: &self.settings,
             namespaces: &self.namespaces,
@@ -231,6 +273,7 @@ impl Controller for WorkloadController {
             key: item,
             refusal: self.refusals.get(item).map(String::as_str),
             wait,
+            listing,
         };
         let restarts = self.restarts.entry(item.clone()).or_default();
         let mut plan = workload.plan(restarts, env);
@@ -239,8 +282,8 @@ impl Controller for WorkloadController {
         if cache.local::<Pod>(item).is_none() {
             self.restarts.remove(item);
         }
-        // A refusal is of the write that is repeated.
-        if !plan.writes.iter().any(is_of_shadow_pod) {
+        // A refusal is of the request that is repeated.
+        if plan.reads.is_empty() && !plan.writes.iter().any(is_of_shadow_pod) {
             self.refusals.remove(item);
         }
 
@@ -254,39 +297,21 @@ impl Controller for WorkloadController {
         outcome: &Outcome,
         _cache: &Cache,
     ) -> Vec<Key> {
-        let Request::Write(write) = request else {
-            return Vec::new();
-        };
-        if write.object.resource == Resource::of::<Event>() {
-            self.events.done(item, write, outcome);
-            return Vec::new();
-        }
-        let is_creation = matches!(write.action, Action::Create(_));
-        let is_change = matches!(write.action, Action::Merge(_)) && is_of_shadow_pod(write);
-        if !is_creation && !is_change {
-            return Vec::new();
-        }
-        let refusal = match outcome {
-            Outcome::Refused(status) => Some(format!(
-                "the provider refuses the {}ShadowPod: {}",
-                if is_change { "change of the " } else { "" },
-                cut(&status.message, REFUSAL_LEN_MAX)
-            )),
-            // One of this Node would be in the watch.
-            Outcome::AlreadyExists(_) => Some(EXISTS.to_owned()),
-            Outcome::Stored(_) | Outcome::Answer(_) | Outcome::Gone => {
-                self.refusals.remove(item);
-                None
+        match request {
+            Request::Write(write) if write.object.resource == Resource::of::<Event>() => {
+                self.events.done(item, write, outcome);
             }
-            Outcome::Conflict(_)
-            | Outcome::TimedOut
-            | Outcome::Failed(_)
-            | Outcome::Untrusted(_)
-            | Outcome::NotLeader => None,
-        };
-        // The runtime plans the item again after a while, and then the Event is published.
-        self.refusals
-            .extend(refusal.map(|refusal| (item.clone(), refusal)));
+            Request::Write(write) if is_of_shadow_pod(write) && write.action != Action::Delete => {
+                let is_change = matches!(write.action, Action::Merge(_));
+                let part = if is_change { "change of the " } else { "" };
+                let refused = format!("the provider refuses the {part}ShadowPod");
+                self.take(item, outcome, &refused);
+            }
+            Request::Read(_) => {
+                self.take(item, outcome, "the provider refuses to show the ShadowPod")
+            }
+            Request::Write(_) | Request::Probe(_) => {}
+        }
 
         Vec::new()
     }

@@ -28,6 +28,8 @@ pub(super) struct Workload<'a> {
     pub(super) refusal: Option<&'a str>,
     /// How long the pod still waits for its tokens.
     pub(super) wait: Option<Duration>,
+    /// How long the pod still waits for the lists of the provider's objects.
+    pub(super) listing: Duration,
 }
 
 /// Why a ShadowPod cannot be created, if the provider has another one.
@@ -53,6 +55,9 @@ impl<'a> Workload<'a> {
             self.plan_unmapped(local, env, &mut plan);
         }
         if !is_listed(self.settings, &remote.namespace, self.cache) {
+            if let Some(local) = local.filter(is_live) {
+                self.plan_unlisted(local, &remote, env, &mut plan);
+            }
             return plan;
         }
         let provider = Cluster::remote(&self.settings.provider);
@@ -78,6 +83,18 @@ impl<'a> Workload<'a> {
         }
 
         plan
+    }
+
+    /// Plans a pod while the provider has not listed its objects. A read shows why: the list has no outcome of its own.
+    fn plan_unlisted(&self, local: &Pod, remote: &Key, env: &Env<'_>, plan: &mut Plan<Key>) {
+        if !self.listing.is_zero() {
+            return plan.requeue.push((self.listing, self.key.clone()));
+        }
+        plan.reads.push(self.shadow_ref(remote));
+        if let Some(refusal) = self.refusal {
+            plan.events.push(self.failed_reflection(refusal));
+            self.set_waiting(local, refusal, env, plan);
+        }
     }
 
     fn plan_running(

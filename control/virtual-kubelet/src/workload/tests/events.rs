@@ -272,3 +272,29 @@ fn a_refused_shadow_pod_is_shown_in_the_status_until_the_pod_runs() {
         assert_eq!(status[field], Value::Null);
     }
 }
+
+#[test]
+fn a_provider_that_refuses_its_lists_is_named_until_the_pod_runs() {
+    let mut rome = Side::new(12);
+    let milan = Cluster::remote("milan");
+    rome.simulation.partition(&milan);
+    rome.put_map("Accepted");
+    rome.put_pod("web");
+    rome.pass();
+    assert_eq!(rome.pod("web")["status"]["reason"], Value::Null);
+    rome.simulation.pass(Duration::from_secs(120));
+
+    let status = rome.pod("web")["status"].clone();
+    assert_eq!(status["reason"], "OffloadingBackOff");
+    let message = status["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("the request to the provider "),
+        "{message}"
+    );
+
+    rome.simulation.heal(&milan);
+    rome.simulation.pass(Duration::from_secs(60));
+    rome.put_remote("web", &running("10.244.1.7"));
+    assert_eq!(rome.pod("web")["status"]["phase"], "Running");
+    assert_eq!(rome.pod("web")["status"]["message"], Value::Null);
+}
