@@ -40,6 +40,7 @@ pub(crate) fn settings() -> Settings {
         checks_network: true,
         has_storage: true,
         remaps: vec![Remap::new(cidr("10.244.0.0/16"), cidr("10.71.0.0/16")).unwrap()],
+        reserved: Vec::new(),
         reflects_ips: true,
         reflects_events: true,
         labels: BTreeMap::new(),

@@ -7,11 +7,13 @@
 //!
 //! `namespaces` follows the NamespaceMap and the watches in the mapped namespaces; `plan` compares one pod with its
 //! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, `unscheduled` ends pods that the
-//! provider does not place, and `events` writes the provider's Events about pods.
+//! provider does not place, `events` writes the provider's Events about pods, and `addresses`
+//! reports those that are not reflected.
 
 pub(crate) use controller::WorkloadController;
 pub(crate) use namespaces::Namespaces;
 
+mod addresses;
 mod controller;
 mod events;
 mod namespaces;

@@ -1,5 +1,6 @@
 //! Connects the plan of pods to the runtime.
 
+use super::addresses::Addresses;
 use super::events::Events;
 use super::namespaces::{Namespaces, is_listed};
 use super::offloading;
@@ -45,6 +46,7 @@ pub(crate) struct WorkloadController {
     refusals: BTreeMap<Key, String>,
     unscheduled: Unscheduled,
     events: Events,
+    addresses: Addresses,
 }
 
 /// The item that plans the watches; pods have a namespace.
@@ -65,6 +67,7 @@ impl WorkloadController {
             refusals: BTreeMap::new(),
             unscheduled: Unscheduled::default(),
             events: Events::default(),
+            addresses: Addresses::default(),
         }
     }
 
@@ -228,6 +231,7 @@ impl Controller for WorkloadController {
                     self.refusals.remove(&object.key);
                     self.unscheduled.forget(&object.key);
                     self.events.forget(&object.key);
+                    self.addresses.forget(&object.key);
                 }
                 vec![object.key.clone()]
             }
@@ -246,7 +250,9 @@ impl Controller for WorkloadController {
         self.items_in(&local.into_iter().collect(), cache)
     }
 
+    /// The Events of a standby were not published.
     fn started(&mut self, _cache: &Cache) -> Vec<Key> {
+        self.addresses = Addresses::default();
         vec![watches_item()]
     }
 
@@ -279,6 +285,7 @@ impl Controller for WorkloadController {
         let mut plan = workload.plan(restarts, env);
         self.unscheduled.plan(&workload, env, &mut plan);
         self.events.plan(&workload, env, &mut plan);
+        self.addresses.plan(&workload, &mut plan);
         if cache.local::<Pod>(item).is_none() {
             self.restarts.remove(item);
         }

@@ -252,7 +252,7 @@ impl<'a> Workload<'a> {
         };
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let current = local.status.clone().unwrap_or_default();
-        let map_ip = |address: IpAddr| self.map(address);
+        let map_ip = |address: IpAddr| self.settings.reflected(address);
         let context = status::Context {
             pod: local,
             map_ip: &map_ip,
@@ -298,14 +298,6 @@ impl<'a> Workload<'a> {
         write.uid.clone_from(&local.metadata.uid);
         write.is_immediate = true;
         plan.writes.push(write);
-    }
-
-    /// Returns the address of a remote pod in this cluster; `None` if it is in no CIDR of the provider.
-    fn map(&self, address: IpAddr) -> Option<IpAddr> {
-        if !self.settings.reflects_ips {
-            return None;
-        }
-        self.settings.remapped(address)
     }
 
     fn context<'b>(&'b self, namespace: &'b str, patch: &'b OffloadingPatch) -> forge::Context<'b> {

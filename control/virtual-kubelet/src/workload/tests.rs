@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+mod addresses;
 mod changes;
 mod events;
 mod tokens;
