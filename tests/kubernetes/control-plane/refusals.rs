@@ -1,11 +1,13 @@
 //! Tests of pods and namespaces that cannot be offloaded: the consumer's objects show why, and others are untouched.
 
 mod access;
+mod addresses;
 mod scene;
 
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::namespaces::{offload, until_phase};
 use crate::upstream::offloading::process::{VirtualKubelet, provider};
+use addresses::without_networking_no_pod_has_an_address_that_is_in_use_here;
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::pki::Subject;
 use scene::Scene;
@@ -18,6 +20,7 @@ pub(crate) fn add(suite: &mut Suite) {
         pods_that_a_provider_refuses_say_why_until_they_run,
         pods_and_namespaces_that_cannot_be_offloaded_say_why,
         a_kubeconfig_that_is_missing_or_of_another_cluster_is_named,
+        without_networking_no_pod_has_an_address_that_is_in_use_here,
     );
 }
 

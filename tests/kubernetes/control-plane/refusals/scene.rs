@@ -41,6 +41,14 @@ impl Scene {
 
     /// Peers the clusters, without a virtual kubelet.
     pub(super) async fn peer() -> Result<Peering> {
+        let peering = Self::clusters().await?;
+        peering.peer().await?;
+
+        Ok(peering)
+    }
+
+    /// Starts the clusters.
+    pub(super) async fn clusters() -> Result<Peering> {
         let mut options = Options::new(artifacts()?);
         options.audit = false;
         let image = "--virtual-kubelet-image=localhost/liqo/virtual-kubelet:dev";
@@ -49,10 +57,8 @@ impl Scene {
             .install(&chart()?, LIQO, &["VkOptionsTemplate", "Network"])
             .await?;
         let milan = Site::start_with_webhooks("milan", "rome", WEBHOOKS).await?;
-        let peering = Peering { rome, milan };
-        peering.peer().await?;
 
-        Ok(peering)
+        Ok(Peering { rome, milan })
     }
 
     /// Offloads the namespace.
@@ -108,13 +114,23 @@ impl Scene {
 
     /// Reports the pod as running once the provider has created it, and waits until the consumer shows this, and nothing else.
     pub(super) async fn run(&self, name: &str) -> Result<()> {
+        self.run_at(name, None).await?;
+
+        Ok(())
+    }
+
+    /// Reports the pod as running with this address, and returns the consumer's pod.
+    pub(super) async fn run_at(&self, name: &str, address: Option<&str>) -> Result<Value> {
         let remote = ("Pod", "shop-rome", name);
         self.milan.until(remote, |_| true).await?;
         let node = self.node().await?;
         node.bind(name, NODE).await?;
         let since = "2026-11-21T07:20:01Z";
+        let addresses: Vec<_> = address.iter().map(|it| json!({"ip": it})).collect();
         let running = json!({
             "phase": "Running",
+            "podIP": address,
+            "podIPs": addresses,
             "conditions": [{"type": "Ready", "status": "True", "lastTransitionTime": since}],
             "containerStatuses": [{
                 "name": "web", "image": "web:1", "imageID": "", "ready": true, "restartCount": 0,
@@ -122,6 +138,7 @@ impl Scene {
             }],
         });
         node.report(name, &running).await?;
+
         self.rome
             .until(("Pod", "shop", name), |it| {
                 let status = &it["status"];
@@ -132,9 +149,7 @@ impl Scene {
                     && status["message"].is_null()
                     && !conditions.iter().any(is_stale)
             })
-            .await?;
-
-        Ok(())
+            .await
     }
 
     /// Ends a pod of the provider that is to be deleted, as its node does, and waits until the consumer's pod is gone.
@@ -188,7 +203,7 @@ impl Scene {
         Ok(events)
     }
 
-    /// Requests another number of processors.
+    /// Requests another number of processors, and waits until the provider grants it.
     pub(super) async fn resize(&self, cpu: &str) -> Result<()> {
         let rome = &self.peering.rome;
         let slices: Api<ResourceSlice> =
@@ -198,8 +213,14 @@ impl Scene {
             .patch("milan", &PatchParams::default(), &patch)
             .await
             .context("failed to change the ResourceSlice")?;
-
-        Ok(())
+        let namespace = self.peering.milan.tenant_namespace();
+        until(Deadline::after(SOON), "the Quota", async || {
+            let quotas = self.milan.list("Quota", &namespace, "").await?;
+            ensure!(quotas.len() == 1, "{quotas:?}");
+            ensure!(quotas[0]["spec"]["resources"]["cpu"] == cpu, "{quotas:?}");
+            Ok(())
+        })
+        .await
     }
 }
 

@@ -67,6 +67,7 @@ const RESOURCES: &[(&str, &str, &str)] = &[
         "foreignclusters",
         "/apis/core.liqo.io/v1beta1",
     ),
+    ("Network", "networks", "/apis/ipam.liqo.io/v1alpha1"),
     ("Configuration", "configurations", NETWORKING),
     ("GatewayServer", "gatewayservers", NETWORKING),
     ("GatewayClient", "gatewayclients", NETWORKING),

@@ -27,6 +27,7 @@ pub(crate) struct VirtualKubelet {
     pub(crate) pod: String,
     /// The kubeconfig for the provider, as the volume of its Secret.
     kubeconfig: PathBuf,
+    command: Command,
     child: Child,
 }
 
@@ -59,7 +60,8 @@ impl VirtualKubelet {
         let arguments = arguments.iter().filter_map(Value::as_str);
 
         let program = env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(arguments.map(|it| it.replace("$(POD_IP)", ADDRESS)))
             .arg(format!("--kubeconfig={}", path.display()))
             .arg("--local-api-servers")
@@ -68,13 +70,13 @@ impl VirtualKubelet {
             .env("POD_NAMESPACE", &namespace)
             .env("KUBECONFIG", token)
             .env("RUST_LOG", "error")
-            .kill_on_drop(true)
-            .spawn()
-            .context("failed to start a virtual kubelet")?;
+            .kill_on_drop(true);
+        let child = spawn(&mut command)?;
 
         Ok(Self {
             pod: name,
             kubeconfig: path,
+            command,
             child,
         })
     }
@@ -84,17 +86,32 @@ impl VirtualKubelet {
         write(&self.kubeconfig, kubeconfig)
     }
 
-    /// Ends the process as Kubernetes does.
-    pub(crate) async fn stop(mut self) -> Result<()> {
-        let pid = self.child.id().context("the virtual kubelet has ended")?;
-        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM)
-            .context("failed to send a signal")?;
-        let status = timeout(SOON, self.child.wait()).await;
-        let status = status.context("a virtual kubelet does not stop")??;
-        ensure!(status.success(), "{status}");
+    /// Ends the process, and starts it again with a further argument.
+    pub(crate) async fn restart_with(&mut self, argument: &str) -> Result<()> {
+        terminate(&mut self.child).await?;
+        self.child = spawn(self.command.arg(argument))?;
 
         Ok(())
     }
+
+    /// Ends the process as Kubernetes does.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        terminate(&mut self.child).await
+    }
+}
+
+fn spawn(command: &mut Command) -> Result<Child> {
+    command.spawn().context("failed to start a virtual kubelet")
+}
+
+async fn terminate(child: &mut Child) -> Result<()> {
+    let pid = child.id().context("the virtual kubelet has ended")?;
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).context("failed to send a signal")?;
+    let status = timeout(SOON, child.wait()).await;
+    let status = status.context("a virtual kubelet does not stop")??;
+    ensure!(status.success(), "{status}");
+
+    Ok(())
 }
 
 /// Returns the kubeconfig of the ResourceSlice for the provider.
