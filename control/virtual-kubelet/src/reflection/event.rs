@@ -165,9 +165,11 @@ impl RemoteEvent {
     /// Returns the name of the Event about the pod. No name that the provider chooses is used: it could be that of another Event.
     pub(crate) fn name(&self, pod: &Key, uid: &str) -> String {
         let end = pod.name.floor_char_boundary(POD_LEN_MAX);
+        // Each part of a name ends with a letter or a digit.
+        let start = pod.name[..end].trim_end_matches(['-', '.']);
         let digest = digest(&[uid.as_bytes(), self.id.as_bytes()]);
 
-        format!("{}.{}", &pod.name[..end], &digest[..16])
+        format!("{start}.{}", &digest[..16])
     }
 
     /// Returns the fields of the Event about the pod.

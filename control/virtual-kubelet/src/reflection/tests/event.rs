@@ -61,6 +61,11 @@ fn events_of_a_pod_have_different_names_and_keep_theirs() {
     assert_eq!(name, remote(&json!({"count": 2})).name(&pod, "u"));
     assert_ne!(name, event.name(&pod, "another"));
     assert_eq!(name.len(), 253);
+
+    let cut = Key::new("shop", format!("{}--{}", "w".repeat(235), "w".repeat(16)));
+    let expected = format!("{}.", "w".repeat(235));
+    let name = event.name(&cut, "u");
+    assert!(name.starts_with(&expected) && name.len() == 252, "{name}");
 }
 
 proptest! {
