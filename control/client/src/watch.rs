@@ -51,6 +51,9 @@ impl fmt::Display for WatchId {
         if let Some(node) = &self.selector.node {
             write!(f, " of node {node}")?;
         }
+        if !self.selector.terms.is_empty() {
+            write!(f, " with {}", self.selector.terms)?;
+        }
         if let Some(namespace) = &self.namespace {
             write!(f, " in namespace {namespace}")?;
         }
@@ -114,5 +117,7 @@ mod tests {
         assert!(id.covers(&Key::new("liqo", "keys")));
         assert!(!id.covers(&Key::new("liqo", "b")));
         assert_eq!(id.to_string(), "secrets/keys in namespace liqo");
+        id.selector.terms = "type=Opaque".into();
+        assert_eq!(id.selector.fields(), "metadata.name=keys,type=Opaque");
     }
 }

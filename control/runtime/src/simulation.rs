@@ -65,7 +65,7 @@ pub struct Simulation {
 /// One thing that can happen next, in a replica.
 enum Step {
     Plan(usize, usize),
-    Watch(usize, WatchId),
+    Watch(usize, Box<WatchId>),
     Execute(usize, usize),
     Answer(usize, usize),
 }
@@ -363,7 +363,7 @@ impl Simulation {
                 let server = server.filter(|it| !it.is_refusing || replica.is_listed(id));
                 let server = server.filter(|it| it.is_trusted);
                 if server.is_some_and(|server| replica.has_signal(id, server)) {
-                    steps.push(Step::Watch(number, id.clone()));
+                    steps.push(Step::Watch(number, Box::new(id.clone())));
                 }
             }
             for (flight, sent) in replica.requests.iter().enumerate() {

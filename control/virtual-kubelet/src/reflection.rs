@@ -5,6 +5,7 @@
 //! Service, ConfigMap, Secret   --controller-->             the same kind
 //! EndpointSlice, Node, IP      --controller-->             ShadowEndpointSlice
 //! Pod, ServiceAccount          --tokens-->                 Secret with the tokens of the pod
+//! Event about a pod           <--event--               Event about its ShadowPod
 //! NamespaceMap: status of the provider, selects the namespaces
 //! ```
 //!
@@ -13,6 +14,7 @@
 //! [`peering::Peering::markers`] is never changed.
 
 pub(crate) mod controller;
+pub(crate) mod event;
 pub(crate) mod kind;
 pub(crate) mod peering;
 pub(crate) mod policy;

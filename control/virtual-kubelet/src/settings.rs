@@ -3,6 +3,7 @@
 use crate::pod::forge::ApiServerSupport;
 use control_runtime::{Destinations, Key};
 use ipam::Remap;
+use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -27,8 +28,13 @@ pub(crate) struct Settings {
     pub(crate) has_storage: bool,
     /// CIDRs of the provider, and the CIDRs that they have in this cluster.
     pub(crate) remaps: Vec<Remap>,
+    /// CIDRs of this cluster and of other peers, if networking with the provider is off. Then addresses of remote pods are
+    /// reflected as they are, but not those in these CIDRs.
+    pub(crate) reserved: Vec<Ipv4Net>,
     /// Whether the addresses of remote pods are reflected.
     pub(crate) reflects_ips: bool,
+    /// Whether Events of the provider are reflected.
+    pub(crate) reflects_events: bool,
     /// Further labels of the Node.
     pub(crate) labels: BTreeMap<String, String>,
     /// Further annotations of the Node.
@@ -61,6 +67,33 @@ impl Settings {
         let mut remapped = self.remaps.iter().filter_map(|it| it.apply(address));
 
         remapped.next().map(IpAddr::from)
+    }
+
+    /// Returns the address that a remote pod with this address has in this cluster; `None` if it has none, or must not be reflected.
+    pub(crate) fn reflected(&self, address: IpAddr) -> Option<IpAddr> {
+        if !self.reflects_ips || self.reserving(address).is_some() {
+            return None;
+        }
+        if self.reserved.is_empty() {
+            return self.remapped(address);
+        }
+        let IpAddr::V4(ip) = address else {
+            return None;
+        };
+        let is_special =
+            ip.is_loopback() || ip.is_link_local() || ip.is_unspecified() || ip.is_multicast();
+
+        (!is_special).then_some(address)
+    }
+
+    /// Returns the reserved CIDR that an address of the provider is in.
+    pub(crate) fn reserving(&self, address: IpAddr) -> Option<Ipv4Net> {
+        let IpAddr::V4(address) = address else {
+            return None;
+        };
+        let mut reserved = self.reserved.iter();
+
+        reserved.find(|it| it.contains(&address)).copied()
     }
 
     /// Returns the name of the NamespaceMap of the provider.

@@ -25,6 +25,7 @@ mod ownership;
 mod peering;
 mod policies;
 mod proxy;
+mod refusals;
 mod rights;
 mod runtime;
 mod scale;
@@ -82,6 +83,7 @@ fn main() -> ExitCode {
     peering::add(&mut suite);
     policies::add(&mut suite);
     proxy::add(&mut suite);
+    refusals::add(&mut suite);
     liqoctl::add(&mut suite);
     topologies::add(&mut suite);
     manifests::add(&mut suite);

@@ -8,9 +8,9 @@ mod golden;
 mod hostile_provider;
 mod informer;
 mod liqoctl;
-mod offloading;
+pub(crate) mod offloading;
 mod provider;
-mod rest;
+pub(crate) mod rest;
 mod user;
 mod written;
 

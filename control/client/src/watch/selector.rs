@@ -12,6 +12,9 @@ pub struct Selector {
     pub name: Option<String>,
     /// Node of pods; `None` for the pods of all nodes.
     pub node: Option<String>,
+    /// Further terms of the field selector, for example `type=Warning`; empty for none. Not for resources that requests return:
+    /// their objects would count as selected.
+    pub terms: String,
 }
 
 impl Selector {
@@ -25,7 +28,8 @@ impl Selector {
             .node
             .as_ref()
             .map(|node| format!("spec.nodeName={node}"));
-        let terms: Vec<_> = name.into_iter().chain(node).collect();
+        let further = Some(self.terms.clone()).filter(|terms| !terms.is_empty());
+        let terms: Vec<_> = name.into_iter().chain(node).chain(further).collect();
 
         terms.join(",")
     }

@@ -97,7 +97,6 @@ pub(super) fn items_of_kubelets(
             .collect()
     };
     let mut all = local.virtual_nodes.iter().map(|(key, _)| key.clone());
-    let mut within = local.virtual_nodes.within(&key.namespace);
     if change.is::<VirtualNode>() {
         let mut items = of_nodes(&mut [key.clone()].into_iter());
         // An older one with the same name prevents this one.
@@ -126,10 +125,9 @@ pub(super) fn items_of_kubelets(
         of_nodes(&mut [key.clone()].into_iter())
     } else if change.is::<Pod>() {
         of_pod(local, change)
-    } else if is_of_this_cluster(kubelets, change) {
+    } else if is_of_this_cluster(kubelets, change) || change.is::<Configuration>() {
+        // The virtual kubelets of peers without networking depend on the Configurations of the others.
         of_nodes(&mut all)
-    } else if change.is::<Configuration>() {
-        of_nodes(&mut within.by_ref().map(|(key, _)| key.clone()))
     } else if change.is::<VkOptionsTemplate>() {
         let nodes = local.virtual_nodes.iter();
         let nodes = nodes

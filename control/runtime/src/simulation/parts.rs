@@ -56,6 +56,12 @@ pub(super) fn is_selected(id: &WatchId, labels: &Value, object: &Value) -> bool 
     let labels = serde_json::from_value(labels.clone()).unwrap_or_default();
     let node = id.selector.node.as_deref();
     let is_of_node = node.is_none_or(|node| object["spec"]["nodeName"] == node);
+    let mut terms = id.selector.terms.split(',').filter(|it| !it.is_empty());
+    let has_fields = terms.all(|term| {
+        let (path, value) = term.split_once('=').unwrap_or((term, ""));
+        let pointer = format!("/{}", path.replace('.', "/"));
+        object.pointer(&pointer).is_some_and(|it| it == value)
+    });
 
-    id.selector.selects(&labels) && is_of_node
+    id.selector.selects(&labels) && is_of_node && has_fields
 }

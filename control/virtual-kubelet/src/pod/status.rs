@@ -15,7 +15,7 @@ pub(crate) use bounds::cut;
 pub(crate) use context::Context;
 pub(crate) use local::local;
 pub(crate) use rejected::{
-    OFFLOADING_ABORTED, OFFLOADING_BACK_OFF, REMOTE_POD_TERMINATED, fallback, terminated,
+    OFFLOADING_ABORTED, OFFLOADING_BACK_OFF, REMOTE_POD_TERMINATED, fallback, terminated, waiting,
 };
 pub(crate) use restarts::Restarts;
 

@@ -14,6 +14,9 @@ use std::collections::BTreeSet;
 /// ClusterRole of a virtual kubelet in the namespaces of the provider.
 pub(super) const REMOTE_ROLE: &str = "liqo-virtual-kubelet-remote";
 
+/// ClusterRole of a virtual kubelet in the offloaded namespaces of this cluster.
+pub(super) const LOCAL_ROLE: &str = "liqo-virtual-kubelet-local-namespace";
+
 /// Field manager of reflected objects, as upstream's.
 pub(super) const FIELD_MANAGER: &str = "reflection.liqo.io";
 

@@ -1,6 +1,7 @@
 use super::peering::Peering;
 
 mod endpointslice;
+mod event;
 mod exclusions;
 mod faults;
 mod golden;

@@ -1,11 +1,14 @@
 //! Connects the plan of pods to the runtime.
 
+use super::addresses::Addresses;
 use super::delayed::Delayed;
-use super::namespaces::Namespaces;
+use super::events::Events;
+use super::namespaces::{Namespaces, is_listed};
 use super::offloading;
 use super::plan::{EXISTS, Workload};
 use super::unscheduled::Unscheduled;
-use crate::pod::status::Restarts;
+use crate::pod::status::{Restarts, cut};
+use crate::reflection::event::{self, RemoteEvent};
 use crate::reflection::tokens::awaited::{self, Waiting, missing, pods_of};
 use crate::reflection::tokens::settings::TokenSettings;
 use crate::settings::Settings;
@@ -14,13 +17,19 @@ use control_runtime::{
     Action, Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration,
     Request, Resource, Scope, WatchId, Write,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
 /// Longest time for which a pod waits for its tokens, the root CA and the NamespaceOffloading. Without the first two, it waits for
 /// its volumes at the provider; without the last one, the tolerations of its repatriation apply there, too.
 const WAIT_MAX: Duration = Duration::from_secs(30);
+
+/// Time for the lists of the provider's objects, after which a read shows why there are none.
+const LISTING_MAX: Duration = Duration::from_secs(10);
+
+/// Longest message of a refusal that is published, in bytes: that of an Event.
+const REFUSAL_LEN_MAX: usize = 1024;
 
 /// Plans the pods of the Node.
 pub(crate) struct WorkloadController {
@@ -30,12 +39,16 @@ pub(crate) struct WorkloadController {
     namespaces: Namespaces,
     /// When pods began to wait for their tokens, by name.
     waiting: BTreeMap<Key, Instant>,
+    /// When pods began to wait for the lists of namespaces of this cluster.
+    unlisted: BTreeMap<String, Instant>,
     /// Restarts of the pods, by name.
     restarts: BTreeMap<Key, Restarts>,
     /// Why the provider has refused ShadowPods or their changes, by the names of the pods.
     refusals: BTreeMap<Key, String>,
     unscheduled: Unscheduled,
     delayed: Delayed,
+    events: Events,
+    addresses: Addresses,
 }
 
 /// The item that plans the watches; pods have a namespace.
@@ -51,10 +64,13 @@ impl WorkloadController {
             tokens,
             namespaces: Namespaces::default(),
             waiting: BTreeMap::new(),
+            unlisted: BTreeMap::new(),
             restarts: BTreeMap::new(),
             refusals: BTreeMap::new(),
             unscheduled: Unscheduled::default(),
             delayed: Delayed::default(),
+            events: Events::default(),
+            addresses: Addresses::default(),
         }
     }
 
@@ -80,6 +96,14 @@ impl WorkloadController {
         Some(Key::new(namespace, &*key.name))
     }
 
+    /// Returns the pods that an Event of the provider is about. An Event that has expired changes nothing.
+    fn of_event(&self, change: &Change<'_>) -> Vec<Key> {
+        let event = change.after::<RemoteEvent>();
+        let remote = event.map(|it| Key::new(&*change.object.key.namespace, it.object()));
+
+        Vec::from_iter(remote.and_then(|it| self.of_remote(&it)))
+    }
+
     /// Returns the pods that may no longer wait after a change at the provider.
     fn of_awaited(&self, change: &Change<'_>) -> Vec<Key> {
         let waiting = self.tokens.as_ref().and_then(|it| pods_of(change, it));
@@ -92,6 +116,41 @@ impl WorkloadController {
             }
             None => Vec::new(),
         }
+    }
+
+    /// Takes the outcome of a request about a ShadowPod, which is repeated after a failure. Then the runtime plans the pod again,
+    /// and its Event is published.
+    fn take(&mut self, pod: &Key, outcome: &Outcome, refused: &str) {
+        let refusal = match outcome {
+            Outcome::Refused(status) => {
+                format!("{refused}: {}", cut(&status.message, REFUSAL_LEN_MAX))
+            }
+            Outcome::Failed(reason) | Outcome::Untrusted(reason) => format!(
+                "the request to the provider fails: {}",
+                cut(reason, REFUSAL_LEN_MAX)
+            ),
+            Outcome::TimedOut => "the request to the provider timed out".to_owned(),
+            // One of this Node would be in the watch.
+            Outcome::AlreadyExists(_) => EXISTS.to_owned(),
+            Outcome::Stored(_) | Outcome::Answer(_) | Outcome::Gone => {
+                self.refusals.remove(pod);
+                return;
+            }
+            Outcome::Conflict(_) | Outcome::NotLeader => return,
+        };
+        self.refusals.insert(pod.clone(), refusal);
+    }
+
+    /// Returns how long the pods of a namespace of this cluster still wait for the lists of the provider's objects.
+    fn listing(&mut self, namespace: &str, cache: &Cache, now: Instant) -> Duration {
+        let remote = self.namespaces.remote(namespace);
+        if remote.is_none_or(|it| is_listed(&self.settings, it, cache)) {
+            self.unlisted.remove(namespace);
+            return Duration::ZERO;
+        }
+        let since = *self.unlisted.entry(namespace.to_owned()).or_insert(now);
+
+        LISTING_MAX.saturating_sub(now.saturating_duration_since(since))
     }
 
     /// Returns how long a pod still waits for its tokens and its NamespaceOffloading; `None` if it can start.
@@ -133,6 +192,9 @@ impl Controller for WorkloadController {
         if self.tokens.is_some() {
             registrations.extend(awaited::registrations());
         }
+        if settings.reflects_events {
+            registrations.push(event::registration());
+        }
 
         registrations
     }
@@ -158,6 +220,9 @@ impl Controller for WorkloadController {
         if change.is::<NamespaceOffloading>() {
             return self.items_in(&[object.key.namespace.clone()].into(), cache);
         }
+        if change.is::<Event>() {
+            return self.of_event(change);
+        }
         if change.is::<Secret>() || change.is::<ConfigMap>() {
             return self.of_awaited(change);
         }
@@ -168,6 +233,8 @@ impl Controller for WorkloadController {
                     self.restarts.remove(&object.key);
                     self.refusals.remove(&object.key);
                     self.unscheduled.forget(&object.key);
+                    self.events.forget(&object.key);
+                    self.addresses.forget(&object.key);
                 }
                 vec![object.key.clone()]
             }
@@ -186,7 +253,9 @@ impl Controller for WorkloadController {
         self.items_in(&local.into_iter().collect(), cache)
     }
 
+    /// The Events of a standby were not published.
     fn started(&mut self, _cache: &Cache) -> Vec<Key> {
+        self.addresses = Addresses::default();
         vec![watches_item()]
     }
 
@@ -205,6 +274,7 @@ impl Controller for WorkloadController {
             return plan;
         }
         let wait = self.wait(item, cache, env.at);
+        let listing = self.listing(&item.namespace, cache, env.at);
         let workload = Workload {
             settings: &self.settings,
             namespaces: &self.namespaces,
@@ -212,17 +282,20 @@ impl Controller for WorkloadController {
             key: item,
             refusal: self.refusals.get(item).map(String::as_str),
             wait,
+            listing,
         };
         let restarts = self.restarts.entry(item.clone()).or_default();
         let mut plan = workload.plan(restarts, env);
         self.unscheduled.plan(&workload, env, &mut plan);
+        self.events.plan(&workload, env, &mut plan);
+        self.addresses.plan(&workload, &mut plan);
         let local = cache.local::<Pod>(item);
         self.delayed.plan(item, local, env, &mut plan);
         if local.is_none() {
             self.restarts.remove(item);
         }
-        // A refusal is of the write that is repeated.
-        if !plan.writes.iter().any(is_of_shadow_pod) {
+        // A refusal is of the request that is repeated.
+        if plan.reads.is_empty() && !plan.writes.iter().any(is_of_shadow_pod) {
             self.refusals.remove(item);
         }
 
@@ -236,35 +309,21 @@ impl Controller for WorkloadController {
         outcome: &Outcome,
         _cache: &Cache,
     ) -> Vec<Key> {
-        let Request::Write(write) = request else {
-            return Vec::new();
-        };
-        let is_creation = matches!(write.action, Action::Create(_));
-        let is_change = matches!(write.action, Action::Merge(_)) && is_of_shadow_pod(write);
-        if !is_creation && !is_change {
-            return Vec::new();
-        }
-        let refusal = match outcome {
-            Outcome::Refused(status) => Some(format!(
-                "the provider refuses the {}ShadowPod: {}",
-                if is_change { "change of the " } else { "" },
-                status.message
-            )),
-            // One of this Node would be in the watch.
-            Outcome::AlreadyExists(_) => Some(EXISTS.to_owned()),
-            Outcome::Stored(_) | Outcome::Answer(_) | Outcome::Gone => {
-                self.refusals.remove(item);
-                None
+        match request {
+            Request::Write(write) if write.object.resource == Resource::of::<Event>() => {
+                self.events.done(item, write, outcome);
             }
-            Outcome::Conflict(_)
-            | Outcome::TimedOut
-            | Outcome::Failed(_)
-            | Outcome::Untrusted(_)
-            | Outcome::NotLeader => None,
-        };
-        // The runtime plans the item again after a while, and then the Event is published.
-        self.refusals
-            .extend(refusal.map(|refusal| (item.clone(), refusal)));
+            Request::Write(write) if is_of_shadow_pod(write) && write.action != Action::Delete => {
+                let is_change = matches!(write.action, Action::Merge(_));
+                let part = if is_change { "change of the " } else { "" };
+                let refused = format!("the provider refuses the {part}ShadowPod");
+                self.take(item, outcome, &refused);
+            }
+            Request::Read(_) => {
+                self.take(item, outcome, "the provider refuses to show the ShadowPod")
+            }
+            Request::Write(_) | Request::Probe(_) => {}
+        }
 
         Vec::new()
     }

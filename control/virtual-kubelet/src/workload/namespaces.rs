@@ -1,6 +1,7 @@
 //! The namespaces of the provider that namespaces of this cluster are mapped to, and the watches in them.
 
 use super::offloading;
+use crate::reflection::event;
 use crate::reflection::namespaces::{FOLLOWED_MAX, State, names};
 use crate::settings::Settings;
 use control_api::offloading::namespace_map::MappingPhase;
@@ -120,8 +121,18 @@ impl Namespaces {
     }
 }
 
+/// Returns the watches in a namespace of the provider.
+fn watches(settings: &Settings, namespace: &str) -> Vec<WatchId> {
+    let mut watches = Vec::from(objects(settings, namespace));
+    if settings.reflects_events {
+        watches.push(event::watch(&settings.provider, namespace));
+    }
+
+    watches
+}
+
 /// Returns the watches of this Node's objects in a namespace of the provider.
-fn watches(settings: &Settings, namespace: &str) -> [WatchId; 2] {
+fn objects(settings: &Settings, namespace: &str) -> [WatchId; 2] {
     [Resource::of::<ShadowPod>(), Resource::of::<Pod>()].map(|resource| WatchId {
         cluster: Cluster::remote(&settings.provider),
         resource,
@@ -135,7 +146,7 @@ fn watches(settings: &Settings, namespace: &str) -> [WatchId; 2] {
 
 /// Returns whether this Node's objects in a namespace of the provider are known.
 pub(super) fn is_listed(settings: &Settings, namespace: &str, cache: &Cache) -> bool {
-    watches(settings, namespace)
+    objects(settings, namespace)
         .iter()
         .all(|it| cache.is_synced(it))
 }

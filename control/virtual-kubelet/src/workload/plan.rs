@@ -5,6 +5,7 @@ use super::offloading;
 use super::update::update;
 use crate::pod::forge::{self, HomeApiServer};
 use crate::pod::status::{self, Restarts};
+use crate::reflection::event::RemoteEvent;
 use crate::settings::Settings;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
 use control_api::offloading::virtual_node::OffloadingPatch;
@@ -27,6 +28,8 @@ pub(super) struct Workload<'a> {
     pub(super) refusal: Option<&'a str>,
     /// How long the pod still waits for its tokens.
     pub(super) wait: Option<Duration>,
+    /// How long the pod still waits for the lists of the provider's objects.
+    pub(super) listing: Duration,
 }
 
 /// Why a ShadowPod cannot be created, if the provider has another one.
@@ -52,6 +55,9 @@ impl<'a> Workload<'a> {
             self.plan_unmapped(local, env, &mut plan);
         }
         if !is_listed(self.settings, &remote.namespace, self.cache) {
+            if let Some(local) = local.filter(is_live) {
+                self.plan_unlisted(local, &remote, env, &mut plan);
+            }
             return plan;
         }
         let provider = Cluster::remote(&self.settings.provider);
@@ -70,13 +76,25 @@ impl<'a> Workload<'a> {
                 if shadow.is_none() && pod.is_none() {
                     self.end(local, &mut plan);
                 } else if let Some(pod) = pod {
-                    self.reflect(local, pod, restarts, env, &mut plan);
+                    self.reflect(local, (pod, true), restarts, env, &mut plan);
                 }
             }
             Some(_) | None => self.delete_shadow(&remote, shadow, &mut plan),
         }
 
         plan
+    }
+
+    /// Plans a pod while the provider has not listed its objects. A read shows why: the list has no outcome of its own.
+    fn plan_unlisted(&self, local: &Pod, remote: &Key, env: &Env<'_>, plan: &mut Plan<Key>) {
+        if !self.listing.is_zero() {
+            return plan.requeue.push((self.listing, self.key.clone()));
+        }
+        plan.reads.push(self.shadow_ref(remote));
+        if let Some(refusal) = self.refusal {
+            plan.events.push(self.failed_reflection(refusal));
+            self.set_waiting(local, refusal, env, plan);
+        }
     }
 
     fn plan_running(
@@ -95,8 +113,10 @@ impl<'a> Workload<'a> {
             // The remote pod of an earlier ShadowPod is still ending.
             if counterparts.pod.is_none() && !has_ended(local) {
                 self.create(local, &patch, plan);
-                let refusal = self.refusal.map(|it| self.failed_reflection(it));
-                plan.events.extend(refusal);
+                if let Some(refusal) = self.refusal {
+                    plan.events.push(self.failed_reflection(refusal));
+                    self.set_waiting(local, refusal, env, plan);
+                }
             }
             return;
         };
@@ -105,6 +125,7 @@ impl<'a> Workload<'a> {
         }
         if !self.is_own(&shadow.metadata) {
             plan.events.push(self.failed_reflection(EXISTS));
+            self.set_waiting(local, EXISTS, env, plan);
             return;
         }
         if is_aborted(local) {
@@ -114,11 +135,12 @@ impl<'a> Workload<'a> {
             return;
         }
         self.mark(local, plan);
+        let mut is_carried = false;
         if !is_unavailable(local) {
-            self.update(local, (shadow, counterparts.pod, &patch), plan);
+            is_carried = self.update(local, (shadow, counterparts.pod, &patch), plan);
         }
         match counterparts.pod {
-            Some(pod) => self.reflect(local, pod, restarts, env, plan),
+            Some(pod) => self.reflect(local, (pod, is_carried), restarts, env, plan),
             None => {
                 let phase = shadow
                     .status
@@ -126,6 +148,9 @@ impl<'a> Workload<'a> {
                     .map_or(ShadowPodPhase::Unknown, |it| it.phase);
                 if let Some(status) = status::terminated(local, phase, env.now) {
                     self.set_status(local, &status, plan);
+                } else if let Some(message) = self.failed_creation() {
+                    let message = format!("the provider does not create the pod: {message}");
+                    self.set_waiting(local, &message, env, plan);
                 }
             }
         }
@@ -168,15 +193,15 @@ impl<'a> Workload<'a> {
             .push(Write::new(object, Action::Create(json!(shadow))));
     }
 
-    /// Plans the changes of a ShadowPod after those of its pod.
+    /// Plans the changes of a ShadowPod after those of its pod. Returns whether it has all of them.
     fn update(
         &self,
         local: &Pod,
         (shadow, remote, patch): (&ShadowPod, Option<&Pod>, &OffloadingPatch),
         plan: &mut Plan<Key>,
-    ) {
+    ) -> bool {
         let Some(key) = self.remote_key() else {
-            return;
+            return false;
         };
         let remote = remote.filter(|it| it.metadata.deletion_timestamp.is_none());
         let context = self.context(&key.namespace, patch);
@@ -185,7 +210,7 @@ impl<'a> Workload<'a> {
         plan.events
             .extend(note.map(|note| self.failed_reflection(note)));
         let Some(patch) = update.patch else {
-            return;
+            return note.is_none();
         };
         if let Some(refusal) = self.refusal {
             plan.events.push(self.failed_reflection(refusal));
@@ -197,6 +222,8 @@ impl<'a> Workload<'a> {
             write.resource_version.clone_from(version);
         }
         plan.writes.push(write);
+
+        false
     }
 
     /// Plans the label by which other parts of this cluster know that the pod runs elsewhere.
@@ -214,11 +241,11 @@ impl<'a> Workload<'a> {
         plan.writes.push(write);
     }
 
-    /// Plans the status of the pod by that of the remote pod.
+    /// Plans the status of the pod by that of the remote pod. `is_carried` if the ShadowPod has all changes of the pod.
     fn reflect(
         &self,
         local: &Pod,
-        pod: &Pod,
+        (pod, is_carried): (&Pod, bool),
         restarts: &mut Restarts,
         env: &Env<'_>,
         plan: &mut Plan<Key>,
@@ -228,11 +255,12 @@ impl<'a> Workload<'a> {
         };
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let current = local.status.clone().unwrap_or_default();
-        let map_ip = |address: IpAddr| self.map(address);
+        let map_ip = |address: IpAddr| self.settings.reflected(address);
         let context = status::Context {
             pod: local,
             map_ip: &map_ip,
             host_ip: Some(self.settings.address),
+            generation: pod.metadata.generation.filter(|_| is_carried),
             restarts: restarts.observe(&current, uid, remote),
             now: env.now,
         };
@@ -250,6 +278,15 @@ impl<'a> Workload<'a> {
         plan.writes.push(write);
     }
 
+    /// Plans the status of a pod that the provider refuses. It lasts until there is a remote pod. A pod that has started keeps its
+    /// status.
+    fn set_waiting(&self, local: &Pod, message: &str, env: &Env<'_>, plan: &mut Plan<Key>) {
+        if !has_started(local) && !has_ended(local) {
+            let status = status::waiting(local, message, env.now);
+            self.set_status(local, &status, plan);
+        }
+    }
+
     fn delete_shadow(&self, key: &Key, shadow: Option<&ShadowPod>, plan: &mut Plan<Key>) {
         let shadow = shadow
             .filter(|it| self.is_own(&it.metadata) && it.metadata.deletion_timestamp.is_none());
@@ -265,14 +302,6 @@ impl<'a> Workload<'a> {
         write.uid.clone_from(&local.metadata.uid);
         write.is_immediate = true;
         plan.writes.push(write);
-    }
-
-    /// Returns the address of a remote pod in this cluster; `None` if it is in no CIDR of the provider.
-    fn map(&self, address: IpAddr) -> Option<IpAddr> {
-        if !self.settings.reflects_ips {
-            return None;
-        }
-        self.settings.remapped(address)
     }
 
     fn context<'b>(&'b self, namespace: &'b str, patch: &'b OffloadingPatch) -> forge::Context<'b> {
@@ -352,9 +381,7 @@ impl<'a> Workload<'a> {
     /// Returns a pod of the Node that has neither ended nor is to end, and its remote pod, while the status of the latter is
     /// current.
     pub(super) fn running(&self) -> Option<(&'a Pod, &'a Pod)> {
-        let is_live = |it: &&Pod| it.metadata.deletion_timestamp.is_none() && !has_ended(it);
-        let local = self.cache.local::<Pod>(self.key).filter(is_live);
-        let local = local.filter(|it| self.is_of_node(it) && !is_unavailable(it))?;
+        let local = self.live().filter(|it| !is_unavailable(it))?;
         let provider = Cluster::remote(&self.settings.provider);
         let remote = self
             .cache
@@ -364,6 +391,39 @@ impl<'a> Workload<'a> {
 
         Some((local, remote.filter(is_live)?))
     }
+
+    /// Returns a pod of the Node that has neither ended nor is to end.
+    fn live(&self) -> Option<&'a Pod> {
+        let local = self.cache.local::<Pod>(self.key).filter(is_live);
+        local.filter(|it| self.is_of_node(it))
+    }
+
+    /// Returns the UID of a pod of the Node that has neither ended nor is to end.
+    pub(super) fn uid(&self) -> Option<&'a str> {
+        self.live()?.metadata.uid.as_deref()
+    }
+
+    /// Returns the provider's Events about the ShadowPod.
+    pub(super) fn events(&self) -> impl Iterator<Item = &'a RemoteEvent> + use<'a> {
+        let provider = &self.settings.provider;
+        let remote = self.remote_key();
+        let shadows = self.cache.objects::<ShadowPod>(&Cluster::remote(provider));
+        let shadow = remote.as_ref().and_then(|it| shadows.get(it));
+        let shadow = shadow.filter(|it| self.is_own(&it.metadata));
+        let events = remote.map(|it| RemoteEvent::about(self.cache, provider, it));
+
+        events.into_iter().flatten().filter(move |event| {
+            shadow.is_some_and(|it| event.is_about_shadow_pod(it.metadata.uid.as_deref()))
+        })
+    }
+
+    /// Returns why the provider has not created the pod of the ShadowPod.
+    fn failed_creation(&self) -> Option<&'a str> {
+        let events = self.events().filter(|it| it.is_failed_creation());
+        let newest = events.max_by(|a, b| a.observed().cmp(&b.observed()));
+
+        newest.map(|it| it.message.as_str())
+    }
 }
 
 /// The objects at the provider.
@@ -371,6 +431,11 @@ impl<'a> Workload<'a> {
 struct Counterparts<'a> {
     shadow: Option<&'a ShadowPod>,
     pod: Option<&'a Pod>,
+}
+
+/// Returns whether a pod has neither ended nor is to end.
+fn is_live(pod: &&Pod) -> bool {
+    pod.metadata.deletion_timestamp.is_none() && !has_ended(pod)
 }
 
 /// Returns whether a pod has ended, so that its status stays.

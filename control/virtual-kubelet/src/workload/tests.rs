@@ -5,8 +5,10 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+mod addresses;
 mod changes;
 mod delayed;
+mod events;
 mod tokens;
 mod unscheduled;
 

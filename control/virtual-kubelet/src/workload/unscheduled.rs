@@ -6,9 +6,10 @@
 use super::offloading;
 use super::plan::Workload;
 use crate::pod::status::cut;
+use crate::reflection::event::RemoteEvent;
 use control_api::annotations;
 use control_runtime::{Action, Env, Key, Plan, Write};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{Pod, PodCondition};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -81,15 +82,34 @@ impl Unscheduled {
     }
 }
 
+/// Returns the Event about a pod that the provider does not place now.
+pub(super) fn event(workload: &Workload<'_>) -> Option<RemoteEvent> {
+    let (_, remote) = workload.running()?;
+    let condition = condition(remote)?;
+    let since = condition.last_transition_time.clone();
+
+    Some(RemoteEvent::unscheduled(remote, message(condition), since))
+}
+
 /// Returns a pod of the Node that the provider does not place now, and why.
 fn waiting<'a>(workload: &Workload<'a>) -> Option<(&'a Pod, &'a str)> {
     let (local, remote) = workload.running()?;
+
+    Some((local, message(condition(remote)?)))
+}
+
+/// Returns the condition of a pod that the scheduler does not place.
+fn condition(remote: &Pod) -> Option<&PodCondition> {
     let conditions = remote.status.as_ref()?.conditions.as_ref()?;
     let scheduled = conditions.iter().find(|it| it.type_ == SCHEDULED)?;
     let is_waiting =
         scheduled.status == "False" && scheduled.reason.as_deref() == Some(UNSCHEDULABLE);
 
-    is_waiting.then(|| (local, scheduled.message.as_deref().unwrap_or_default()))
+    is_waiting.then_some(scheduled)
+}
+
+fn message(condition: &PodCondition) -> &str {
+    condition.message.as_deref().unwrap_or_default()
 }
 
 /// Returns whether a controller replaces a pod that is deleted.

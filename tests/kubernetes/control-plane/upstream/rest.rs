@@ -14,7 +14,7 @@ use serde_json::Value;
 
 /// A client of one cluster. The API server derives the field manager from the name of the program.
 #[derive(Clone)]
-pub(super) struct Rest {
+pub(crate) struct Rest {
     client: Client,
     program: &'static str,
 }
@@ -67,6 +67,7 @@ const RESOURCES: &[(&str, &str, &str)] = &[
         "foreignclusters",
         "/apis/core.liqo.io/v1beta1",
     ),
+    ("Network", "networks", "/apis/ipam.liqo.io/v1alpha1"),
     ("Configuration", "configurations", NETWORKING),
     ("GatewayServer", "gatewayservers", NETWORKING),
     ("GatewayClient", "gatewayclients", NETWORKING),
@@ -101,7 +102,7 @@ fn place(object: &Value) -> Result<(String, String)> {
 
 impl Rest {
     /// Returns a client of a program, such as `liqoctl`.
-    pub(super) fn new(client: Client, program: &'static str) -> Self {
+    pub(crate) fn new(client: Client, program: &'static str) -> Self {
         Self { client, program }
     }
 
@@ -114,12 +115,12 @@ impl Rest {
     }
 
     /// Returns an object.
-    pub(super) async fn get(&self, kind: &str, namespace: &str, name: &str) -> Result<Value> {
+    pub(crate) async fn get(&self, kind: &str, namespace: &str, name: &str) -> Result<Value> {
         let found = self.get_opt(kind, namespace, name).await?;
         found.with_context(|| format!("{kind} {namespace}/{name} does not exist"))
     }
 
-    pub(super) async fn get_opt(
+    pub(crate) async fn get_opt(
         &self,
         kind: &str,
         namespace: &str,
@@ -131,13 +132,13 @@ impl Rest {
     }
 
     /// Reads a path that has no objects.
-    pub(super) async fn read(&self, path: &str) -> kube::Result<Value> {
+    pub(crate) async fn read(&self, path: &str) -> kube::Result<Value> {
         let request = http::Request::get(path).body(Vec::new());
         self.send(request.map_err(kube::Error::HttpError)?).await
     }
 
     /// Returns the objects of a kind with these labels, each with its kind.
-    pub(super) async fn list(
+    pub(crate) async fn list(
         &self,
         kind: &str,
         namespace: &str,
@@ -181,17 +182,17 @@ impl Rest {
     }
 
     /// Returns the only object of a kind with these labels.
-    pub(super) async fn only(&self, kind: &str, namespace: &str, labels: &str) -> Result<Value> {
+    pub(crate) async fn only(&self, kind: &str, namespace: &str, labels: &str) -> Result<Value> {
         let mut found = self.list(kind, namespace, labels).await?;
         ensure!(found.len() == 1, "{} {kind} with {labels}", found.len());
         found.pop().context("none")
     }
 
-    pub(super) async fn create(&self, object: &Value) -> Result<Value> {
+    pub(crate) async fn create(&self, object: &Value) -> Result<Value> {
         self.create_with(object, &PostParams::default()).await
     }
 
-    pub(super) async fn create_with(
+    pub(crate) async fn create_with(
         &self,
         object: &Value,
         parameters: &PostParams,
@@ -205,7 +206,7 @@ impl Rest {
     }
 
     /// Applies an object as a field manager, and takes its fields from others.
-    pub(super) async fn apply(&self, object: &Value, manager: &str) -> Result<Value> {
+    pub(crate) async fn apply(&self, object: &Value, manager: &str) -> Result<Value> {
         let (path, name) = place(object)?;
         let parameters = PatchParams::apply(manager).force();
         let request = Request::new(path).patch(&name, &parameters, &Patch::Apply(object))?;
@@ -214,7 +215,7 @@ impl Rest {
     }
 
     /// Replaces an object, which has the resourceVersion that was read.
-    pub(super) async fn update(&self, object: &Value) -> Result<Value> {
+    pub(crate) async fn update(&self, object: &Value) -> Result<Value> {
         let (path, name) = place(object)?;
         let body = serde_json::to_vec(object)?;
         let request = Request::new(path).replace(&name, &PostParams::default(), body)?;
@@ -223,7 +224,7 @@ impl Rest {
     }
 
     /// Replaces a subresource.
-    pub(super) async fn update_part(&self, part: &str, object: &Value) -> Result<Value> {
+    pub(crate) async fn update_part(&self, part: &str, object: &Value) -> Result<Value> {
         let (path, name) = place(object)?;
         let body = serde_json::to_vec(object)?;
         let parameters = PostParams::default();
@@ -233,7 +234,7 @@ impl Rest {
     }
 
     /// Deletes an object. Returns whether it existed.
-    pub(super) async fn delete(&self, kind: &str, namespace: &str, name: &str) -> Result<bool> {
+    pub(crate) async fn delete(&self, kind: &str, namespace: &str, name: &str) -> Result<bool> {
         let request =
             Request::new(path(kind, namespace)?).delete(name, &DeleteParams::default())?;
         let answer = self.send(request).await;
@@ -243,7 +244,7 @@ impl Rest {
     }
 
     /// Deletes this object, and no other of its name.
-    pub(super) async fn delete_object(&self, object: &Value) -> Result<()> {
+    pub(crate) async fn delete_object(&self, object: &Value) -> Result<()> {
         let (path, name) = place(object)?;
         let uid = object["metadata"]["uid"].as_str().map(str::to_owned);
         let preconditions = Preconditions {
@@ -260,7 +261,7 @@ impl Rest {
     }
 
     /// Reads an object, and creates it, or updates it if `change` changes it: Go's `CreateOrUpdate`.
-    pub(super) async fn create_or_update(
+    pub(crate) async fn create_or_update(
         &self,
         object: &Value,
         change: impl Fn(&mut Value),
@@ -285,7 +286,7 @@ impl Rest {
     }
 
     /// Waits until an object exists and `check` accepts it.
-    pub(super) async fn until(
+    pub(crate) async fn until(
         &self,
         key: (&str, &str, &str),
         check: impl Fn(&Value) -> bool,
@@ -298,7 +299,7 @@ impl Rest {
     }
 
     /// Waits until an object exists and `check` finds no fault.
-    pub(super) async fn until_checked(
+    pub(crate) async fn until_checked(
         &self,
         (kind, namespace, name): (&str, &str, &str),
         check: impl Fn(&Value) -> Result<()>,
@@ -323,7 +324,7 @@ fn found(answer: kube::Result<Value>) -> kube::Result<Option<Value>> {
 }
 
 /// Returns the HTTP status code of the error that a request ended in; `None` if it was none of the API server's.
-pub(super) fn refusal(error: &anyhow::Error) -> Option<u16> {
+pub(crate) fn refusal(error: &anyhow::Error) -> Option<u16> {
     match error.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => Some(status.code),
         _ => None,

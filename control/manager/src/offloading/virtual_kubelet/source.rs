@@ -5,8 +5,9 @@ use crate::authentication::{cluster_id, label};
 use crate::offloading::bounds::{Bounds, NAME_LEN_MAX};
 use crate::offloading::objects::{BY_NAME, Local, Refusal, foreign_node};
 use control_api::networking::configuration::ClusterCidrs;
-use control_api::{VirtualNode, VkOptionsTemplateSpec, labels};
+use control_api::{Configuration, VirtualNode, VkOptionsTemplateSpec, labels};
 use control_runtime::Key;
+use std::collections::BTreeSet;
 
 /// Settings of virtual kubelets.
 #[derive(Clone, Debug)]
@@ -33,6 +34,8 @@ pub(super) struct Source<'a> {
     pub(super) pod_cidrs: Vec<&'a str>,
     /// CIDRs of the provider, once they are remapped.
     pub(super) remapped: Remapped<'a>,
+    /// CIDRs in which this cluster or another peer has addresses, if networking with the provider is off. Else empty.
+    pub(super) reserved: BTreeSet<&'a str>,
     /// Secret with the kubeconfig for the provider.
     pub(super) secret: &'a str,
     pub(super) options: VkOptionsTemplateSpec,
@@ -71,7 +74,8 @@ pub(super) fn source<'a>(
         peer,
         home,
         liqo: &kubelets.namespace,
-        pod_cidrs: pod_cidrs(local, &kubelets.namespace),
+        pod_cidrs: cidrs(local, &kubelets.namespace, &[labels::NETWORK_TYPE_POD]),
+        reserved: reserved(local, &kubelets.namespace, (&key.namespace, peer)),
         remapped: remapped(local, &key.namespace, peer),
         secret: &secret.name,
         options,
@@ -122,10 +126,12 @@ pub(super) fn check<'a>(
     foreign_node(local, &key.name, peer).map_or(Ok(peer), Err)
 }
 
-fn pod_cidrs<'a>(local: &Local<'a>, liqo: &str) -> Vec<&'a str> {
+/// Returns the CIDRs of this cluster of some types.
+fn cidrs<'a>(local: &Local<'a>, liqo: &str, types: &[&str]) -> Vec<&'a str> {
     let networks = local.networks.within(liqo);
     let networks = networks.filter(|(_, network)| {
-        label(&network.metadata, labels::NETWORK_TYPE) == Some(labels::NETWORK_TYPE_POD)
+        let type_ = label(&network.metadata, labels::NETWORK_TYPE);
+        type_.is_some_and(|it| types.contains(&it))
     });
     let cidrs = networks.filter_map(|(_, network)| {
         let allocated = network.status.as_ref().and_then(|it| it.cidr.as_deref());
@@ -135,11 +141,47 @@ fn pod_cidrs<'a>(local: &Local<'a>, liqo: &str) -> Vec<&'a str> {
     cidrs.filter(|cidr| !cidr.is_empty()).collect()
 }
 
-fn remapped<'a>(local: &Local<'a>, namespace: &str, peer: &str) -> Remapped<'a> {
+/// Returns the CIDRs of this cluster, and those that other peers are remapped to, if `peer` has no Configuration. Without them, an
+/// address of the peer's pods could be that of a pod here. Empty if the pod CIDRs are unknown, because then no address is safe.
+fn reserved<'a>(
+    local: &Local<'a>,
+    liqo: &str,
+    (namespace, peer): (&str, &str),
+) -> BTreeSet<&'a str> {
+    let pods = [labels::NETWORK_TYPE_POD];
+    let is_known = !cidrs(local, liqo, &pods).is_empty();
+    if !is_known || configuration(local, namespace, peer).is_some() {
+        return BTreeSet::new();
+    }
+    let types = [
+        labels::NETWORK_TYPE_POD,
+        labels::NETWORK_TYPE_SERVICE,
+        labels::NETWORK_TYPE_EXTERNAL,
+        labels::NETWORK_TYPE_INTERNAL,
+    ];
+    let of_peers = local.configurations.iter();
+    let of_peers = of_peers.filter(|(key, _)| local.peer_of(&key.namespace).is_some());
+    let of_peers = of_peers.filter_map(|(_, it)| it.status.as_ref()?.remote.as_ref());
+    let of_peers = of_peers.flat_map(|it| it.cidr.pod.iter().chain(&it.cidr.external));
+    let of_peers = of_peers.map(String::as_str).filter(|it| !it.is_empty());
+
+    cidrs(local, liqo, &types)
+        .into_iter()
+        .chain(of_peers)
+        .collect()
+}
+
+/// Returns the Configuration of a peer, which exists if networking with it is on.
+fn configuration<'a>(local: &Local<'a>, namespace: &str, peer: &str) -> Option<&'a Configuration> {
     let mut configurations = local.configurations.within(namespace);
-    let configuration =
+    let of_peer =
         configurations.find(|(_, it)| label(&it.metadata, labels::REMOTE_CLUSTER_ID) == Some(peer));
-    let cidrs = configuration.and_then(|(_, configuration)| {
+
+    of_peer.map(|(_, it)| it)
+}
+
+fn remapped<'a>(local: &Local<'a>, namespace: &str, peer: &str) -> Remapped<'a> {
+    let cidrs = configuration(local, namespace, peer).and_then(|configuration| {
         let original = configuration.spec.remote.as_ref()?;
         let remapped = configuration.status.as_ref()?.remote.as_ref()?;
         Some((&original.cidr, &remapped.cidr))

@@ -1,5 +1,6 @@
 //! Limits of what a provider may write into the status of a pod.
 
+use super::context::Context;
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use std::collections::BTreeMap;
@@ -99,9 +100,16 @@ pub(super) fn is_qualified_name(type_: &str) -> bool {
         && is_part(name)
 }
 
-/// Returns a generation that the pod has had.
-pub(super) fn generation(generation: i64, pod: &Pod) -> i64 {
-    generation.clamp(0, pod.metadata.generation.unwrap_or(0).max(0))
+/// Returns the generation of the pod that the provider has observed. The remote pod counts its own generations.
+pub(super) fn generation(observed: i64, context: &Context<'_>) -> i64 {
+    let generation = context.pod.metadata.generation.unwrap_or(0).max(0);
+    if context.generation.is_some_and(|remote| observed >= remote) {
+        return generation;
+    }
+    let status = context.pod.status.as_ref();
+    let before = status.and_then(|it| it.observed_generation);
+
+    before.unwrap_or(observed).clamp(0, generation)
 }
 
 /// Returns the amounts that the API server can parse.

@@ -30,7 +30,7 @@ pub(crate) fn local(remote: &PodStatus, context: &Context<'_>) -> PodStatus {
         message: bounds::message(remote.message.as_deref()),
         observed_generation: remote
             .observed_generation
-            .map(|it| bounds::generation(it, context.pod)),
+            .map(|it| bounds::generation(it, context)),
         phase: remote.phase.as_deref().map(bounds::phase),
         pod_ips: pod_ip.clone().map(|ip| vec![PodIP { ip }]),
         pod_ip,
@@ -59,7 +59,7 @@ fn conditions(remote: &[PodCondition], context: &Context<'_>) -> Vec<PodConditio
             message: bounds::message(condition.message.as_deref()),
             observed_generation: condition
                 .observed_generation
-                .map(|it| bounds::generation(it, context.pod)),
+                .map(|it| bounds::generation(it, context)),
             reason: bounds::reason(condition.reason.as_deref()),
             status: bounds::condition_status(&condition.status),
             type_: condition.type_.clone(),

@@ -7,7 +7,7 @@ use k8s_openapi::api::core::v1::{
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Reason of a pod that has not started, because its namespace is not offloaded to the virtual node.
+/// Reason of a pod that has not started, because its namespace is not offloaded to the virtual node, or the provider refuses it.
 pub(crate) const OFFLOADING_BACK_OFF: &str = "OffloadingBackOff";
 /// Reason of a pod that has failed, because its namespace is no longer offloaded to the virtual node.
 pub(crate) const OFFLOADING_ABORTED: &str = "OffloadingAborted";
@@ -16,10 +16,10 @@ pub(crate) const REMOTE_POD_TERMINATED: &str = "RemotePodTerminated";
 
 /// How a container ends that runs no longer.
 #[derive(Clone, Copy)]
-struct Rejection {
+struct Rejection<'a> {
     phase: &'static str,
     reason: &'static str,
-    message: &'static str,
+    message: &'a str,
     /// Exit code of containers that have not terminated; none if they may start later.
     exit_code: Option<i32>,
 }
@@ -39,16 +39,10 @@ pub(crate) fn fallback(local: &Pod, now: Timestamp) -> PodStatus {
 
     match status.phase.as_deref() {
         Some("Succeeded" | "Failed") => status,
-        Some("Pending") | None if !has_containers => rejected(
-            status,
-            Rejection {
-                phase: "Pending",
-                reason: OFFLOADING_BACK_OFF,
-                message: "The namespace is not offloaded to the virtual node of the pod",
-                exit_code: None,
-            },
-            now,
-        ),
+        Some("Pending") | None if !has_containers => {
+            let message = "The namespace is not offloaded to the virtual node of the pod";
+            waiting(local, message, now)
+        }
         Some(_) | None => rejected(
             status,
             Rejection {
@@ -60,6 +54,18 @@ pub(crate) fn fallback(local: &Pod, now: Timestamp) -> PodStatus {
             now,
         ),
     }
+}
+
+/// Returns the status of a pod that has not started, and why it waits.
+pub(crate) fn waiting(local: &Pod, message: &str, now: Timestamp) -> PodStatus {
+    let rejection = Rejection {
+        phase: "Pending",
+        reason: OFFLOADING_BACK_OFF,
+        message,
+        exit_code: None,
+    };
+
+    rejected(local.status.clone().unwrap_or_default(), rejection, now)
 }
 
 /// Returns the status of a pod whose remote pod is absent although its ShadowPod has ended in `phase`; none if it has
@@ -84,7 +90,7 @@ pub(crate) fn terminated(local: &Pod, phase: ShadowPodPhase, now: Timestamp) -> 
     Some(rejected(status, rejection, now))
 }
 
-fn rejected(mut status: PodStatus, rejection: Rejection, now: Timestamp) -> PodStatus {
+fn rejected(mut status: PodStatus, rejection: Rejection<'_>, now: Timestamp) -> PodStatus {
     status.phase = Some(rejection.phase.to_owned());
     status.reason = Some(rejection.reason.to_owned());
     status.message = Some(rejection.message.to_owned());
@@ -110,7 +116,7 @@ fn rejected(mut status: PodStatus, rejection: Rejection, now: Timestamp) -> PodS
     status
 }
 
-fn terminate(container: &mut ContainerStatus, rejection: Rejection, now: Timestamp) {
+fn terminate(container: &mut ContainerStatus, rejection: Rejection<'_>, now: Timestamp) {
     let state = container.state.take().unwrap_or_default();
     let Some(exit_code) = rejection.exit_code.filter(|_| state.terminated.is_none()) else {
         container.state = Some(state);

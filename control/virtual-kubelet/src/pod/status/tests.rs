@@ -32,6 +32,7 @@ fn local(remote: &Value, pod: &Pod) -> Value {
         pod,
         map_ip: &Some,
         host_ip: Some(IpAddr::from([10, 244, 0, 5])),
+        generation: Some(1),
         restarts: 0,
         now: NOW,
     };

@@ -113,10 +113,14 @@ fn statuses_equal_upstreams() {
             qos_class: pod.status.unwrap().qos_class,
             ..PodStatus::default()
         });
+        // Upstream's virtual kubelet does not carry ephemeral containers.
+        let spec = pod.spec.as_ref().unwrap();
+        let is_carried = spec.ephemeral_containers.is_none();
         let context = status::Context {
             pod: &pod,
             map_ip: &map_ip,
             host_ip: Some(expected["hostIP"].as_str().unwrap().parse().unwrap()),
+            generation: is_carried.then_some(1),
             restarts: 0,
             now: Timestamp::UNIX_EPOCH,
         };

@@ -1,16 +1,13 @@
 //! The resources of tokens.
 
 use super::settings::TokenSettings;
-use crate::reflection::registrations::{REMOTE_ROLE, reflected};
+use crate::reflection::registrations::{LOCAL_ROLE, REMOTE_ROLE, reflected};
 use crate::reflection::summary::keep;
 use control_api::NamespaceMap;
 use control_api::root_ca::reflected_name;
 use control_runtime::{Registration, Resource, Scope, Selector, WatchId};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
 use std::collections::BTreeSet;
-
-/// ClusterRole of a virtual kubelet in the offloaded namespaces of this cluster.
-const LOCAL_ROLE: &str = "liqo-virtual-kubelet-local-namespace";
 
 pub(super) fn registrations(settings: &TokenSettings) -> Vec<Registration> {
     let tenant = Scope::Namespace(settings.tenant_namespace.clone());

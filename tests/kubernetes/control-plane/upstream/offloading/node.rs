@@ -9,7 +9,7 @@ use kube::Api;
 use kube::api::{DeleteParams, PostParams};
 use serde_json::{Value, json};
 
-pub(super) struct Node<'a> {
+pub(crate) struct Node<'a> {
     site: &'a Site,
     rest: Rest,
     namespace: &'a str,
@@ -17,7 +17,7 @@ pub(super) struct Node<'a> {
 
 impl<'a> Node<'a> {
     /// Adds a node, whose pods in one namespace are run.
-    pub(super) async fn add(site: &'a Site, name: &str, namespace: &'a str) -> Result<Self> {
+    pub(crate) async fn add(site: &'a Site, name: &str, namespace: &'a str) -> Result<Self> {
         let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name}});
         site.apply(&node).await?;
         let rest = Rest::new(site.client.clone(), "kubelet");
@@ -30,7 +30,7 @@ impl<'a> Node<'a> {
     }
 
     /// Binds a pod to a node.
-    pub(super) async fn bind(&self, pod: &str, node: &str) -> Result<()> {
+    pub(crate) async fn bind(&self, pod: &str, node: &str) -> Result<()> {
         let binding: Binding = serde_json::from_value(json!({
             "metadata": {"name": pod, "namespace": self.namespace},
             "target": {"kind": "Node", "name": node},
@@ -46,7 +46,7 @@ impl<'a> Node<'a> {
     }
 
     /// Reports the status of a pod.
-    pub(super) async fn report(&self, pod: &str, status: &Value) -> Result<Value> {
+    pub(crate) async fn report(&self, pod: &str, status: &Value) -> Result<Value> {
         let mut object = self.rest.get("Pod", self.namespace, pod).await?;
         object["kind"] = json!("Pod");
         object["status"] = status.clone();
@@ -55,7 +55,7 @@ impl<'a> Node<'a> {
     }
 
     /// Ends a pod that is to be deleted.
-    pub(super) async fn end(&self, pod: &str, status: &Value) -> Result<()> {
+    pub(crate) async fn end(&self, pod: &str, status: &Value) -> Result<()> {
         let pods = self.pods();
         until(Deadline::after(SOON), "the end of a pod", async || {
             let found = pods.get(pod).await?;
@@ -69,7 +69,7 @@ impl<'a> Node<'a> {
     }
 
     /// Removes a pod at once.
-    pub(super) async fn remove(&self, pod: &str) -> Result<()> {
+    pub(crate) async fn remove(&self, pod: &str) -> Result<()> {
         let now = DeleteParams::default().grace_period(0);
         let removed = self.pods().delete(pod, &now).await;
         removed.context("failed to delete a pod")?;

@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use std::env;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
 use tokio::process::{Child, Command};
 use tokio::time::timeout;
 
@@ -18,18 +19,26 @@ use tokio::time::timeout;
 const PROGRAM: &str = "LIQO_LAB_VIRTUAL_KUBELET";
 
 /// The address of the pod. The process serves all addresses.
-pub(super) const ADDRESS: &str = "127.0.0.9";
+pub(crate) const ADDRESS: &str = "127.0.0.9";
 
 /// The virtual kubelet of the VirtualNode `milan`. It ends with this value.
-pub(super) struct VirtualKubelet {
+pub(crate) struct VirtualKubelet {
     /// The name of its pod.
-    pub(super) pod: String,
+    pub(crate) pod: String,
+    /// The kubeconfig for the provider, as the volume of its Secret.
+    kubeconfig: PathBuf,
+    command: Command,
     child: Child,
 }
 
 impl VirtualKubelet {
     /// Starts the process once there is a pod for it, with the token of that pod.
-    pub(super) async fn start(rome: &Site) -> Result<Self> {
+    pub(crate) async fn start(rome: &Site) -> Result<Self> {
+        Self::start_with(rome, Some(&provider(rome).await?)).await
+    }
+
+    /// Starts the process with another kubeconfig for the provider, or with none.
+    pub(crate) async fn start_with(rome: &Site, kubeconfig: Option<&[u8]>) -> Result<Self> {
         let namespace = rome.tenant_namespace();
         let rest = Rest::new(rome.client.clone(), "kubelet");
         let labels = "liqo.io/virtual-node=milan";
@@ -43,17 +52,16 @@ impl VirtualKubelet {
         let name = pod.metadata.name.clone().context("no name")?;
         let control_plane = rome.control_plane();
         let token = control_plane.kubeconfig_of_pod(&pod).await?;
-        // Its volume.
-        let provider = "kubeconfig-resourceslice-milan";
-        let provider = rome.secret(&namespace, provider, "kubeconfig").await?;
         let path = control_plane.folder().join("kubeconfig-of-the-provider");
-        fs::write(&path, provider)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600))?;
+        if let Some(kubeconfig) = kubeconfig {
+            write(&path, kubeconfig)?;
+        }
         let arguments = container["args"].as_array().context("no arguments")?;
         let arguments = arguments.iter().filter_map(Value::as_str);
 
         let program = env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
-        let child = Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(arguments.map(|it| it.replace("$(POD_IP)", ADDRESS)))
             .arg(format!("--kubeconfig={}", path.display()))
             .arg("--local-api-servers")
@@ -62,24 +70,63 @@ impl VirtualKubelet {
             .env("POD_NAMESPACE", &namespace)
             .env("KUBECONFIG", token)
             .env("RUST_LOG", "error")
-            .kill_on_drop(true)
-            .spawn()
-            .context("failed to start a virtual kubelet")?;
+            .kill_on_drop(true);
+        let child = spawn(&mut command)?;
 
-        Ok(Self { pod: name, child })
+        Ok(Self {
+            pod: name,
+            kubeconfig: path,
+            command,
+            child,
+        })
     }
 
-    /// Ends the process as Kubernetes does.
-    pub(super) async fn stop(mut self) -> Result<()> {
-        let pid = self.child.id().context("the virtual kubelet has ended")?;
-        kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM)
-            .context("failed to send a signal")?;
-        let status = timeout(SOON, self.child.wait()).await;
-        let status = status.context("a virtual kubelet does not stop")??;
-        ensure!(status.success(), "{status}");
+    /// Replaces the kubeconfig for the provider, as the kubelet does when the Secret changes.
+    pub(crate) fn connect(&self, kubeconfig: &[u8]) -> Result<()> {
+        write(&self.kubeconfig, kubeconfig)
+    }
+
+    /// Ends the process, and starts it again with a further argument.
+    pub(crate) async fn restart_with(&mut self, argument: &str) -> Result<()> {
+        terminate(&mut self.child).await?;
+        self.child = spawn(self.command.arg(argument))?;
 
         Ok(())
     }
+
+    /// Ends the process as Kubernetes does.
+    pub(crate) async fn stop(mut self) -> Result<()> {
+        terminate(&mut self.child).await
+    }
+}
+
+fn spawn(command: &mut Command) -> Result<Child> {
+    command.spawn().context("failed to start a virtual kubelet")
+}
+
+async fn terminate(child: &mut Child) -> Result<()> {
+    let pid = child.id().context("the virtual kubelet has ended")?;
+    kill(Pid::from_raw(pid.cast_signed()), Signal::SIGTERM).context("failed to send a signal")?;
+    let status = timeout(SOON, child.wait()).await;
+    let status = status.context("a virtual kubelet does not stop")??;
+    ensure!(status.success(), "{status}");
+
+    Ok(())
+}
+
+/// Returns the kubeconfig of the ResourceSlice for the provider.
+pub(crate) async fn provider(rome: &Site) -> Result<Vec<u8>> {
+    let secret = "kubeconfig-resourceslice-milan";
+    rome.secret(&rome.tenant_namespace(), secret, "kubeconfig")
+        .await
+}
+
+/// Writes a file that only this user reads, at once.
+fn write(path: &Path, text: &[u8]) -> Result<()> {
+    let new = path.with_extension("new");
+    fs::write(&new, text)?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o600))?;
+    fs::rename(&new, path).context("failed to replace a kubeconfig")
 }
 
 /// Reports that a pod of the virtual kubelet is ready.

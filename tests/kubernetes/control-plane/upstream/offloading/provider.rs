@@ -11,9 +11,10 @@ use crate::upstream::counterparts::peer;
 use crate::upstream::golden::differences_of;
 use crate::upstream::rest::Rest;
 use anyhow::{Context as _, Result, ensure};
+use k8s_openapi::api::admissionregistration::v1::ValidatingAdmissionPolicyBinding;
 use k8s_openapi::api::core::v1::Pod;
 use kube::Api;
-use kube::api::{Patch, PatchParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
 use kubernetes_lab::control_plane::Options;
 use kubernetes_lab::suite::artifacts;
 use serde_json::{Value, json};
@@ -47,6 +48,7 @@ pub(super) async fn a_virtual_kubelet_runs_pods_at_upstreams_provider(
     virtual_node::is_upstreams(&test.rest, &kubelet.pod).await?;
     test.offload().await?;
     test.runs().await?;
+    test.shows_why_the_provider_refuses_a_pod().await?;
     test.reports_changes_that_upstream_does_not_apply().await?;
     virtual_node::reflects_endpoints(&rome, &test.controllers.rest).await?;
     test.ends().await?;
@@ -150,6 +152,66 @@ impl Scene<'_> {
         ensure!((1..=changes).contains(&statuses), "{statuses} statuses");
 
         Ok(())
+    }
+
+    /// Upstream's webhook refuses a ShadowPod that exceeds the Quota.
+    async fn shows_why_the_provider_refuses_a_pod(&self) -> Result<()> {
+        let name = "refuses-a-shadow-pod";
+        let cause = "cpu quota usage exceeded";
+        let group = "admissionregistration.k8s.io/v1";
+        let rule = json!({
+            "apiGroups": ["offloading.liqo.io"], "apiVersions": ["*"],
+            "operations": ["CREATE"], "resources": ["shadowpods"],
+        });
+        let validation = json!({
+            "expression": "object.metadata.name != 'refused'", "message": cause, "reason": "Forbidden",
+        });
+        for object in [
+            json!({
+                "apiVersion": group,
+                "kind": "ValidatingAdmissionPolicy",
+                "metadata": {"name": name},
+                "spec": {"matchConstraints": {"resourceRules": [rule]}, "validations": [validation]},
+            }),
+            json!({
+                "apiVersion": group,
+                "kind": "ValidatingAdmissionPolicyBinding",
+                "metadata": {"name": name},
+                "spec": {"policyName": name, "validationActions": ["Deny"]},
+            }),
+        ] {
+            self.milan.apply(&object).await?;
+        }
+        self.until_refusing("refused", cause).await?;
+        self.create("demo", "refused").await?;
+        self.until_phase("demo", "refused", ("Pending", Some("OffloadingBackOff")))
+            .await?;
+        self.until_event("refused", cause).await?;
+        let pod = self.rest.get("Pod", "demo", "refused").await?;
+        let message = pod["status"]["message"].as_str().unwrap_or_default();
+        ensure!(message.contains(cause), "{pod}");
+
+        let bindings: Api<ValidatingAdmissionPolicyBinding> = Api::all(self.milan.client.clone());
+        bindings.delete(name, &DeleteParams::default()).await?;
+        self.controllers.run("refused").await?;
+        self.until_phase("demo", "refused", ("Running", None)).await
+    }
+
+    /// Waits until the API server of the provider applies a policy, which takes a moment.
+    async fn until_refusing(&self, pod: &str, cause: &str) -> Result<()> {
+        let mut shadow = GOLDEN.shadow()?;
+        shadow["metadata"]["name"] = json!(pod);
+        let tried = PostParams {
+            dry_run: true,
+            ..PostParams::default()
+        };
+        until(Deadline::after(SOON), "the policy", async || {
+            let outcome = self.controllers.rest.create_with(&shadow, &tried).await;
+            let error = outcome.err().context("it is accepted")?;
+            ensure!(format!("{error:#}").contains(cause), "{error:#}");
+            Ok(())
+        })
+        .await
     }
 
     async fn reports_changes_that_upstream_does_not_apply(&self) -> Result<()> {

@@ -217,6 +217,7 @@ fn counts_are_never_negative_and_do_not_overflow() {
         pod: &pod,
         map_ip: &Some,
         host_ip: None,
+        generation: Some(1),
         restarts: 5,
         now: super::NOW,
     };
@@ -227,16 +228,38 @@ fn counts_are_never_negative_and_do_not_overflow() {
 }
 
 #[test]
-fn generations_are_those_that_the_pod_has_had() {
-    let mut ready = condition("Ready", "True");
-    for (remote, expected) in [(-1, 0), (0, 0), (1, 1), (2, 1), (i64::MAX, 1)] {
-        ready["observedGeneration"] = json!(remote);
-        let status = json!({"conditions": [ready], "observedGeneration": remote});
+fn generations_are_those_of_the_pod() {
+    let observed = |observed: i64, remote: Option<i64>| {
+        let mut pod = new_pod();
+        pod.metadata.generation = Some(7);
+        pod.status.get_or_insert_default().observed_generation = Some(6);
+        let context = super::Context {
+            pod: &pod,
+            map_ip: &Some,
+            host_ip: None,
+            generation: remote,
+            restarts: 0,
+            now: super::NOW,
+        };
+        let mut ready = condition("Ready", "True");
+        ready["observedGeneration"] = json!(observed);
+        let status = json!({"conditions": [ready], "observedGeneration": observed});
+        let status = super::local_with(&status, &context);
+        let of_condition = &status["conditions"][0]["observedGeneration"];
+        assert_eq!(status["observedGeneration"], *of_condition);
+        of_condition.as_i64()
+    };
 
-        let status = local(&status, &new_pod());
-
-        assert_eq!(status["observedGeneration"], expected);
-        assert_eq!(status["conditions"][0]["observedGeneration"], expected);
+    // The remote pod begins with generation 1, whatever that of the pod is.
+    assert_eq!(observed(1, Some(1)), Some(7));
+    assert_eq!(
+        observed(1, Some(2)),
+        Some(6),
+        "its kubelet has not seen the last change"
+    );
+    assert_eq!(observed(1, None), Some(6), "the last change is on its way");
+    for hostile in [-1, i64::MIN, i64::MAX] {
+        assert!((0..=7).contains(&observed(hostile, Some(1)).unwrap()));
     }
 }
 

@@ -44,6 +44,7 @@ fn the_address_is_mapped_or_left_out() {
         pod: &pod,
         map_ip: &map_ip,
         host_ip: None,
+        generation: Some(1),
         restarts: 0,
         now: NOW,
     };
@@ -76,6 +77,7 @@ fn restarts_of_former_remote_pods_are_added() {
         pod: &pod,
         map_ip: &Some,
         host_ip: None,
+        generation: Some(1),
         restarts: 4,
         now: NOW,
     };
@@ -204,6 +206,7 @@ fn an_empty_remote_status_is_an_empty_status() {
         pod: &pod,
         map_ip: &Some,
         host_ip: None,
+        generation: Some(1),
         restarts: 0,
         now: NOW,
     };
