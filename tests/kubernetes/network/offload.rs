@@ -10,6 +10,7 @@ mod names;
 mod order;
 mod selector;
 mod standby;
+mod tools;
 mod upstream_test;
 mod virtual_nodes;
 mod workload;
@@ -45,6 +46,7 @@ pub(crate) fn add(suite: &mut Suite) {
     daemon_sets::add(suite);
     selector::add(suite);
     upstream_test::add(suite);
+    tools::add(suite);
 }
 
 const PAGE: &str = include_str!("../../../docs/offloading.md");

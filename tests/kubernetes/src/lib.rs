@@ -19,6 +19,7 @@ pub mod fault;
 pub mod image;
 pub mod liqo;
 pub mod manifest;
+pub mod metrics_server;
 pub mod namespace;
 pub mod node;
 pub mod pki;

@@ -26,6 +26,7 @@ pub const SHOP: &str = "localhost/shop:latest";
 
 const COREDNS: &str = "registry.k8s.io/coredns/coredns";
 const LOCAL_PATH_PROVISIONER: &str = "docker.io/rancher/local-path-provisioner";
+const METRICS_SERVER: &str = "registry.k8s.io/metrics-server/metrics-server";
 
 /// The name of the file with the versions of the programs.
 const VERSIONS: &str = "versions.json";
@@ -54,6 +55,7 @@ pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Ve
     let programs = artifacts.join("bin");
     let coredns = versions.name(COREDNS, "coredns")?;
     let provisioner = versions.name(LOCAL_PATH_PROVISIONER, "local-path-provisioner")?;
+    let metrics_server = versions.name(METRICS_SERVER, "metrics-server")?;
     let laboratory = Laboratory {
         platform: Platform::machine()?,
         created: Created::from_environment()?,
@@ -68,6 +70,12 @@ pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Ve
             &provisioner,
             &programs,
             "/bin/local-path-provisioner",
+        )?,
+        laboratory.program(
+            "metrics-server",
+            &metrics_server,
+            &programs,
+            "/metrics-server",
         )?,
         laboratory.tools(guest)?,
         laboratory.shop(guest)?,

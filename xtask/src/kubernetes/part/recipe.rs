@@ -55,8 +55,14 @@ impl Recipe {
 }
 
 /// Returns the recipes of all parts of a Kubernetes release.
-pub(super) fn all(release: &Release) -> [Recipe; 4] {
-    [kubernetes(release), tools(), localpath(), kwok()]
+pub(super) fn all(release: &Release) -> [Recipe; 5] {
+    [
+        kubernetes(release),
+        tools(),
+        localpath(),
+        kwok(),
+        metrics_server(),
+    ]
 }
 
 /// Linker flags that omit symbols and debug information, which are half of the size of a Go
@@ -152,6 +158,16 @@ fn kwok() -> Recipe {
         packages: &["tool", "./kwok-stages"],
         ..plain("kwok", KWOK, &[])
     }
+}
+
+const METRICS_SERVER: &[Program] = &[program(
+    "metrics-server",
+    "bin/metrics-server",
+    "sigs.k8s.io/metrics-server",
+)];
+
+fn metrics_server() -> Recipe {
+    plain("metrics-server", METRICS_SERVER, &[])
 }
 
 /// Returns a recipe for third-party programs that a `go.mod` lists as tools.

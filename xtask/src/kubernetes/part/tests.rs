@@ -16,6 +16,7 @@ fn every_input_changes_the_digest() {
         ("tools/coredns/main.go", 1),
         ("localpath/go.sum", 2),
         ("kwok/go.sum", 3),
+        ("metrics-server/go.sum", 4),
     ] {
         let after = digests(|name, text| match name == file {
             true => text + "\n",
@@ -67,6 +68,7 @@ fn each_program_has_a_version_and_its_own_path() {
         "coredns",
         "ptp",
         "kwok",
+        "metrics-server",
     ] {
         assert!(versions[&name].starts_with('v'), "{name}");
     }

@@ -18,6 +18,7 @@ fn all_images_are_written_with_the_versions_of_their_programs() {
             "registry.k8s.io/pause:3.10",
             "registry.k8s.io/coredns/coredns:v1.2.3",
             "docker.io/rancher/local-path-provisioner:v0.0.4",
+            "registry.k8s.io/metrics-server/metrics-server:v0.5.6",
             "docker.io/library/busybox:1.36",
             "localhost/shop:latest",
         ]
@@ -88,13 +89,14 @@ fn the_error_for_missing_programs_names_the_command_that_builds_them() {
 /// Creates fake programs in place of artifacts and guest programs.
 fn artifacts() -> Scratch {
     let folder = Scratch::new();
-    for program in ["bin/coredns", "bin/local-path-provisioner"] {
-        folder.file(program, program, 0o755);
+    for program in ["coredns", "local-path-provisioner", "metrics-server"] {
+        folder.file(&format!("bin/{program}"), program, 0o755);
     }
     for program in ["guest/pause", "guest/shop", "guest/whoami"] {
         folder.file(program, program, 0o755);
     }
-    let versions = r#"{"coredns": "v1.2.3", "local-path-provisioner": "v0.0.4"}"#;
+    let versions =
+        r#"{"coredns": "v1.2.3", "local-path-provisioner": "v0.0.4", "metrics-server": "v0.5.6"}"#;
     folder.file(VERSIONS, versions, 0o644);
 
     folder
