@@ -222,7 +222,7 @@ impl<K: Source> Decoded<K> {
 
 /// Copies the metadata that identify an object.
 fn identity(metadata: &mut ObjectMeta) -> ObjectMeta {
-    // Those of an object of which `without_managed_fields` could not make sense.
+    // Managed fields of which `without_managed_fields` could not make sense are still there.
     metadata.managed_fields = None;
     ObjectMeta {
         name: metadata.name.clone(),
