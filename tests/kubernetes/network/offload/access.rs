@@ -126,10 +126,15 @@ fn commands(access: &Namespace, client: Client) -> Result<()> {
     let mut terminal = Command::new("script");
     terminal
         .args(["-qec", &exec, "/dev/null"])
-        .stdin(Stdio::null());
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped());
     let environment = kubectl.get_envs();
     terminal.envs(environment.filter_map(|(name, value)| Some((name, value?))));
-    let shown = terminal.output().context("failed to start script")?;
+    let mut terminal = terminal.spawn().context("failed to start script")?;
+    // At the end of its input, `script` ends the session.
+    let input = terminal.stdin.take();
+    let shown = terminal.wait_with_output()?;
+    drop(input);
     let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
     ensure!(shown.contains("33 77"), "{client:?}: {shown}");
 
