@@ -55,6 +55,8 @@ const SLOW: &[&str] = &[
     "scale::authentication_without_peers_causes_no_requests",
     "runtime::failures::a_restored_snapshot_is_listed_again_by_quiet_watches_without_a_lease",
     "upstream::offloading::upstreams_virtual_kubelet_runs_pods_at_a_provider",
+    "refusals::pods_and_namespaces_that_cannot_be_offloaded_say_why",
+    "refusals::a_kubeconfig_that_is_missing_or_of_another_cluster_is_named",
 ];
 
 fn main() -> ExitCode {

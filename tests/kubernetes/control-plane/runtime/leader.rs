@@ -109,8 +109,8 @@ async fn a_leader_that_was_paused_sends_nothing_after_its_deadline(
 ) -> Result<()> {
     let namespace = "leader-paused";
     let client = fixture.namespace(namespace).await?;
-    // 16 writes are in flight, the others wait in the process.
-    let (in_flight, names) = (16, copies::names("copy", 40));
+    // 32 writes are in flight, the others wait in the process.
+    let (in_flight, names) = (32, copies::names("copy", 80));
     let server = fixture.control_plane.server();
     let mut leader = Replica::start(fixture, "paused-leader", namespace, server)?;
     copies::put(&client, namespace, &names, &["secret"], "1").await?;

@@ -70,7 +70,9 @@ pub(super) fn front_end(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
     ];
     let port = tools.kubectl(shell, ROME, &port)?;
     let path = "jsonpath={.items[0].status.addresses[?(@.type==\"InternalIP\")].address}";
-    let address = tools.kubectl(shell, ROME, &["get", "nodes", "-o", path])?;
+    // The address of a virtual node is that of its virtual kubelet.
+    let real = ["get", "nodes", "-l", "liqo.io/type!=virtual-node", "-o", path];
+    let address = tools.kubectl(shell, ROME, &real)?;
     let url = format!("http://{address}:{port}/");
     let get = |path: &str| {
         let mut curl = Command::new("curl");
