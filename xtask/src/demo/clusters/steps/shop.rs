@@ -71,23 +71,38 @@ pub(super) fn front_end(shell: &mut Shell, tools: &Tools) -> Result<Verdict> {
     let port = tools.kubectl(shell, ROME, &port)?;
     let path = "jsonpath={.items[0].status.addresses[?(@.type==\"InternalIP\")].address}";
     // The address of a virtual node is that of its virtual kubelet.
-    let real = ["get", "nodes", "-l", "liqo.io/type!=virtual-node", "-o", path];
+    let real = [
+        "get",
+        "nodes",
+        "-l",
+        "liqo.io/type!=virtual-node",
+        "-o",
+        path,
+    ];
     let address = tools.kubectl(shell, ROME, &real)?;
     let url = format!("http://{address}:{port}/");
     let get = |path: &str| {
         let mut curl = Command::new("curl");
-        curl.args(["-fsS", "--max-time", "10", &format!("{url}{path}")]);
+        // The node's kube-proxy follows the new Service.
+        curl.args(["-fsS", "--max-time", "10", "--retry", "20"]);
+        curl.args(["--retry-delay", "1", "--retry-connrefused"]);
+        curl.arg(format!("{url}{path}"));
         curl
     };
     let page = shell.output(get(""))?;
     let places = shell.output(get("api/where"))?;
     let places = serde_json::from_slice(&places.stdout).unwrap_or(Value::Null);
     let is_complete = page.status.success() && places.to_string().contains(MILAN);
+    let shown = if is_complete {
+        "shows the products, and where each service runs".to_owned()
+    } else {
+        format!(
+            "does not show where each service runs: {}, {places}",
+            String::from_utf8_lossy(&page.stderr).trim()
+        )
+    };
 
-    Ok(Verdict::new(
-        is_complete,
-        format!("{url} shows the products, and where each service runs"),
-    ))
+    Ok(Verdict::new(is_complete, format!("{url} {shown}")))
 }
 
 /// Kills a gateway and the virtual kubelet while customers buy.
