@@ -229,3 +229,24 @@ fn a_pod_that_ends_is_not_changed() {
 
     assert_eq!(rome.writes::<ShadowPod>(), before);
 }
+
+/// The remote pod counts its own generations, and `kubectl wait` compares that of a condition with the pod's.
+#[test]
+fn a_status_has_the_generation_of_a_change_only_if_the_provider_has_the_change() {
+    let observed = |applies_changes: bool| {
+        let mut rome = rome_with(applies_changes);
+        let name = Key::new("shop-rome", "web");
+        let mut remote = rome.provider().get::<Pod>(&name).unwrap().clone();
+        remote["metadata"]["generation"] = json!(1);
+        remote["status"]["observedGeneration"] = json!(1);
+        rome.provider().put::<Pod>(remote);
+        rome.edit::<Pod>(&pod_key(), |pod| pod["metadata"]["generation"] = json!(1));
+        debug(&mut rome);
+        rome.edit::<Pod>(&pod_key(), |pod| pod["metadata"]["generation"] = json!(2));
+        rome.pass();
+        rome.pod("web")["status"]["observedGeneration"].as_i64()
+    };
+
+    assert_eq!(observed(true), Some(2));
+    assert_eq!(observed(false), Some(1));
+}
