@@ -6,7 +6,7 @@ use crate::managed_fields;
 use crate::registration::{self, Form};
 use control_client::cause::{cause, chain};
 use control_client::election::Leadership;
-use control_client::object::Ref;
+use control_client::object::{Cluster, Ref};
 use control_client::transport::{DeadlineError, NotLeaderError, TimeLimit, is_untrusted};
 use control_client::watch::shortened;
 use http::{Method, header};
@@ -49,7 +49,7 @@ impl Context {
 
     async fn read(&self, object: &Ref) -> Outcome {
         match self.get(object).await {
-            Ok(text) => self.stored(&text),
+            Ok(text) => self.stored(&text, &object.cluster),
             Err(outcome) => outcome,
         }
     }
@@ -79,8 +79,10 @@ impl Context {
             Ok(text) if matches!(write.action, Action::Post(_)) => {
                 parse(&text).map_or_else(Outcome::Failed, |value| Outcome::Answer(Answer(value)))
             }
-            Ok(text) if write.action == Action::Delete => self.deleted(&text),
-            Ok(text) => self.stored(&text),
+            Ok(text) if write.action == Action::Delete => {
+                self.deleted(&text, &write.object.cluster)
+            }
+            Ok(text) => self.stored(&text, &write.object.cluster),
             Err(Outcome::AlreadyExists(_)) => self.existing(&write.object).await,
             Err(outcome) => missing(write, outcome),
         }
@@ -131,26 +133,26 @@ impl Context {
         self.client.request_text(request).await.map_err(failure)
     }
 
-    fn stored(&self, text: &str) -> Outcome {
+    fn stored(&self, text: &str, cluster: &Cluster) -> Outcome {
         let Some(form) = &self.form else {
             let value = serde_json::from_str(text).unwrap_or_default();
             return Outcome::Answer(Answer(value));
         };
-        match form.decode(text) {
+        match form.decode(text, cluster) {
             Ok(entry) => Outcome::Stored(entry),
             Err(error) => Outcome::Failed(error.to_string()),
         }
     }
 
     /// The response to a deletion is a Status, or the object if finalizers delay the deletion.
-    fn deleted(&self, text: &str) -> Outcome {
+    fn deleted(&self, text: &str, cluster: &Cluster) -> Outcome {
         let is_status = serde_json::from_str::<TypeMeta>(text).is_ok_and(|it| it.kind == "Status");
         if is_status {
             return Outcome::Gone;
         }
         // kube-apiserver returns the deleted object itself for some resources.
         let is_pending = text.contains("\"deletionTimestamp\"");
-        let outcome = self.stored(text);
+        let outcome = self.stored(text, cluster);
         if matches!(outcome, Outcome::Stored(_)) && !is_pending {
             return Outcome::Gone;
         }

@@ -72,6 +72,17 @@ impl Registration {
         T: Kept,
         F: Fn(K) -> T + Copy + Send + Sync + 'static,
     {
+        Self::by_cluster(scope, move |object, _: &Cluster| keep(object))
+    }
+
+    /// Registers a resource of whose objects the process keeps more or less, depending on their cluster.
+    /// `keep` is as for [`Registration::of`].
+    pub fn by_cluster<K, T, F>(scope: Scope, keep: F) -> Self
+    where
+        K: Source,
+        T: Kept,
+        F: Fn(K, &Cluster) -> T + Copy + Send + Sync + 'static,
+    {
         Self::with_form(scope, T::resource(), Typed::new(T::resource(), keep))
     }
 
@@ -88,7 +99,7 @@ impl Registration {
         T: Any + PartialEq + Send + Sync,
         F: Fn(DynamicObject) -> T + Copy + Send + Sync + 'static,
     {
-        let form = Typed::new(resource.clone(), keep);
+        let form = Typed::new(resource.clone(), move |object, _: &Cluster| keep(object));
         Self::with_form(scope, resource, form)
     }
 
@@ -225,13 +236,13 @@ impl Registration {
         undeclared(apply, &self.fields)
     }
 
-    /// Decodes an object as the cache keeps it, for tests of controllers.
+    /// Decodes an object of this cluster as the cache keeps it, for tests of controllers.
     ///
     /// # Errors
     ///
     /// Returns [`DecodeError`] if `text` is not such an object.
     pub fn decode(&self, text: &str) -> Result<Entry, DecodeError> {
-        self.form.decode(text)
+        self.form.decode(text, &Cluster::Local)
     }
 
     /// Returns the watch of this registration; `None` if only plans add watches.

@@ -36,7 +36,10 @@ impl Fixture {
     fn entry(&self, name: &str, version: u64, peer: &str) -> Entry {
         let object = json!({"metadata": {"name": name, "namespace": "a", "uid": format!("uid-{name}"),
             "resourceVersion": version.to_string(), "labels": {"peer": peer}}});
-        self.registration.form.decode(&object.to_string()).unwrap()
+        self.registration
+            .form
+            .decode(&object.to_string(), &Cluster::Local)
+            .unwrap()
     }
 
     fn list(&mut self, names: &[&str]) -> Vec<Changed> {

@@ -2,7 +2,7 @@
 
 use crate::entry::Signal;
 use crate::entry::{DecodeError, Decoded, Entry, Source};
-use control_client::object::{Key, Resource};
+use control_client::object::{Cluster, Key, Resource};
 use control_client::watch::{self, Target};
 use futures_util::stream::BoxStream;
 use std::any::{Any, TypeId};
@@ -59,8 +59,8 @@ pub(crate) trait Form: Send + Sync {
     /// Starts a [watch](watch::stream). The stream never ends.
     fn watch(&self, target: Target) -> BoxStream<'static, Signal>;
 
-    /// Decodes an object that a request returned.
-    fn decode(&self, text: &str) -> Result<Entry, DecodeError>;
+    /// Decodes an object that a request to a cluster returned.
+    fn decode(&self, text: &str, cluster: &Cluster) -> Result<Entry, DecodeError>;
 
     /// Returns whether two entries keep equal objects.
     fn is_equal(&self, a: &Entry, b: &Entry) -> bool;
@@ -168,7 +168,7 @@ pub(super) struct Typed<K, T, F> {
     marker: PhantomData<fn(K) -> T>,
 }
 
-impl<K, T, F: Fn(K) -> T> Typed<K, T, F> {
+impl<K, T, F: Fn(K, &Cluster) -> T> Typed<K, T, F> {
     pub(super) fn new(resource: Resource, keep: F) -> Self {
         const {
             assert!(
@@ -191,7 +191,7 @@ impl<K, T, F: Fn(K) -> T> Typed<K, T, F> {
 pub(super) fn whole<K: Source + PartialEq>(resource: Resource) -> impl Form + 'static {
     Typed {
         is_whole: true,
-        ..Typed::new(resource, |object: K| object)
+        ..Typed::new(resource, |object: K, _: &Cluster| object)
     }
 }
 
@@ -199,21 +199,25 @@ impl<K, T, F> Form for Typed<K, T, F>
 where
     K: Source,
     T: Any + PartialEq + Send + Sync,
-    F: Fn(K) -> T + Copy + Send + Sync + 'static,
+    F: Fn(K, &Cluster) -> T + Copy + Send + Sync + 'static,
 {
     fn watch(&self, target: Target) -> BoxStream<'static, Signal> {
         let (keep, resource, is_full) = (self.keep, self.resource.clone(), self.is_full);
-        let entry = move |decoded: Decoded<K>| decoded.entry(&resource, keep, is_full);
+        let cluster = target.id.cluster.clone();
+        let entry = move |decoded: Decoded<K>| {
+            decoded.entry(&resource, |object| keep(object, &cluster), is_full)
+        };
         watch::stream(target, entry)
     }
 
-    fn decode(&self, text: &str) -> Result<Entry, DecodeError> {
+    fn decode(&self, text: &str, cluster: &Cluster) -> Result<Entry, DecodeError> {
         let decoded = Decoded::<K>::parse(text).map_err(|error| DecodeError {
             resource: Box::new(self.resource.clone()),
             key: Key::default(),
             reason: error.to_string(),
         })?;
-        decoded.entry(&self.resource, self.keep, self.is_full)
+        let keep = |object| (self.keep)(object, cluster);
+        decoded.entry(&self.resource, keep, self.is_full)
     }
 
     fn is_equal(&self, a: &Entry, b: &Entry) -> bool {

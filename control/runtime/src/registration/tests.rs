@@ -1,6 +1,7 @@
 use super::*;
 use crate::cache::{Cache, CacheLimits};
 use crate::digest::Digested;
+use control_client::object::Cluster;
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -30,7 +31,7 @@ fn cache(registrations: &[Registration]) -> Result<Cache, RegistrationError> {
         "metadata": {"name": "x", "namespace": "a", "uid": "u", "resourceVersion": "1"}});
     let resource = &registrations[0].resource;
     let form = cache.form(resource).unwrap();
-    let entry = form.decode(&object.to_string()).unwrap();
+    let entry = form.decode(&object.to_string(), &Cluster::Local).unwrap();
     let id = registrations[0].watch_id().unwrap();
     cache.add_watch(id.clone());
     cache.put_watched(&id, entry, false).unwrap();

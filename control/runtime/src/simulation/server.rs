@@ -204,6 +204,7 @@ impl Server {
         if object.resource.kind == "SelfSubjectAccessReview" {
             return self.review(request);
         }
+        let cluster = &object.cluster;
         let verb = match request {
             Request::Write(write) => write.action.verb(),
             Request::Read(_) | Request::Probe(_) => "get",
@@ -219,11 +220,12 @@ impl Server {
             Request::Write(write) => self.write(write, id.clone(), manager),
             Request::Probe(_) => Ok(Value::Null),
         };
-        let decode = |object: &Value| match form.map(|form| form.decode(&object.to_string())) {
-            Some(Ok(entry)) => Outcome::Stored(entry),
-            Some(Err(error)) => Outcome::Failed(error.to_string()),
-            None => Outcome::Answer(Answer(object.clone())),
-        };
+        let decode =
+            |object: &Value| match form.map(|form| form.decode(&object.to_string(), cluster)) {
+                Some(Ok(entry)) => Outcome::Stored(entry),
+                Some(Err(error)) => Outcome::Failed(error.to_string()),
+                None => Outcome::Answer(Answer(object.clone())),
+            };
         let outcome = match result {
             Ok(Value::Null) => return Outcome::Gone,
             Ok(object) => return decode(&object),
@@ -429,7 +431,7 @@ impl Server {
                 && is_selected(id, &stored.object["metadata"]["labels"], &stored.object)
         });
         let listed = selected.map(|(_, stored)| Signal::Object {
-            object: form.decode(&stored.object.to_string()),
+            object: form.decode(&stored.object.to_string(), &id.cluster),
             is_listed: true,
         });
         let signals = [Signal::ListBegins].into_iter().chain(listed);
@@ -462,7 +464,7 @@ impl Server {
                     version: text(&change.object, "resourceVersion").parse().ok(),
                 },
                 (_, true) => Signal::Object {
-                    object: form.decode(&change.object.to_string()),
+                    object: form.decode(&change.object.to_string(), &id.cluster),
                     is_listed: false,
                 },
             };

@@ -7,6 +7,7 @@ use super::namespaces::{Namespaces, is_listed};
 use super::offloading;
 use super::plan::{EXISTS, Workload};
 use super::unscheduled::Unscheduled;
+use crate::pod::kept;
 use crate::pod::status::{Restarts, cut};
 use crate::reflection::event::{self, RemoteEvent};
 use crate::reflection::tokens::awaited::{self, Waiting, missing, pods_of};
@@ -179,12 +180,12 @@ impl Controller for WorkloadController {
         let settings = &self.settings;
         let tenant = || Scope::Namespace(settings.tenant_namespace.clone());
         let mut registrations = vec![
-            Registration::whole::<Pod>(Scope::All)
+            kept::pods(Scope::All)
                 .node(&*settings.node)
                 .verbs(&["patch", "delete"])
                 .subresource("status", "patch"),
-            Registration::whole::<Pod>(Scope::Planned),
-            Registration::whole::<ShadowPod>(Scope::Planned),
+            kept::pods(Scope::Planned),
+            kept::shadow_pods(Scope::Planned),
             Registration::whole::<NamespaceMap>(tenant()).name(&*settings.provider),
             Registration::whole::<VirtualNode>(tenant()).name(&*settings.node),
             Registration::whole::<NamespaceOffloading>(Scope::Planned),

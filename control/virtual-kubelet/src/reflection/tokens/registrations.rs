@@ -1,19 +1,20 @@
 //! The resources of tokens.
 
 use super::settings::TokenSettings;
+use crate::pod::kept;
 use crate::reflection::registrations::{LOCAL_ROLE, REMOTE_ROLE, reflected};
 use crate::reflection::summary::keep;
 use control_api::NamespaceMap;
 use control_api::root_ca::reflected_name;
 use control_runtime::{Registration, Resource, Scope, Selector, WatchId};
-use k8s_openapi::api::core::v1::{ConfigMap, Pod, Secret, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Secret, ServiceAccount};
 use std::collections::BTreeSet;
 
 pub(super) fn registrations(settings: &TokenSettings) -> Vec<Registration> {
     let tenant = Scope::Namespace(settings.tenant_namespace.clone());
     vec![
         Registration::whole::<NamespaceMap>(tenant).name(&*settings.peering.destination),
-        Registration::whole::<Pod>(Scope::All).node(&*settings.node),
+        kept::pods(Scope::All).node(&*settings.node),
         reflected::<Secret>(),
         // Only the root CA of this cluster, which pods wait for.
         Registration::of(Scope::Planned, keep::<ConfigMap>).written_in(Scope::Bound(REMOTE_ROLE)),

@@ -9,6 +9,7 @@
 use super::issue::{IssueError, Request, Server};
 use super::request::{self, CertificateType, Outcome, Validity};
 use super::serving::Serving;
+use crate::pod::kept;
 use crate::reflection::summary::keep;
 use crate::server::authority::ClientAuthority;
 use crate::settings::Settings;
@@ -18,7 +19,7 @@ use control_runtime::{
     Scope, Selector, WatchChange, WatchId, Write,
 };
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{ConfigMap, Pod};
+use k8s_openapi::api::core::v1::ConfigMap;
 use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
 use std::fmt;
@@ -257,8 +258,8 @@ impl Controller for CertificateController {
             // Planned, so that the process becomes ready while the right to it is missing.
             Registration::of(Scope::Planned, keep::<ConfigMap>).full_objects(),
             // The pods that requests are about.
-            Registration::whole::<Pod>(Scope::All).node(&*settings.node),
-            Registration::whole::<Pod>(Scope::Planned),
+            kept::pods(Scope::All).node(&*settings.node),
+            kept::pods(Scope::Planned),
             Registration::whole::<NamespaceMap>(tenant).name(&*settings.provider),
         ]
     }

@@ -3,6 +3,7 @@
 use super::certificates::{Authority, Issued};
 use super::client::Stream;
 use super::fake::{Fake, Received, Reply, json, reply};
+use crate::pod::kept;
 use crate::server::certificate::issue::{Server as Subject, self_signed};
 use crate::server::{
     Access, Api, ClientAuthority, Limits, Metrics, Provider, Scraper, Server, Serving, Streams,
@@ -203,7 +204,7 @@ fn review(request: &Received) -> Reply {
 
 fn registrations() -> [Registration; 3] {
     [
-        Registration::whole::<Pod>(Scope::All),
+        kept::pods(Scope::All),
         Registration::whole::<NamespaceMap>(Scope::All),
         Registration::whole::<Node>(Scope::All),
     ]
