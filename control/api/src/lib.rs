@@ -37,6 +37,7 @@ pub mod authentication;
 pub mod classes;
 pub mod core;
 pub mod daemon_set;
+pub mod duration;
 pub mod ipam;
 pub mod labels;
 pub mod networking;

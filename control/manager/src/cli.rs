@@ -27,7 +27,6 @@ use ipam::DEFAULT_POOLS;
 use ipnet::Ipv4Net;
 use k8s_openapi::ByteString;
 use kube::Config;
-use kube::core::Duration;
 use prometheus_client::registry::Registry;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -110,6 +109,10 @@ pub(crate) struct Cli {
     /// Leave out the endpoints that a consumer's pods have at its other providers, to which this cluster is connected.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     deny_direct_connections: bool,
+
+    /// Time for which endpoints of a consumer stay ready while its API server does not respond, and the networks are connected.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    api_server_grace_period: std::time::Duration,
 
     /// The UDP port on which gateway pods listen.
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
@@ -323,6 +326,7 @@ impl Cli {
             namespace: self.installation.namespace.clone(),
             tenant_namespaces: self.installation.tenant_namespaces.clone(),
             deny_direct_connections: self.deny_direct_connections,
+            api_server_grace_period: self.api_server_grace_period,
         }
     }
 
@@ -369,15 +373,7 @@ fn certificates(text: &str) -> Result<ByteString, String> {
 }
 
 fn duration(text: &str) -> Result<std::time::Duration, String> {
-    let duration: Duration = text
-        .trim()
-        .parse()
-        .map_err(|_| format!("`{text}` is not a duration: use one like 168h"))?;
-    if duration.is_negative() {
-        return Err(format!("`{text}` is negative: use a duration like 168h"));
-    }
-
-    Ok(duration.into())
+    control_api::duration::parse(text, "168h")
 }
 
 fn limits_enforcement(text: &str) -> Result<LimitsEnforcement, String> {

@@ -1,6 +1,7 @@
 //! The connection to the provider: its API server and credentials, and whether it responds.
 //!
-//! The Node's Lease is renewed only while the provider responds, by the ForeignCluster or by a probe of its own.
+//! The Node's Lease is renewed only while the provider responds, by the ForeignCluster or by a probe of its own, and for some time
+//! after that while the networks are connected: an upgrade of the provider's control plane does not concern pods that run.
 
 use crate::kubeconfig::Shared;
 use crate::settings::Settings;
@@ -9,6 +10,7 @@ use control_api::core::foreign_cluster::ForeignClusterConditionStatus as Status;
 use control_runtime::{
     Cache, Cluster, ClusterChange, Env, Event, Key, Outcome, Plan, Probe, Ref, RemoteConfig,
 };
+use k8s_openapi::jiff::Timestamp;
 use std::time::{Duration, Instant};
 
 /// Interval of probes while the ForeignCluster does not say whether the provider responds.
@@ -17,13 +19,24 @@ const PROBE_INTERVAL: Duration = Duration::from_secs(10);
 /// Time for the response of a probe.
 const PROBE_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// Whether the API server of the provider responds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Provider {
+    /// Nothing says so yet.
+    Unknown,
+    /// It responds.
+    Responds,
+    /// It has not responded for this time.
+    Away(Duration),
+}
+
 /// The connection to the provider.
 pub(crate) struct Connection {
     content: Shared,
     /// The configuration that was set.
     config: Option<RemoteConfig>,
-    /// Whether the last probe was answered; `None` before the first result.
-    is_responding: Option<bool>,
+    /// Since when probes are answered or not; `None` before the first result.
+    probes: Option<(bool, Instant)>,
     probed_at: Option<Instant>,
 }
 
@@ -33,14 +46,20 @@ impl Connection {
         Self {
             content,
             config: None,
-            is_responding: None,
+            probes: None,
             probed_at: None,
         }
     }
 
     /// Returns whether the provider responds.
-    pub(crate) fn is_responding(&self, settings: &Settings, cache: &Cache) -> bool {
-        reported(settings, cache).unwrap_or(self.is_responding == Some(true))
+    pub(crate) fn provider(&self, settings: &Settings, cache: &Cache, env: &Env<'_>) -> Provider {
+        let probed = || match self.probes {
+            None => Provider::Unknown,
+            Some((true, _)) => Provider::Responds,
+            Some((false, since)) => Provider::Away(env.at.saturating_duration_since(since)),
+        };
+
+        reported(settings, cache, env.now).unwrap_or_else(probed)
     }
 
     /// Plans the address and the credentials of the provider, and the next probe, after which `item` is planned again.
@@ -66,7 +85,7 @@ impl Connection {
             },
             Some(Err(error)) => plan.events.push(invalid(settings, &error)),
         }
-        if self.config.is_none() || reported(settings, cache).is_some() {
+        if self.config.is_none() || reported(settings, cache, env.now).is_some() {
             return plan;
         }
         let elapsed = self
@@ -94,21 +113,31 @@ impl Connection {
         if matches!(outcome, Outcome::NotLeader) {
             return false;
         }
-        let is_responding = Some(outcome.is_success());
-        let before = std::mem::replace(&mut self.is_responding, is_responding);
+        let is_responding = outcome.is_success();
+        let is_changed = self
+            .probes
+            .is_none_or(|(before, _)| before != is_responding);
+        if let Some(at) = self.probed_at.filter(|_| is_changed) {
+            self.probes = Some((is_responding, at));
+        }
 
-        before != is_responding
+        is_changed
     }
 }
 
 /// Returns whether the provider responds by the ForeignCluster; `None` if that does not say.
-fn reported(settings: &Settings, cache: &Cache) -> Option<bool> {
+fn reported(settings: &Settings, cache: &Cache, now: Timestamp) -> Option<Provider> {
     let foreign = cache.local::<ForeignCluster>(&Key::cluster(&*settings.provider))?;
     if foreign.is_api_server(Status::Established) {
-        return Some(true);
+        return Some(Provider::Responds);
     }
+    let outage = foreign.api_server_outage();
+    let since = outage.filter(|_| foreign.is_api_server(Status::Error))?;
+    let outage = now.duration_since(since);
 
-    foreign.is_api_server(Status::Error).then_some(false)
+    Some(Provider::Away(
+        Duration::try_from(outage).unwrap_or_default(),
+    ))
 }
 
 fn invalid(settings: &Settings, error: &str) -> Event {

@@ -6,6 +6,7 @@ use ipam::Remap;
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::time::Duration;
 
 /// Values of the flags.
 #[derive(Clone, Debug)]
@@ -24,6 +25,8 @@ pub(crate) struct Settings {
     pub(crate) creates_node: bool,
     /// Whether the Node is ready only while the pod networks are connected.
     pub(crate) checks_network: bool,
+    /// Time for which the Node stays ready while the API server of the provider does not respond, and the networks are connected.
+    pub(crate) api_server_grace_period: Duration,
     /// Whether pods can have storage of the provider.
     pub(crate) has_storage: bool,
     /// CIDRs of the provider, and the CIDRs that they have in this cluster.

@@ -38,6 +38,7 @@ pub(crate) fn settings() -> Settings {
         address: [10, 244, 0, 5].into(),
         creates_node: true,
         checks_network: true,
+        api_server_grace_period: Duration::from_secs(300),
         has_storage: true,
         remaps: vec![Remap::new(cidr("10.244.0.0/16"), cidr("10.71.0.0/16")).unwrap()],
         reserved: Vec::new(),
@@ -137,6 +138,15 @@ impl Side {
                 "modules": {"authentication": module, "networking": networking, "offloading": module},
             },
         }));
+    }
+
+    /// Notes in the ForeignCluster that the API server has stopped to respond now.
+    pub(crate) fn put_outage(&mut self, network: Option<&str>) {
+        self.put_foreign("Error", network);
+        let since = self.simulation.time().to_string();
+        let mut foreign = self.object::<ForeignCluster>(&Key::cluster("milan"));
+        foreign["status"]["conditions"][0]["lastTransitionTime"] = json!(since);
+        self.put::<ForeignCluster>(foreign);
     }
 
     /// Maps `shop` to `shop-rome`, as the provider does.

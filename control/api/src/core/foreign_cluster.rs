@@ -2,6 +2,7 @@
 
 use crate::{annotations, schema};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use k8s_openapi::jiff::Timestamp;
 use kube::CustomResource;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -58,6 +59,23 @@ impl ForeignCluster {
         conditions.any(|it| {
             it.type_ == ForeignClusterConditionType::APIServerStatus && it.status == status
         })
+    }
+
+    /// Returns since when the peer's API server has not responded; `None` if it does, or is not probed. Without a time, the outage has
+    /// lasted for ever.
+    pub fn api_server_outage(&self) -> Option<Timestamp> {
+        let mut conditions = self.status.iter().flat_map(|it| &it.conditions);
+        let failed = conditions.find(|it| {
+            it.type_ == ForeignClusterConditionType::APIServerStatus
+                && !matches!(
+                    it.status,
+                    ForeignClusterConditionStatus::Established
+                        | ForeignClusterConditionStatus::None
+                )
+        })?;
+        let since = failed.last_transition_time.as_ref();
+
+        Some(since.map_or(Timestamp::MIN, |Time(since)| *since))
     }
 }
 

@@ -4,7 +4,6 @@
 
 use super::addresses::Addresses;
 use super::dropped::Dropped;
-use super::objects::Health;
 use crate::offloading::{is_name, label_key};
 use control_api::offloading::shadow_endpoint_slice::EndpointSliceTemplate;
 use control_api::{ShadowEndpointSlice, annotations, labels};
@@ -48,7 +47,7 @@ impl Content {
     /// Returns the valid parts of a slice of a consumer. Notes the others.
     pub(super) fn of(
         shadow: &ShadowEndpointSlice,
-        (peer, health): (&str, Health),
+        (peer, is_peer_ready): (&str, bool),
         addresses: &Addresses<'_>,
         dropped: &mut Dropped,
     ) -> Self {
@@ -69,7 +68,7 @@ impl Content {
             room -= taken.len();
             dropped.surplus_addresses(surplus.len(), ADDRESSES_MAX);
             let is_ready = endpoint.conditions.as_ref().and_then(|it| it.ready);
-            let is_ready = is_ready.unwrap_or(true) && health.is_ready();
+            let is_ready = is_ready.unwrap_or(true) && is_peer_ready;
             let resolved = resolve(taken, addresses, dropped);
             if let Some((addresses, is_connected)) = resolved {
                 let is_ready = is_ready && is_connected;

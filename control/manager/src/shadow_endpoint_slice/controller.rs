@@ -101,13 +101,13 @@ impl Controller for ShadowEndpointSliceController {
         Vec::new()
     }
 
-    fn plan(&mut self, item: &WorkItem, cache: &Cache, _: &mut Env<'_>) -> Plan<WorkItem> {
+    fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
         let local = Local::new(cache, &self.settings);
         if local.shadows.get(&item.key).is_none() {
             self.unwatched.remove(&item.key);
         }
         let unwatched = self.unwatched.get(&item.key);
-        let (plan, dropped) = plan::plan(&local, item, unwatched);
+        let (plan, dropped) = plan::plan(&local, item, unwatched, env.now);
         self.count(item, &dropped);
 
         plan

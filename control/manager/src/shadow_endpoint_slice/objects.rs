@@ -18,8 +18,10 @@ use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Namespace, Node};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use k8s_openapi::jiff::Timestamp;
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
+use std::time::Duration;
 
 /// Index of ShadowEndpointSlices by the cluster IDs of other providers that have addresses.
 pub(super) const BY_DIRECT: &str = "shadow-endpoint-slice/direct";
@@ -174,8 +176,8 @@ pub(super) struct Health {
     pub(super) is_networked: bool,
     /// Whether the networks are connected.
     pub(super) is_connected: bool,
-    /// Whether the API server of the peer responds, or is not probed.
-    pub(super) is_api_server_ready: bool,
+    /// Since when the API server of the peer has not responded; `None` if it does, or is not probed.
+    pub(super) outage: Option<Timestamp>,
 }
 
 impl Health {
@@ -184,21 +186,29 @@ impl Health {
         let status = foreign_cluster.status.as_ref()?;
         let networking = &status.modules.as_ref()?.networking;
         let mut of_network = networking.conditions.iter();
-        let mut of_cluster = status.conditions.iter();
         let network = of_network.find(|it| it.type_ == Type::NetworkConnectionStatus);
-        let api_server = of_cluster.find(|it| it.type_ == Type::APIServerStatus);
 
         Some(Self {
             is_networked: networking.enabled,
             is_connected: network.is_some_and(|it| it.status == Status::Established),
-            is_api_server_ready: api_server
-                .is_none_or(|it| matches!(it.status, Status::Established | Status::None)),
+            outage: foreign_cluster.api_server_outage(),
         })
     }
 
-    /// Returns whether endpoints of the peer are reached, as far as this cluster knows.
-    pub(super) fn is_ready(self) -> bool {
-        (self.is_connected || !self.is_networked) && self.is_api_server_ready
+    /// Returns whether endpoints of the peer are reached, as far as this cluster knows, and for how long that holds if nothing
+    /// changes; `None` for ever.
+    ///
+    /// What its API server has said of them stays true for the grace period while the networks are connected: an upgrade of the
+    /// control plane does not concern pods.
+    pub(super) fn is_ready(self, grace: Duration, now: Timestamp) -> (bool, Option<Duration>) {
+        let Some(since) = self.outage else {
+            return (self.is_connected || !self.is_networked, None);
+        };
+        let outage = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+        let rest = grace.saturating_sub(outage);
+        let rest = Some(rest).filter(|it| self.is_networked && self.is_connected && !it.is_zero());
+
+        (rest.is_some(), rest)
     }
 }
 

@@ -14,6 +14,7 @@ use control_api::{ShadowEndpointSlice, labels};
 use control_runtime::{Action, Cluster, Entry, Key, Plan, Ref, Write, merge_patch};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
+use k8s_openapi::jiff::Timestamp;
 use kube::{Resource as _, ResourceExt as _};
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -83,6 +84,7 @@ pub(super) fn plan(
     local: &Local<'_>,
     item: &WorkItem,
     unwatched: Option<&Entry>,
+    now: Timestamp,
 ) -> (Plan<WorkItem>, Dropped) {
     let mut plan = Plan::default();
     let mut dropped = Dropped::default();
@@ -95,8 +97,9 @@ pub(super) fn plan(
         taken(item, unwatched.is_some(), &mut plan);
         return (plan, dropped);
     }
-    match desired(local, key, shadow, present.is_some(), &mut dropped) {
-        Ok(content) => {
+    match desired(local, (key, shadow), present.is_some(), now, &mut dropped) {
+        Ok((content, rest)) => {
+            plan.requeue.extend(rest.map(|it| (it, item.clone())));
             if let Some(note) = dropped.message() {
                 warn(&mut plan, reference(key), ("PartsLeftOut", note));
             }
@@ -120,14 +123,14 @@ pub(super) fn plan(
     (plan, dropped)
 }
 
-/// Returns the content of the EndpointSlice.
+/// Returns the content of the EndpointSlice, and for how long it is valid.
 fn desired(
     local: &Local<'_>,
-    key: &Key,
-    shadow: &ShadowEndpointSlice,
+    (key, shadow): (&Key, &ShadowEndpointSlice),
     is_present: bool,
+    now: Timestamp,
     dropped: &mut Dropped,
-) -> Result<Content, Refusal> {
+) -> Result<(Content, Option<Duration>), Refusal> {
     if shadow.metadata.deletion_timestamp.is_some() {
         // A finalizer of the consumer would keep endpoints that are not updated any more.
         return Err(Refusal::Terminating);
@@ -158,7 +161,12 @@ fn desired(
         return Err(NotMapped::Missing.into());
     }
 
-    Ok(Content::of(shadow, (peer, health), &addresses, dropped))
+    let (is_ready, rest) = health.is_ready(local.settings.api_server_grace_period, now);
+
+    Ok((
+        Content::of(shadow, (peer, is_ready), &addresses, dropped),
+        rest,
+    ))
 }
 
 /// Plans the Event of a name that an EndpointSlice of another owner has.

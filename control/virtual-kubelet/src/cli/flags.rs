@@ -11,6 +11,7 @@ use ipam::Remap;
 use ipnet::Ipv4Net;
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
+use std::time::Duration;
 
 /// Represents resources of a provider as a Node, and has the pods of the Node run there.
 ///
@@ -162,6 +163,11 @@ pub(crate) struct Cli {
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
     node_check_network: bool,
 
+    /// Time for which the Node and its pods stay ready while the API server of the provider does not respond, and the networks
+    /// are connected.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
+    api_server_grace_period: Duration,
+
     /// Let the provider have its API server at loopback and link-local addresses, for several clusters on one machine.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     local_api_servers: bool,
@@ -245,6 +251,7 @@ impl Cli {
             address: self.node_ip,
             creates_node: self.create_node,
             checks_network: self.node_check_network,
+            api_server_grace_period: self.api_server_grace_period,
             has_storage: self.enable_storage,
             remaps,
             reserved: self.reserved_cidr.clone(),
@@ -263,6 +270,10 @@ impl Cli {
             destinations,
         })
     }
+}
+
+fn duration(text: &str) -> Result<Duration, String> {
+    control_api::duration::parse(text, "5m")
 }
 
 /// Returns the port of the Service `kubernetes`, which Kubernetes sets in the environment of each pod.

@@ -1,5 +1,6 @@
 //! Conditions of the Node.
 
+use crate::connection::Provider;
 use crate::settings::Settings;
 use control_api::core::foreign_cluster::{
     ForeignClusterConditionStatus as Status, ForeignClusterConditionType as Type, Module,
@@ -18,6 +19,11 @@ pub(super) struct State {
     pub(super) has_resources: bool,
     /// Whether the pod networks are connected; `None` if that is not checked.
     pub(super) is_connected: Option<bool>,
+    /// Whether the API server of the provider does not respond, so that it cannot take pods.
+    pub(super) is_away: bool,
+    /// Whether the Node's Lease is renewed: while the provider responds, and for a grace period after that if the networks are
+    /// connected.
+    pub(super) is_alive: bool,
 }
 
 impl State {
@@ -25,22 +31,40 @@ impl State {
     pub(super) fn new(
         settings: &Settings,
         node: &VirtualNode,
-        foreign: Option<&ForeignCluster>,
+        (foreign, provider): (Option<&ForeignCluster>, Provider),
     ) -> Self {
         let modules = foreign.and_then(|it| it.status.as_ref()?.modules.as_ref());
         let networking = modules.map(|it| &it.networking);
         let is_needed = networking.is_none_or(|it| it.enabled);
 
+        let is_connected =
+            (settings.checks_network && is_needed).then(|| networking.is_some_and(is_connected));
+        let is_alive = match provider {
+            Provider::Responds => true,
+            Provider::Unknown => false,
+            Provider::Away(outage) => {
+                is_connected == Some(true) && outage < settings.api_server_grace_period
+            }
+        };
+
         Self {
             has_resources: has_resources(&capacity(node)),
-            is_connected: (settings.checks_network && is_needed)
-                .then(|| networking.is_some_and(is_connected)),
+            is_connected,
+            is_away: matches!(provider, Provider::Away(_)),
+            is_alive,
         }
     }
 
     /// Returns the conditions. The time of a condition is that of the last change of its status.
+    ///
+    /// While the Lease is not renewed, a condition that is `Unknown` stays so: the node controller has set it.
     pub(super) fn conditions(self, old: &[NodeCondition], now: Timestamp) -> Vec<NodeCondition> {
         let condition = |(type_, is_true, reason, message): Line| {
+            let unknown = |it: &&NodeCondition| it.type_ == type_ && it.status == "Unknown";
+            let unknown = old.iter().find(unknown).filter(|_| self.is_silent());
+            if let Some(unknown) = unknown.filter(|_| self.is_usable()) {
+                return unknown.clone();
+            }
             let status = if is_true { "True" } else { "False" };
             let same = old
                 .iter()
@@ -61,14 +85,23 @@ impl State {
         all.chain(self.network()).map(condition).collect()
     }
 
+    /// Returns whether Kubernetes is to find that the Node is lost.
+    pub(super) fn is_silent(self) -> bool {
+        self.is_away && !self.is_alive
+    }
+
+    fn is_usable(self) -> bool {
+        self.has_resources && self.is_connected != Some(false)
+    }
+
     fn ready(self) -> Line {
-        if self.has_resources && self.is_connected != Some(false) {
-            (
-                "Ready",
-                true,
-                "KubeletReady",
-                "The Liqo Virtual Kubelet is posting ready status",
-            )
+        if self.is_usable() {
+            let message = if self.is_away {
+                AWAY
+            } else {
+                "The Liqo Virtual Kubelet is posting ready status"
+            };
+            ("Ready", true, "KubeletReady", message)
         } else {
             (
                 "Ready",
@@ -114,6 +147,9 @@ impl State {
         Some(("NetworkUnavailable", !is_connected, reason, message))
     }
 }
+
+/// Message of a Node that is ready, and takes no further pods.
+const AWAY: &str = "The API server of the remote cluster does not respond: pods there go on running, and no further ones are scheduled";
 
 /// Type of a condition, whether it is true, reason and message.
 type Line = (&'static str, bool, &'static str, &'static str);

@@ -10,7 +10,7 @@ use control_runtime::{
     Registration, Request, Scope, Write, merge_patch,
 };
 use k8s_openapi::api::coordination::v1::Lease;
-use k8s_openapi::api::core::v1::{Node, NodeStatus};
+use k8s_openapi::api::core::v1::{Node, NodeStatus, Taint};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::json;
 use std::fmt;
@@ -64,13 +64,14 @@ impl NodeController {
         let key = Key::cluster(&*settings.node);
         let target = Ref::of::<Node>(&Cluster::Local, &key);
         let metadata = object::metadata(settings, node);
-        let taints = json!(object::taints(node));
+        let state = self.state(node, cache, env);
+        let taints = object::taints(node, state);
         let Some(present) = cache.local::<Node>(&key) else {
             // An unready Node would be tainted, and its taint takes time to go.
             let create = json!({
                 "metadata": metadata,
                 "spec": {"taints": taints},
-                "status": self.status(node, &NodeStatus::default(), cache, env),
+                "status": object::status(settings, node, (state, &NodeStatus::default()), env.now),
             });
             plan.writes.push(Write::new(target, Action::Create(create)));
             return plan;
@@ -86,55 +87,21 @@ impl NodeController {
             let merge = Action::Merge(json!({"metadata": patch}));
             plan.writes.push(changed(&target, merge, present));
         }
-        plan.writes.extend(self.taints(present, node, &target));
-        self.plan_status(node, (&target, present), cache, env, &mut plan);
+        plan.writes.extend(change_taints(present, &taints, &target));
+        self.plan_status((node, state), (&target, present), env, &mut plan);
 
         plan
     }
 
-    /// Returns the write of taints that are missing. Others are of users and of Kubernetes.
-    fn taints(&self, present: &Node, node: &VirtualNode, target: &Ref) -> Option<Write> {
-        let current = present
-            .spec
-            .as_ref()
-            .and_then(|it| it.taints.clone())
-            .unwrap_or_default();
-        let desired = object::taints(node);
-        let missing: Vec<_> = desired
-            .into_iter()
-            .filter(|taint| !current.contains(taint))
-            .collect();
-        if missing.is_empty() {
-            return None;
-        }
-        let replaced = |it: &k8s_openapi::api::core::v1::Taint| {
-            missing
-                .iter()
-                .any(|new| new.key == it.key && new.effect == it.effect)
-        };
-        let kept = current.into_iter().filter(|it| !replaced(it));
-        let taints: Vec<_> = missing.iter().cloned().chain(kept).collect();
-        let mut write = Write::new(
-            target.clone(),
-            Action::Merge(json!({"spec": {"taints": taints}})),
-        );
-        write.uid.clone_from(&present.metadata.uid);
-        // The node controller changes the list as well.
-        write.resource_version = present.metadata.resource_version.clone();
-
-        Some(write)
-    }
-
     fn plan_status(
         &self,
-        node: &VirtualNode,
+        (node, state): (&VirtualNode, State),
         (target, present): (&Ref, &Node),
-        cache: &Cache,
         env: &Env<'_>,
         plan: &mut Plan<WorkItem>,
     ) {
         let old = present.status.clone().unwrap_or_default();
-        let new = self.status(node, &old, cache, env);
+        let new = object::status(&self.settings, node, (state, &old), env.now);
         let (written, desired) = (object::written(&old), object::written(&new));
         let heartbeat = old
             .conditions
@@ -142,7 +109,14 @@ impl NodeController {
             .and_then(|it| it.first()?.last_heartbeat_time.clone());
         let elapsed = heartbeat.map(|Time(at)| env.now.duration_since(at));
         let elapsed = elapsed.and_then(|it| Duration::try_from(it).ok());
-        let wait = HEARTBEAT.saturating_sub(elapsed.unwrap_or_default());
+        let elapsed = elapsed.unwrap_or_default();
+        // The times of heartbeats would show the node controller a Node that is alive.
+        let elapsed = if state.is_silent() {
+            Duration::ZERO
+        } else {
+            elapsed
+        };
+        let wait = HEARTBEAT.saturating_sub(elapsed);
         if written == desired && !wait.is_zero() {
             plan.requeue.push((wait, WorkItem::Node));
             return;
@@ -157,17 +131,11 @@ impl NodeController {
         plan.requeue.push((HEARTBEAT, WorkItem::Node));
     }
 
-    fn status(
-        &self,
-        node: &VirtualNode,
-        old: &NodeStatus,
-        cache: &Cache,
-        env: &Env<'_>,
-    ) -> NodeStatus {
+    fn state(&self, node: &VirtualNode, cache: &Cache, env: &Env<'_>) -> State {
         let foreign = cache.local::<ForeignCluster>(&Key::cluster(&*self.settings.provider));
-        let state = State::new(&self.settings, node, foreign);
+        let provider = self.connection.provider(&self.settings, cache, env);
 
-        object::status(&self.settings, node, (state, old), env.now)
+        State::new(&self.settings, node, (foreign, provider))
     }
 
     fn plan_lease(&self, cache: &Cache, env: &Env<'_>) -> Plan<WorkItem> {
@@ -175,13 +143,13 @@ impl NodeController {
         let node = cache.local::<Node>(&Key::cluster(&*settings.node));
         let node = node
             .filter(|it| object::is_own(settings, it) && it.metadata.deletion_timestamp.is_none());
+        let virtual_node = virtual_node(settings, cache).filter(|_| settings.creates_node);
+        let is_alive = |it| self.state(it, cache, env).is_alive;
         match node {
-            Some(node)
-                if self.connection.is_responding(settings, cache) && settings.creates_node =>
-            {
+            Some(node) if virtual_node.is_some_and(is_alive) => {
                 lease::plan(settings, WorkItem::Lease, (node, cache), env)
             }
-            _ => Plan::default(),
+            Some(_) | None => Plan::default(),
         }
     }
 
@@ -252,7 +220,7 @@ impl Controller for NodeController {
     ) -> Vec<WorkItem> {
         let is_probe = matches!(request, Request::Probe(_));
         if is_probe && self.connection.take(outcome) {
-            return vec![WorkItem::Lease];
+            return vec![WorkItem::Node, WorkItem::Lease];
         }
         Vec::new()
     }
@@ -260,6 +228,17 @@ impl Controller for NodeController {
     fn queue(_item: &WorkItem) -> Queue {
         Queue::default()
     }
+}
+
+/// Returns the write of the taints that differ.
+fn change_taints(present: &Node, desired: &[Taint], target: &Ref) -> Option<Write> {
+    let taints = object::changed_taints(present, desired)?;
+    let merge = Action::Merge(json!({"spec": {"taints": taints}}));
+    let mut write = changed(target, merge, present);
+    // The node controller changes the list as well.
+    write.resource_version = present.metadata.resource_version.clone();
+
+    Some(write)
 }
 
 /// Returns a change of the Node that was read, and of no other Node of its name.

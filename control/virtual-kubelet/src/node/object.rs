@@ -17,6 +17,9 @@ type Map = BTreeMap<String, String>;
 /// Key of the taint by which only pods of offloaded namespaces are scheduled on virtual nodes.
 const TAINT: &str = "virtual-node.liqo.io/not-allowed";
 
+/// Key of the taint by which no pods are scheduled while the API server of the provider does not respond.
+const AWAY_TAINT: &str = "virtual-node.liqo.io/api-server-unreachable";
+
 /// Annotation of the Node with the labels and annotations that the virtual kubelet has written last, as upstream's.
 const LAST_APPLIED: &str = "virtual-kubelet.io/last-applied-object-meta";
 
@@ -108,16 +111,44 @@ fn annotations(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, Stri
 }
 
 /// Returns the taints of the Node.
-pub(super) fn taints(node: &VirtualNode) -> Vec<Taint> {
+pub(super) fn taints(node: &VirtualNode, state: State) -> Vec<Taint> {
     let own = Taint {
         effect: "NoExecute".to_owned(),
         key: TAINT.to_owned(),
         value: Some("true".to_owned()),
         ..Taint::default()
     };
-    let further = node.spec.taints.iter().filter(|it| it.key != TAINT);
+    let away = state.is_away.then(|| Taint {
+        effect: "NoSchedule".to_owned(),
+        key: AWAY_TAINT.to_owned(),
+        ..Taint::default()
+    });
+    let further = node.spec.taints.iter();
+    let further = further.filter(|it| it.key != TAINT && it.key != AWAY_TAINT);
 
-    [own].into_iter().chain(further.cloned()).collect()
+    [own]
+        .into_iter()
+        .chain(away)
+        .chain(further.cloned())
+        .collect()
+}
+
+/// Returns the taints that a Node with these ones should have; `None` if nothing differs. Others are of users and of Kubernetes.
+pub(super) fn changed_taints(present: &Node, desired: &[Taint]) -> Option<Vec<Taint>> {
+    let current = present.spec.as_ref().and_then(|it| it.taints.as_ref());
+    let current = current.map(Vec::as_slice).unwrap_or_default();
+    let missing: Vec<_> = desired.iter().filter(|it| !current.contains(it)).collect();
+    let is_kept = |taint: &&Taint| {
+        let mut replacing = missing.iter();
+        let is_replaced = replacing.any(|it| it.key == taint.key && it.effect == taint.effect);
+        !is_replaced && (taint.key != AWAY_TAINT || desired.contains(taint))
+    };
+    let kept: Vec<_> = current.iter().filter(is_kept).collect();
+    if missing.is_empty() && kept.len() == current.len() {
+        return None;
+    }
+
+    Some(missing.into_iter().chain(kept).cloned().collect())
 }
 
 /// Returns whether a Node represents the resources of the provider.

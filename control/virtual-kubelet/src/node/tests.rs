@@ -225,7 +225,7 @@ fn the_lease_is_renewed_while_the_provider_responds() {
         "{renewals} renewals in 102 s"
     );
 
-    rome.put_foreign("Error", Some("Established"));
+    rome.put_foreign("Error", None);
     rome.pass();
     let before = rome.writes::<Lease>();
     rome.simulation.pass(Duration::from_secs(100));
@@ -234,9 +234,92 @@ fn the_lease_is_renewed_while_the_provider_responds() {
         before,
         "the node controller takes notice"
     );
-    rome.put_foreign("Established", Some("Established"));
+    rome.put_foreign("Established", None);
     rome.pass();
     assert!(rome.writes::<Lease>() > before);
+}
+
+/// Returns the taint of a Node whose provider does not respond.
+fn away(rome: &mut Side) -> Option<Value> {
+    let taints = rome.node()["spec"]["taints"].as_array().cloned();
+    let mut taints = taints.into_iter().flatten();
+    taints.find(|it| it["key"] == "virtual-node.liqo.io/api-server-unreachable")
+}
+
+/// The API server of the provider is upgraded, for example, while the networks stay connected.
+#[test]
+fn a_node_stays_ready_and_takes_no_pods_while_only_the_api_server_is_away() {
+    let mut rome = Side::new(15);
+    rome.pass();
+    assert_eq!(away(&mut rome), None);
+
+    rome.put_outage(Some("Established"));
+    rome.pass();
+    assert_eq!(away(&mut rome).unwrap()["effect"], "NoSchedule");
+    let before = rome.writes::<Lease>();
+    rome.simulation.pass(Duration::from_secs(240));
+    assert!(rome.writes::<Lease>() > before + 20, "the Node is alive");
+    assert_eq!(rome.conditions()[0], "Ready=True KubeletReady");
+    let message = rome.node()["status"]["conditions"][0]["message"].clone();
+    assert!(
+        message.as_str().unwrap().contains("does not respond"),
+        "{message}"
+    );
+
+    rome.put_foreign("Established", Some("Established"));
+    rome.pass();
+    assert_eq!(away(&mut rome), None);
+    let message = rome.node()["status"]["conditions"][0]["message"].clone();
+    assert!(!message.as_str().unwrap().contains("respond"), "{message}");
+}
+
+/// The node controller then finds that the Lease is not renewed.
+#[test]
+fn after_the_grace_period_the_node_is_lost_and_its_conditions_are_the_node_controllers() {
+    let mut rome = Side::new(16);
+    rome.put_outage(Some("Established"));
+    rome.simulation.pass(Duration::from_secs(310));
+    let before = rome.writes::<Lease>();
+    rome.edit::<Node>(&Key::cluster("milan"), |node| {
+        let conditions = node["status"]["conditions"].as_array_mut().unwrap();
+        for condition in conditions.iter_mut().take(4) {
+            condition["status"] = json!("Unknown");
+            condition["reason"] = json!("NodeStatusUnknown");
+        }
+    });
+    let lost = rome.conditions();
+    assert_eq!(lost[0], "Ready=Unknown NodeStatusUnknown");
+    let heartbeat = rome.node()["status"]["conditions"][0]["lastHeartbeatTime"].clone();
+    rome.simulation.pass(Duration::from_secs(1200));
+    assert_eq!(rome.writes::<Lease>(), before);
+    assert_eq!(rome.conditions(), lost);
+    assert_eq!(
+        rome.node()["status"]["conditions"][0]["lastHeartbeatTime"],
+        heartbeat
+    );
+
+    // The loss of the network is shown all the same.
+    rome.put_outage(Some("Error"));
+    rome.pass();
+    assert_eq!(rome.conditions()[0], "Ready=False KubeletNotReady");
+    rome.put_foreign("Established", Some("Established"));
+    rome.pass();
+    assert_eq!(rome.conditions()[0], "Ready=True KubeletReady");
+    assert!(rome.writes::<Lease>() > before);
+}
+
+#[test]
+fn without_a_connection_of_the_networks_there_is_no_grace_period() {
+    for network in [None, Some("Error")] {
+        let mut rome = Side::new(17);
+        rome.pass();
+        rome.put_outage(network);
+        rome.pass();
+        let before = rome.writes::<Lease>();
+        rome.simulation.pass(Duration::from_secs(60));
+        assert_eq!(rome.writes::<Lease>(), before, "{network:?}");
+        assert!(away(&mut rome).is_some());
+    }
 }
 
 #[test]

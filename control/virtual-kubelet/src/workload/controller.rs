@@ -18,7 +18,7 @@ use control_runtime::{
     Action, Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration,
     Request, Resource, Scope, WatchId, Write,
 };
-use k8s_openapi::api::core::v1::{ConfigMap, Event, Pod, Secret};
+use k8s_openapi::api::core::v1::{ConfigMap, Event, Node, Pod, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
@@ -154,6 +154,11 @@ impl WorkloadController {
         LISTING_MAX.saturating_sub(now.saturating_duration_since(since))
     }
 
+    fn is_unavailable(&self, cache: &Cache) -> bool {
+        let node = cache.local::<Node>(&Key::cluster(&*self.settings.node));
+        node.is_some_and(is_lost)
+    }
+
     /// Returns how long a pod still waits for its tokens and its NamespaceOffloading; `None` if it can start.
     fn wait(&mut self, key: &Key, cache: &Cache, now: Instant) -> Option<Duration> {
         let pod = cache.local::<Pod>(key)?;
@@ -189,6 +194,7 @@ impl Controller for WorkloadController {
             Registration::whole::<NamespaceMap>(tenant()).name(&*settings.provider),
             Registration::whole::<VirtualNode>(tenant()).name(&*settings.node),
             Registration::whole::<NamespaceOffloading>(Scope::Planned),
+            Registration::whole::<Node>(Scope::All).name(&*settings.node),
         ];
         if self.tokens.is_some() {
             registrations.extend(awaited::registrations());
@@ -217,6 +223,13 @@ impl Controller for WorkloadController {
                 .filter(|_| !is_same)
                 .map(|(key, _)| key.clone())
                 .collect();
+        }
+        if change.is::<Node>() {
+            let is_same =
+                change.before().is_some_and(is_lost) == change.after().is_some_and(is_lost);
+            let pods = cache.objects::<Pod>(&Cluster::Local);
+            let pods = pods.iter().filter(|_| !is_same);
+            return pods.map(|(key, _)| key.clone()).collect();
         }
         if change.is::<NamespaceOffloading>() {
             return self.items_in(&[object.key.namespace.clone()].into(), cache);
@@ -282,6 +295,7 @@ impl Controller for WorkloadController {
             cache,
             key: item,
             refusal: self.refusals.get(item).map(String::as_str),
+            is_unavailable: self.is_unavailable(cache),
             wait,
             listing,
         };
@@ -332,6 +346,14 @@ impl Controller for WorkloadController {
     fn queue(item: &Key) -> Queue {
         Queue(item.namespace.clone())
     }
+}
+
+/// Returns whether a Node is not ready, or nobody knows.
+fn is_lost(node: &Node) -> bool {
+    let conditions = node.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+
+    conditions.any(|it| it.type_ == "Ready" && it.status != "True")
 }
 
 fn is_of_shadow_pod(write: &Write) -> bool {

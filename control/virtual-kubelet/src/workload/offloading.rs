@@ -2,7 +2,7 @@
 
 use crate::pod::forge::Repatriation;
 use crate::pod::status::cut;
-use control_api::{NamespaceOffloading, annotations};
+use control_api::{NamespaceOffloading, annotations, duration};
 use control_runtime::{Cache, Cluster, Key, Resource, Selector, WatchId};
 use std::time::Duration;
 
@@ -34,7 +34,7 @@ pub(super) fn repatriation(cache: &Cache, namespace: &str) -> Option<Repatriatio
     if text == "never" {
         return Some(Repatriation::Never);
     }
-    let duration = duration(text)?;
+    let duration = duration::parse(text, "10m").ok()?;
     // As admission: parts of seconds are rounded up.
     let seconds = duration.as_secs() + u64::from(duration.subsec_nanos() > 0);
 
@@ -52,7 +52,8 @@ pub(super) fn return_after(cache: &Cache, namespace: &str) -> Result<Option<Dura
     };
     // An empty text would be no time.
     let duration = Some(text.trim()).filter(|it| !it.is_empty());
-    let duration = duration.and_then(self::duration).ok_or_else(|| {
+    let duration = duration.and_then(|it| duration::parse(it, "10m").ok());
+    let duration = duration.ok_or_else(|| {
         let shown = cut(text, VALUE_LEN_MAX);
         format!(
             "annotation {} of the NamespaceOffloading is `{shown}`, which is no duration: use one like 10m",
@@ -68,10 +69,4 @@ fn annotation<'a>(cache: &'a Cache, namespace: &str, key: &str) -> Option<&'a st
     let annotations = offloading.metadata.annotations.as_ref()?;
 
     annotations.get(key).map(String::as_str)
-}
-
-/// Parses a duration as Kubernetes writes them.
-fn duration(text: &str) -> Option<Duration> {
-    let duration = text.parse::<kube::core::Duration>().ok()?;
-    (!duration.is_negative()).then(|| duration.into())
 }

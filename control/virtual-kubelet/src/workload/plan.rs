@@ -26,6 +26,8 @@ pub(super) struct Workload<'a> {
     pub(super) key: &'a Key,
     /// Why the provider has refused the ShadowPod, or its last change.
     pub(super) refusal: Option<&'a str>,
+    /// Whether the Node is not ready, so that the remote status may be outdated.
+    pub(super) is_unavailable: bool,
     /// How long the pod still waits for its tokens.
     pub(super) wait: Option<Duration>,
     /// How long the pod still waits for the lists of the provider's objects.
@@ -136,7 +138,7 @@ impl<'a> Workload<'a> {
         }
         self.mark(local, plan);
         let mut is_carried = false;
-        if !is_unavailable(local) {
+        if !is_marked_unavailable(local) {
             is_carried = self.update(local, (shadow, counterparts.pod, &patch), plan);
         }
         match counterparts.pod {
@@ -260,6 +262,7 @@ impl<'a> Workload<'a> {
             pod: local,
             map_ip: &map_ip,
             host_ip: Some(self.settings.address),
+            is_unavailable: self.is_unavailable(local),
             generation: pod.metadata.generation.filter(|_| is_carried),
             restarts: restarts.observe(&current, uid, remote),
             now: env.now,
@@ -327,6 +330,12 @@ impl<'a> Workload<'a> {
         }
     }
 
+    /// Returns whether the status of the remote pod may be outdated: by the Node, or by the label that a controller manager of
+    /// upstream's sets.
+    fn is_unavailable(&self, pod: &Pod) -> bool {
+        self.is_unavailable || is_marked_unavailable(pod)
+    }
+
     fn is_of_node(&self, pod: &Pod) -> bool {
         let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref());
         node == Some(self.settings.node.as_str())
@@ -381,7 +390,7 @@ impl<'a> Workload<'a> {
     /// Returns a pod of the Node that has neither ended nor is to end, and its remote pod, while the status of the latter is
     /// current.
     pub(super) fn running(&self) -> Option<(&'a Pod, &'a Pod)> {
-        let local = self.live().filter(|it| !is_unavailable(it))?;
+        let local = self.live().filter(|it| !self.is_unavailable(it))?;
         let provider = Cluster::remote(&self.settings.provider);
         let remote = self
             .cache
@@ -459,8 +468,9 @@ fn is_aborted(pod: &Pod) -> bool {
     has_ended(pod) && reason == Some(status::OFFLOADING_ABORTED)
 }
 
-/// Returns whether the Node of a pod is not ready, so that the ShadowPod must not be changed.
-fn is_unavailable(pod: &Pod) -> bool {
+/// Returns whether a controller manager of upstream's has found that the Node of a pod is not ready, so that the ShadowPod must not
+/// be changed.
+fn is_marked_unavailable(pod: &Pod) -> bool {
     let labels = pod.metadata.labels.as_ref();
     labels
         .and_then(|it| it.get(labels::REMOTE_UNAVAILABLE))

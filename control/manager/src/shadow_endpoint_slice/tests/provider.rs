@@ -52,6 +52,30 @@ fn endpoints_are_ready_while_the_peer_is_reached() {
 }
 
 #[test]
+fn endpoints_stay_ready_for_a_grace_period_while_only_the_api_server_is_away() {
+    let mut milan = milan(1);
+    let outage = |milan: &mut Side, connection| {
+        let since = milan.simulation.time().to_string();
+        milan.put_foreign_cluster("rome", true, connection, Some("Error"));
+        milan.edit::<ForeignCluster>(&Key::cluster("rome"), |it| {
+            it["status"]["conditions"][0]["lastTransitionTime"] = json!(since);
+        });
+        milan.pass();
+    };
+    outage(&mut milan, "Established");
+    milan.simulation.pass(Duration::from_secs(290));
+    assert_eq!(milan.endpoints(), ["10.71.0.1"]);
+    milan.simulation.pass(Duration::from_secs(20));
+    assert_eq!(milan.endpoints(), ["!10.71.0.1"]);
+
+    milan.put_foreign_cluster("rome", true, "Established", Some("Established"));
+    milan.pass();
+    assert_eq!(milan.endpoints(), ["10.71.0.1"]);
+    outage(&mut milan, "Error");
+    assert_eq!(milan.endpoints(), ["!10.71.0.1"]);
+}
+
+#[test]
 fn each_change_is_written_once() {
     let mut milan = milan(1);
     assert_eq!(milan.requests(), 1);

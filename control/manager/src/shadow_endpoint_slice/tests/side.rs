@@ -33,6 +33,7 @@ pub(super) fn settings() -> Settings {
         namespace: "liqo".to_owned(),
         tenant_namespaces: Vec::new(),
         deny_direct_connections: false,
+        api_server_grace_period: Duration::from_secs(300),
     }
 }
 

@@ -14,6 +14,8 @@ pub(crate) struct Context<'a> {
     pub(crate) map_ip: &'a dyn Fn(IpAddr) -> Option<IpAddr>,
     /// Address of the virtual kubelet's pod.
     pub(crate) host_ip: Option<IpAddr>,
+    /// Whether the Node is not ready, so that the remote status may be outdated.
+    pub(crate) is_unavailable: bool,
     /// Generation of the remote pod; `None` if changes of the pod have not arrived at the provider yet.
     pub(crate) generation: Option<i64>,
     /// Restarts to add to those of each container, see [`Restarts`](super::Restarts).

@@ -3,8 +3,7 @@
 use super::bounds;
 use super::container;
 use super::context::Context;
-use control_api::labels;
-use k8s_openapi::api::core::v1::{HostIP, Pod, PodCondition, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{HostIP, PodCondition, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::net::IpAddr;
 
@@ -65,19 +64,12 @@ fn conditions(remote: &[PodCondition], context: &Context<'_>) -> Vec<PodConditio
             type_: condition.type_.clone(),
         });
     }
-    if is_unavailable(context.pod) {
+    if context.is_unavailable {
         let ready = conditions.iter_mut().filter(|it| it.type_ == READY);
         ready.for_each(|condition| set_unavailable(condition, context));
     }
 
     conditions
-}
-
-/// Returns whether the virtual node of a pod is not ready, so that the remote status may be outdated.
-fn is_unavailable(pod: &Pod) -> bool {
-    let labels = pod.metadata.labels.as_ref();
-    let value = labels.and_then(|it| it.get(labels::REMOTE_UNAVAILABLE));
-    value.is_some_and(|it| it == "true")
 }
 
 fn set_unavailable(condition: &mut PodCondition, context: &Context<'_>) {

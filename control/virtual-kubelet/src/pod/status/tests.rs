@@ -28,15 +28,19 @@ fn local_pod(spec: &Value, current: &Value) -> Pod {
 
 /// Returns the status of a pod of this cluster.
 fn local(remote: &Value, pod: &Pod) -> Value {
-    let context = Context {
+    local_with(remote, &context(pod))
+}
+
+fn context(pod: &Pod) -> Context<'_> {
+    Context {
         pod,
         map_ip: &Some,
         host_ip: Some(IpAddr::from([10, 244, 0, 5])),
+        is_unavailable: false,
         generation: Some(1),
         restarts: 0,
         now: NOW,
-    };
-    local_with(remote, &context)
+    }
 }
 
 fn local_with(remote: &Value, context: &Context<'_>) -> Value {

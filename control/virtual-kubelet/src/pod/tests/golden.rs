@@ -119,6 +119,7 @@ fn statuses_equal_upstreams() {
         let context = status::Context {
             pod: &pod,
             map_ip: &map_ip,
+            is_unavailable: false,
             host_ip: Some(expected["hostIP"].as_str().unwrap().parse().unwrap()),
             generation: is_carried.then_some(1),
             restarts: 0,

@@ -12,7 +12,7 @@ fn rome_with(applies_changes: bool) -> Side {
         "spec": {"nodeName": "milan", "containers": [
             {"name": "web", "image": "web:1", "resources": resources("1")},
             {"name": "log", "image": "log:1"},
-        ]},
+        ], "volumes": [{"name": "scratch", "emptyDir": {}}]},
         "status": {"phase": "Pending"},
     }));
     rome.pass();

@@ -214,12 +214,8 @@ fn counts_are_never_negative_and_do_not_overflow() {
 
     let pod = new_pod();
     let context = super::Context {
-        pod: &pod,
-        map_ip: &Some,
-        host_ip: None,
-        generation: Some(1),
         restarts: 5,
-        now: super::NOW,
+        ..super::context(&pod)
     };
     let mut web = container("web", &running());
     web["restartCount"] = json!(i32::MAX);
@@ -234,12 +230,8 @@ fn generations_are_those_of_the_pod() {
         pod.metadata.generation = Some(7);
         pod.status.get_or_insert_default().observed_generation = Some(6);
         let context = super::Context {
-            pod: &pod,
-            map_ip: &Some,
-            host_ip: None,
             generation: remote,
-            restarts: 0,
-            now: super::NOW,
+            ..super::context(&pod)
         };
         let mut ready = condition("Ready", "True");
         ready["observedGeneration"] = json!(observed);

@@ -1,4 +1,6 @@
-use super::{BEFORE, NOW, condition, container, exited, local, local_pod, local_with, running};
+use super::{
+    BEFORE, NOW, condition, container, context, exited, local, local_pod, local_with, running,
+};
 use crate::pod::status::Context;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -41,12 +43,9 @@ fn the_address_is_mapped_or_left_out() {
     let map_ip =
         |ip: IpAddr| (ip == IpAddr::from([10, 1, 0, 1])).then(|| IpAddr::from([10, 71, 0, 1]));
     let context = Context {
-        pod: &pod,
         map_ip: &map_ip,
         host_ip: None,
-        generation: Some(1),
-        restarts: 0,
-        now: NOW,
+        ..context(&pod)
     };
 
     let mapped = local_with(&json!({"podIP": "10.1.0.1"}), &context);
@@ -74,12 +73,8 @@ fn restarts_of_former_remote_pods_are_added() {
         "initContainerStatuses": [container("init", &exited(0))],
     });
     let context = Context {
-        pod: &pod,
-        map_ip: &Some,
-        host_ip: None,
-        generation: Some(1),
         restarts: 4,
-        now: NOW,
+        ..context(&pod)
     };
 
     let status = local_with(&remote, &context);
@@ -88,11 +83,14 @@ fn restarts_of_former_remote_pods_are_added() {
     assert_eq!(status["initContainerStatuses"][0]["restartCount"], 4);
 }
 
-fn unavailable(conditions: &Value) -> Pod {
-    let mut pod = local_pod(&json!({}), &json!({"conditions": conditions}));
-    let labels = pod.metadata.labels.get_or_insert_default();
-    labels.insert("liqo.io/remote-unavailable".to_owned(), "true".to_owned());
-    pod
+/// Returns the status of a pod with these conditions while its virtual node is not ready.
+fn unavailable(remote: &Value, conditions: &Value) -> Value {
+    let pod = local_pod(&json!({}), &json!({"conditions": conditions}));
+    let context = Context {
+        is_unavailable: true,
+        ..context(&pod)
+    };
+    local_with(remote, &context)
 }
 
 #[test]
@@ -100,7 +98,7 @@ fn a_pod_is_not_ready_while_its_virtual_node_is_unavailable() {
     let remote =
         json!({"conditions": [condition("Ready", "True"), condition("Initialized", "True")]});
 
-    let status = local(&remote, &unavailable(&json!([condition("Ready", "True")])));
+    let status = unavailable(&remote, &json!([condition("Ready", "True")]));
 
     let ready = &status["conditions"][0];
     assert_eq!(ready["status"], "False");
@@ -112,26 +110,10 @@ fn a_pod_is_not_ready_while_its_virtual_node_is_unavailable() {
 #[test]
 fn an_unavailable_pod_keeps_the_time_at_which_it_became_unready() {
     let remote = json!({"conditions": [condition("Ready", "True")]});
-    let pod = unavailable(&json!([condition("Ready", "False")]));
 
-    let status = local(&remote, &pod);
+    let status = unavailable(&remote, &json!([condition("Ready", "False")]));
 
     assert_eq!(status["conditions"][0]["lastTransitionTime"], BEFORE);
-}
-
-#[test]
-fn an_available_pod_is_ready_again() {
-    let remote = json!({"conditions": [condition("Ready", "True")]});
-    let mut pod = unavailable(&json!([condition("Ready", "False")]));
-    for value in [None, Some("false")] {
-        let labels = pod.metadata.labels.get_or_insert_default();
-        labels.remove("liqo.io/remote-unavailable");
-        if let Some(value) = value {
-            labels.insert("liqo.io/remote-unavailable".to_owned(), value.to_owned());
-        }
-
-        assert_eq!(local(&remote, &pod)["conditions"], remote["conditions"]);
-    }
 }
 
 /// Policies of pod and container, exit code; whether the API server accepts that the container runs again.
@@ -203,12 +185,8 @@ fn a_container_with_restart_rules_may_run_again() {
 fn an_empty_remote_status_is_an_empty_status() {
     let pod = local_pod(&json!({}), &Value::Object(serde_json::Map::new()));
     let context = Context {
-        pod: &pod,
-        map_ip: &Some,
         host_ip: None,
-        generation: Some(1),
-        restarts: 0,
-        now: NOW,
+        ..context(&pod)
     };
 
     assert_eq!(local_with(&json!({}), &context), json!({}));
