@@ -11,9 +11,10 @@ use std::time::{Duration, Instant};
 
 /// Interval at which the latency of a connection is reported. It is upstream Liqo's value.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
-/// Time without a session that receives PONGs after which a connection is reported as an error. It
-/// is longer than any failover.
-const CONNECTION_HOLD: Duration = Duration::from_secs(2);
+/// Time without a session that receives PONGs after which a connection is reported as an error. It is longer than a
+/// failover to a session that exists. Endpoints of the peer must not be ready 2 s after its loss, of which the loss of a
+/// session takes 0.6 s.
+const CONNECTION_HOLD: Duration = Duration::from_millis(700);
 
 /// Upper limit of probes per peer and tick, on average: one PING and one PONG of each of 128
 /// sessions. A probe costs 10 us, so the limit is 1 % of a core.
@@ -235,8 +236,8 @@ mod tests {
         assert!(connection.handle_pong(Duration::from_millis(3), at(10)));
         assert!(!connection.handle_pong(Duration::from_millis(3), at(260)));
         assert!(connection.handle_pong(Duration::from_millis(3), at(10_011)));
-        assert!(!connection.handle_tick(false, at(11_000)));
-        assert!(connection.handle_tick(false, at(12_011)));
+        assert!(!connection.handle_tick(false, at(10_700)));
+        assert!(connection.handle_tick(false, at(10_711)));
         assert_eq!(connection.state, ConnectionState::Error);
         assert!(!connection.handle_tick(false, at(60_000)));
         assert!(connection.handle_pong(Duration::from_millis(3), at(60_001)));

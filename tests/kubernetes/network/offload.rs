@@ -8,6 +8,7 @@ mod kills;
 mod many;
 mod names;
 mod order;
+mod outage;
 mod selector;
 mod standby;
 mod tools;
@@ -38,6 +39,7 @@ pub(crate) fn add(suite: &mut Suite) {
     );
     kills::add(suite);
     cuts::add(suite);
+    outage::add(suite);
     deletion::add(suite);
     many::add(suite);
     names::add(suite);

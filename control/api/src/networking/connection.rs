@@ -76,6 +76,10 @@ pub struct ConnectionStatus {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<Latency>,
 
+    /// Gateway replicas that are not connected, while `value` is still `Connected`. An addition to upstream's status.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost_by: Vec<String>,
+
     /// Gateway replica that reported the conditions. An addition to upstream's status.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reporter: Option<String>,

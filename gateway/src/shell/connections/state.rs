@@ -2,7 +2,7 @@
 
 use super::condition;
 use super::observed::Observed;
-use super::value::Own;
+use super::value::{Own, Replicas};
 use crate::engine::ConnectionState;
 use crate::path::{Reason, Verdict};
 use control_runtime::{Env, Outcome};
@@ -169,7 +169,12 @@ impl State {
     ) -> Planned {
         let peer = self.peers.entry(cluster_id.to_owned());
         let peer = peer.or_insert_with(|| Peer::new(false, Own::of_unserved()));
-        let status = peer.own.status(&connection.status, env.now, env.at);
+        let replicas = Replicas {
+            own: &self.replica,
+            live: &self.live,
+        };
+        let status = &connection.status;
+        let status = peer.own.status(status, replicas, env.now, env.at);
         let mut due = peer.own.due();
 
         let verdict = if peer.is_served {

@@ -5,10 +5,14 @@
 //! in two steps whether another replica is connected:
 //!
 //! ```text
-//!  1. this replica lost the peer, or the latency is 20 s old ---> remove the latency
+//!  1. this replica lost the peer, or the latency is 20 s old ---> remove the latency, add itself to `lostBy`
 //!  2. a new latency appears within 3 s                       ---> another replica is connected
+//!     all live replicas are in `lostBy`                      ---> write `Error`
 //!     no latency appears within 3 s                          ---> write `Error`
 //! ```
+//!
+//! Without a latency, each other replica that is not connected adds itself to `lostBy` as well. So a loss that concerns all
+//! replicas is shown at once, and 3 s matter only if a replica has ended.
 //!
 //! The object therefore shows `Connected` without interruption while any replica is connected, even
 //! if other replicas start, stop or crash. The patches that remove the latency or write `Error` are
@@ -19,6 +23,7 @@ use control_api::networking::connection::{CONNECTED, CONNECTING, ConnectionStatu
 use jiff::Timestamp;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 
 /// Minimum age of the latency in the object at which a connected replica replaces it by a new one.
@@ -33,6 +38,15 @@ pub(super) const DOUBT_AGE: Duration = Duration::from_secs(20);
 
 /// Maximum time until a connected replica restores a removed latency.
 pub(super) const RESTORE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// The replicas of the gateway.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Replicas<'a> {
+    /// Name of this one.
+    pub(super) own: &'a str,
+    /// Names of all that are ready.
+    pub(super) live: &'a BTreeSet<String>,
+}
 
 /// The connection state of a peer in this replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -90,6 +104,7 @@ impl Own {
     pub(super) fn status(
         &mut self,
         shown: &ConnectionStatus,
+        replicas: Replicas<'_>,
         now: Timestamp,
         at: Instant,
     ) -> Option<Value> {
@@ -99,14 +114,16 @@ impl Own {
         let is_changed = std::mem::take(&mut self.is_changed);
         let doubt = self.doubt.take();
         if self.state == ConnectionState::Connected {
-            return self.connected(value, measured, is_changed, now);
+            let is_doubted = !shown.lost_by.is_empty();
+            let patch = self.connected(value, measured, is_changed || is_doubted, now);
+            return patch.map(|patch| without_votes(patch, shown));
         }
 
         match value {
             None => Some(json!({"value": CONNECTING})),
-            Some(CONNECTED) => self.doubt(doubt, measured, is_changed, at),
+            Some(CONNECTED) => self.doubt(doubt, (shown, replicas), is_changed, at),
             Some(ERROR) => None,
-            Some(_) if self.state == ConnectionState::Error && is_changed => Some(error()),
+            Some(_) if self.state == ConnectionState::Error && is_changed => Some(error(shown)),
             Some(_) => None,
         }
     }
@@ -154,10 +171,12 @@ impl Own {
     fn doubt(
         &mut self,
         doubt: Option<Doubt>,
-        measured: Option<&Time>,
+        (shown, replicas): (&ConnectionStatus, Replicas<'_>),
         is_changed: bool,
         at: Instant,
     ) -> Option<Value> {
+        let latency = shown.latency.as_ref();
+        let measured = latency.and_then(|latency| latency.timestamp.as_ref());
         let doubt = doubt.filter(|it| it.measured.as_ref() == measured);
         let doubt = doubt.unwrap_or_else(|| Doubt {
             measured: measured.cloned(),
@@ -166,16 +185,38 @@ impl Own {
         let age = at.saturating_duration_since(doubt.since);
         self.doubt = Some(doubt);
 
-        if measured.is_none() {
-            return (age >= RESTORE_TIMEOUT).then(error);
+        if measured.is_some() && !is_changed && age < DOUBT_AGE {
+            return None;
         }
-        (is_changed || age >= DOUBT_AGE)
-            .then(|| json!({"latency": {"value": "N/A", "timestamp": null}}))
+        // A list from before the latency was restored does not count.
+        let before = shown.lost_by.iter().filter(|_| measured.is_none());
+        let before: BTreeSet<&str> = before.map(String::as_str).collect();
+        let mut lost_by = before.clone();
+        lost_by.insert(replicas.own);
+        let live = replicas.live;
+        let is_unanimous = !live.is_empty() && live.iter().all(|it| lost_by.contains(&**it));
+        if is_unanimous || measured.is_none() && age >= RESTORE_TIMEOUT {
+            return Some(error(shown));
+        }
+        // Replicas that have ended are dropped from the list.
+        lost_by.retain(|it| *it == replicas.own || live.contains(*it));
+
+        (measured.is_some() || !before.contains(replicas.own))
+            .then(|| json!({"latency": {"value": "N/A", "timestamp": null}, "lostBy": lost_by}))
     }
 }
 
-fn error() -> Value {
-    json!({"value": ERROR, "latency": {"value": "N/A", "timestamp": null}})
+fn error(shown: &ConnectionStatus) -> Value {
+    let patch = json!({"value": ERROR, "latency": {"value": "N/A", "timestamp": null}});
+    without_votes(patch, shown)
+}
+
+/// Adds to a patch that nobody has lost the peer any more, or that all have.
+fn without_votes(mut patch: Value, shown: &ConnectionStatus) -> Value {
+    if !shown.lost_by.is_empty() {
+        patch["lostBy"] = Value::Null;
+    }
+    patch
 }
 
 /// Formats a latency as upstream Liqo does: whole milliseconds, or below 1 ms whole microseconds

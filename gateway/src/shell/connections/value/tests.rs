@@ -46,6 +46,54 @@ fn a_lost_peer_is_an_error_if_no_replica_restores_the_latency() {
 }
 
 #[test]
+fn a_loss_by_all_replicas_is_an_error_at_once() {
+    let mut lab = Lab::new(&["gw-1", "gw-2"], None);
+    lab.connects(0);
+    lab.connects(1);
+
+    assert!(lab.loses(0));
+    assert_eq!(lab.value(), Some(CONNECTED));
+    assert_eq!(lab.shown.lost_by, ["gw-1"]);
+    assert!(!lab.writes(0), "one vote each");
+    assert!(lab.loses(1));
+    assert_eq!(lab.value(), Some(ERROR));
+    assert_eq!(lab.shown.lost_by, [""; 0]);
+    assert!(!lab.writes(0) && !lab.writes(1));
+
+    let mut single = Lab::new(&["gw-1"], None);
+    single.connects(0);
+    assert!(single.loses(0));
+    assert_eq!(single.value(), Some(ERROR));
+}
+
+#[test]
+fn votes_of_before_do_not_count_after_the_latency_was_restored() {
+    let mut lab = Lab::new(&["gw-1", "gw-2"], None);
+    lab.connects(0);
+    lab.connects(1);
+    lab.loses(0);
+    lab.writes(1);
+    assert_eq!(lab.shown.lost_by, [""; 0], "gw-2 is connected");
+
+    lab.connects(0);
+    lab.loses(1);
+    assert_eq!(lab.value(), Some(CONNECTED));
+    assert_eq!(lab.shown.lost_by, ["gw-2"]);
+}
+
+#[test]
+fn a_replica_that_has_ended_has_no_vote() {
+    let mut lab = Lab::new(&["gw-1", "gw-2", "gw-3"], None);
+    lab.connects(0);
+    lab.loses(2);
+    lab.loses(0);
+    assert_eq!(lab.value(), Some(CONNECTED), "gw-2 may be connected");
+    lab.live.remove("gw-2");
+    lab.writes(0);
+    assert_eq!(lab.value(), Some(ERROR));
+}
+
+#[test]
 fn a_connected_replica_restores_a_removed_latency() {
     let mut lab = Lab::new(&["gw-1", "gw-2"], None);
     lab.connects(0);
@@ -88,8 +136,8 @@ fn a_starting_replica_writes_error_only_while_no_other_is_connected() {
 }
 
 #[test]
-fn a_short_loss_of_the_peer_is_not_shown() {
-    let mut lab = Lab::new(&["gw-1"], None);
+fn a_short_loss_by_one_replica_is_not_shown() {
+    let mut lab = Lab::new(&["gw-1", "gw-2"], None);
     lab.connects(0);
 
     lab.loses(0);
@@ -119,6 +167,8 @@ fn latencies_are_formatted_as_upstream_does() {
 /// The status of a peer's Connection, and the state of this peer in each replica.
 struct Lab {
     own: Vec<Own>,
+    names: Vec<String>,
+    live: BTreeSet<String>,
     shown: ConnectionStatus,
     start: Instant,
     second: i64,
@@ -132,6 +182,8 @@ impl Lab {
         };
         Self {
             own: replicas.iter().map(|_| Own::new()).collect(),
+            names: replicas.iter().map(|it| (*it).to_owned()).collect(),
+            live: replicas.iter().map(|it| (*it).to_owned()).collect(),
             shown,
             start: Instant::now(),
             second: 0,
@@ -157,7 +209,12 @@ impl Lab {
     fn writes(&mut self, replica: usize) -> bool {
         let seconds = Duration::from_secs(self.second.unsigned_abs());
         let now = Timestamp::from_second(NOW.as_second() + self.second).unwrap();
-        let written = self.own[replica].status(&self.shown, now, self.start + seconds);
+        let replicas = Replicas {
+            own: &self.names[replica],
+            live: &self.live,
+        };
+        let at = self.start + seconds;
+        let written = self.own[replica].status(&self.shown, replicas, now, at);
         let Some(written) = written else {
             return false;
         };
