@@ -27,6 +27,7 @@ mod plot;
 mod process;
 mod programs;
 mod rate_search;
+mod reflect;
 mod results;
 mod run;
 mod runtime;
@@ -109,6 +110,8 @@ enum Command {
     Offload(offload::Offload),
     /// Measures the durations and requests of peering and unpeering without networking.
     Peer(peer::Peer),
+    /// Measures objects that are reflected to a provider against objects that are created there.
+    Reflect(reflect::Reflect),
     /// Measures memory, CPU time and connections of the control runtime with 25,000 watched objects.
     Runtime(runtime::Runtime),
 }
@@ -137,6 +140,7 @@ pub(crate) fn run(shell: &mut Shell, options: &Bench) -> Result<()> {
         }
         Some(Command::Offload(options)) => return offload::run(shell, options),
         Some(Command::Peer(options)) => return peer::run(shell, options),
+        Some(Command::Reflect(options)) => return reflect::run(shell, options),
         Some(Command::Runtime(options)) => return runtime::run(shell, options),
         None => {}
     }

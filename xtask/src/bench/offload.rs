@@ -7,13 +7,14 @@ mod report;
 
 use super::Output;
 use super::control_plane;
-use super::setting;
+use super::setting::{self, Checkout};
 use crate::setup::needs::Set;
 use crate::shell::Shell;
 use crate::{cluster, console, image, liqoctl, setup, test, workspace};
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use report::{Report, Samples};
+use serde::de::DeserializeOwned;
 use std::process::Command;
 use std::time::Instant;
 
@@ -56,6 +57,36 @@ pub(super) struct Offload {
 /// Returns an error that names the step that failed, or with `--check` the number of missed targets.
 pub(super) fn run(shell: &mut Shell, options: &Offload) -> Result<()> {
     let start = Instant::now();
+    let hollow: Vec<_> = options.hollow.iter().map(u32::to_string).collect();
+    let arguments = [
+        format!("--hollow={}", hollow.join(",")),
+        format!("--rounds={}", options.rounds),
+        format!("--pods={}", options.pods),
+    ];
+    let what = "Offloading: pods of a virtual node and pods of its provider";
+    let (setting, samples) = measure::<Samples>(shell, what, &arguments, options.keep)?;
+    let report = Report::new(setting, samples);
+
+    control_plane::finish(
+        &report,
+        "cargo xtask bench offload",
+        options.output,
+        options.check,
+        start,
+    )
+}
+
+/// Builds this checkout, and runs the measuring program on two clusters. Returns the checkout and the samples.
+///
+/// # Errors
+///
+/// Returns an error that names the step that failed.
+pub(super) fn measure<S: DeserializeOwned>(
+    shell: &mut Shell,
+    what: &str,
+    arguments: &[String],
+    keep: bool,
+) -> Result<(Checkout, S)> {
     setup::run_for(shell, &[Set::Kubernetes])?;
     // The commit is read before the build, because sources may change during the build.
     let setting = setting::of_checkout(shell)?;
@@ -67,7 +98,7 @@ pub(super) fn run(shell: &mut Shell, options: &Offload) -> Result<()> {
     build.args(["--bin", "offload-bench"]);
     shell.run(build)?;
 
-    console::step("Offloading: pods of a virtual node and pods of its provider");
+    console::step(what);
     let release = test::kubernetes::Release {
         artifacts,
         images,
@@ -75,27 +106,16 @@ pub(super) fn run(shell: &mut Shell, options: &Offload) -> Result<()> {
     };
     let mut measure = Command::new(workspace::target().join("debug/offload-bench"));
     release.describe_to(&mut measure);
-    let hollow: Vec<_> = options.hollow.iter().map(u32::to_string).collect();
     measure
         .arg("--laboratory")
         .arg(&program)
-        .arg(format!("--hollow={}", hollow.join(",")))
-        .arg(format!("--rounds={}", options.rounds))
-        .arg(format!("--pods={}", options.pods))
-        .args(options.keep.then_some("--keep"));
+        .args(arguments)
+        .args(keep.then_some("--keep"));
     let output = shell.capture(measure)?;
     if !output.status.success() {
         bail!("the measurement failed: see above");
     }
-    let samples: Samples =
-        serde_json::from_slice(&output.stdout).context("the samples are malformed")?;
-    let report = Report::new(setting, samples);
+    let samples = serde_json::from_slice(&output.stdout).context("the samples are malformed")?;
 
-    control_plane::finish(
-        &report,
-        "cargo xtask bench offload",
-        options.output,
-        options.check,
-        start,
-    )
+    Ok((setting, samples))
 }

@@ -3,16 +3,10 @@
 use crate::clusters::{MILAN, NATIVE, OFFLOADED, Pair, ROME};
 use crate::pods::Place;
 use crate::processes::{Processor, memory};
-use crate::requests::Requests;
+use crate::requests::{Requests, SETTLED};
 use anyhow::Result;
 use serde::Serialize;
-use std::time::{Duration, Instant};
-
-/// The time for which requests at rest are counted.
-const REST: Duration = Duration::from_secs(20);
-
-/// The time after which events and statuses of a batch have been written.
-const SETTLED: Duration = Duration::from_secs(3);
+use std::time::Instant;
 
 /// A batch of pods.
 #[derive(Clone, Debug, Serialize)]
@@ -43,7 +37,7 @@ pub(crate) struct Bench<'a> {
 impl<'a> Bench<'a> {
     /// Counts the requests of the clusters at rest first.
     pub(crate) async fn new(pair: &'a Pair, pods: u32) -> Result<Self> {
-        let rate = rate(pair).await?;
+        let rate = Requests::at_rest(pair).await?;
         eprintln!("    at rest, per second: {}", rate.shown());
 
         Ok(Self { pair, pods, rate })
@@ -108,12 +102,12 @@ impl<'a> Bench<'a> {
     ) -> Result<(T, Step)> {
         let clusters = [ROME, MILAN];
         let start = Instant::now();
-        let (before, used) = (requests(self.pair).await?, Processor::now(&clusters)?);
+        let (before, used) = (Requests::of(self.pair).await?, Processor::now(&clusters)?);
         let (seconds, value) = act().await?;
         tokio::time::sleep(SETTLED).await;
         let now = Processor::now(&clusters)?;
         let [api_servers_cpu_s, liqo_cpu_s] = now.since(&used);
-        let requests = requests(self.pair).await?;
+        let requests = Requests::of(self.pair).await?;
         let elapsed = start.elapsed().as_secs_f64();
         let requests = requests.since(&before, &self.rate, elapsed);
         let requests = requests.per(f64::from(self.pods));
@@ -132,25 +126,6 @@ impl<'a> Bench<'a> {
 
         Ok((value, step))
     }
-}
-
-/// Counts the requests per second of clusters at rest.
-async fn rate(pair: &Pair) -> Result<Requests> {
-    tokio::time::sleep(SETTLED).await;
-    let before = requests(pair).await?;
-    tokio::time::sleep(REST).await;
-    let none = Requests::default();
-
-    Ok(requests(pair)
-        .await?
-        .since(&before, &none, 0.0)
-        .per(REST.as_secs_f64()))
-}
-
-/// Returns the requests to both API servers.
-async fn requests(pair: &Pair) -> Result<Requests> {
-    let (rome, milan) = tokio::try_join!(Requests::now(&pair.rome), Requests::now(&pair.milan))?;
-    Ok(rome.and(&milan))
 }
 
 pub(crate) fn of_virtual_kubelet(memory: &[(String, f64)]) -> f64 {

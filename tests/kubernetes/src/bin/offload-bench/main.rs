@@ -1,4 +1,5 @@
-//! Measures offloaded pods against pods of the provider for `cargo xtask bench offload`.
+//! Measures offloaded pods against pods of the provider for `cargo xtask bench offload`, and reflected objects against those of the
+//! provider for `cargo xtask bench reflect`.
 //!
 //! The program creates two clusters, installs Liqo and peers them. It prints the samples as JSON. Progress goes to the
 //! standard error.
@@ -11,9 +12,11 @@ mod commands;
 mod hollow;
 mod pods;
 mod processes;
+mod reflect;
 mod requests;
 mod rounds;
 mod virtual_nodes;
+mod watch;
 
 use anyhow::Result;
 use clap::Parser;
@@ -39,6 +42,10 @@ struct Cli {
     #[arg(long, value_name = "N", value_delimiter = ',')]
     hollow: Vec<u32>,
 
+    /// Measures this number of reflected objects of each kind instead of pods.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    reflected: Option<u32>,
+
     /// Keeps the clusters, and uses those of a former run.
     #[arg(long)]
     keep: bool,
@@ -47,12 +54,22 @@ struct Cli {
 fn main() -> Result<()> {
     let cli = Cli::parse();
     place::use_program(&cli.laboratory)?;
-    let samples = block_on(rounds::run(&cli));
+    let samples = block_on(measure(&cli));
     if !cli.keep {
         clusters::remove()?;
         cluster::clear_machine()?;
     }
-    println!("{}", serde_json::to_string_pretty(&samples?)?);
+    println!("{}", samples?);
 
     Ok(())
+}
+
+/// Returns the samples as JSON.
+async fn measure(cli: &Cli) -> Result<String> {
+    let text = match cli.reflected {
+        Some(objects) => serde_json::to_string_pretty(&reflect::run(objects).await?),
+        None => serde_json::to_string_pretty(&rounds::run(cli).await?),
+    };
+
+    Ok(text?)
 }

@@ -1,23 +1,18 @@
 //! A batch of bare pods: their creation and deletion with four requests at a time, as watches of both API servers show
 //! them.
 
-use anyhow::{Context as _, Result, bail, ensure};
+use crate::watch::{Event, Watch};
+use anyhow::{Context as _, Result, ensure};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, ListParams, PostParams, WatchEvent, WatchParams};
+use kube::api::{DeleteParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
-use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
-use tokio::task::AbortHandle;
-use tokio::time::timeout;
+use std::time::Instant;
 
 /// Requests at a time.
 const PARALLEL: usize = 4;
-
-/// A batch that waits longer for an event has failed.
-const LIMIT: Duration = Duration::from_secs(120);
 
 /// Where pods are created, and where they run.
 #[derive(Clone)]
@@ -46,9 +41,9 @@ impl Place {
 
     /// Creates pods, and waits until all are ready.
     pub(crate) async fn create(&self, prefix: &str, count: u32) -> Result<Created> {
-        let mut local = Watch::start(&self.pods).await?;
+        let mut local = Pods::start(&self.pods).await?;
         let mut remote = match &self.remote {
-            Some(pods) => Some(Watch::start(pods).await?),
+            Some(pods) => Some(Pods::start(pods).await?),
             None => None,
         };
         let names: Vec<_> = (0..count)
@@ -81,7 +76,7 @@ impl Place {
 
     /// Deletes the pods of a batch. Returns the time until all are gone.
     pub(crate) async fn delete(&self) -> Result<f64> {
-        let mut local = Watch::start(&self.pods).await?;
+        let mut local = Pods::start(&self.pods).await?;
         let names: Vec<_> = local.seen.added.keys().cloned().collect();
         ensure!(!names.is_empty(), "no pod to delete");
         let start = Instant::now();
@@ -110,53 +105,35 @@ struct Seen {
 }
 
 /// A watch of a namespace's pods.
-struct Watch {
+struct Pods {
     seen: Seen,
-    events: UnboundedReceiver<Result<(Instant, WatchEvent<Pod>)>>,
-    task: AbortHandle,
+    watch: Watch<Pod>,
 }
 
-impl Watch {
+impl Pods {
     async fn start(pods: &Api<Pod>) -> Result<Self> {
-        let list = pods.list(&ListParams::default()).await?;
-        let version = list.metadata.resource_version.context("no version")?;
+        let watch = Watch::start(pods).await?;
         let mut seen = Seen::default();
-        for pod in &list.items {
+        for pod in &watch.listed {
             seen.note(pod, Instant::now());
         }
-        let (sender, events) = unbounded_channel();
-        let task = tokio::spawn(watch(pods.clone(), version, sender));
 
-        Ok(Self {
-            seen,
-            events,
-            task: task.abort_handle(),
-        })
+        Ok(Self { seen, watch })
     }
 
     /// Takes events until `is_complete`.
     async fn until(&mut self, is_complete: impl Fn(&Seen) -> bool) -> Result<()> {
         while !is_complete(&self.seen) {
-            let event = timeout(LIMIT, self.events.recv()).await;
-            let event = event.context("the pods of a batch take too long")?;
-            let (at, event) = event.context("the watch has ended")??;
+            let (at, event) = self.watch.next().await?;
             match event {
-                WatchEvent::Added(pod) | WatchEvent::Modified(pod) => self.seen.note(&pod, at),
-                WatchEvent::Deleted(pod) => {
+                Event::Put(pod) => self.seen.note(&pod, at),
+                Event::Deleted(pod) => {
                     self.seen.gone.entry(pod.name_any()).or_insert(at);
                 }
-                WatchEvent::Bookmark(_) => {}
-                WatchEvent::Error(error) => bail!("the watch has failed: {error:?}"),
             }
         }
 
         Ok(())
-    }
-}
-
-impl Drop for Watch {
-    fn drop(&mut self) {
-        self.task.abort();
     }
 }
 
@@ -172,34 +149,6 @@ impl Seen {
         if conditions.any(|it| it.type_ == "Ready" && it.status == "True") {
             self.ready.entry(name).or_insert(at);
         }
-    }
-}
-
-/// Sends each event with its time, while the receiver exists. The API server ends a watch after some minutes.
-async fn watch(
-    pods: Api<Pod>,
-    mut version: String,
-    sender: UnboundedSender<Result<(Instant, WatchEvent<Pod>)>>,
-) {
-    let events = async {
-        while !sender.is_closed() {
-            let stream = pods.watch(&WatchParams::default(), &version).await?;
-            let mut stream = std::pin::pin!(stream);
-            while let Some(event) = stream.try_next().await? {
-                if let WatchEvent::Added(pod)
-                | WatchEvent::Modified(pod)
-                | WatchEvent::Deleted(pod) = &event
-                {
-                    version = pod.resource_version().unwrap_or(version);
-                }
-                // It fails if the receiver is gone.
-                let _ = sender.send(Ok((Instant::now(), event)));
-            }
-        }
-        anyhow::Ok(())
-    };
-    if let Err(error) = events.await {
-        let _ = sender.send(Err(error));
     }
 }
 

@@ -86,6 +86,15 @@ pub(crate) fn memory(cluster: &str) -> Result<Vec<(String, f64)>> {
     Ok(all)
 }
 
+/// Returns the IDs of the processes of a program in a cluster.
+pub(crate) fn ids(cluster: &str, program: &str) -> Result<Vec<u32>> {
+    let found = of(&[cluster])?.into_iter();
+    Ok(found
+        .filter(|it| it.program == program)
+        .map(|it| it.id)
+        .collect())
+}
+
 struct Process {
     program: String,
     id: u32,

@@ -1,8 +1,15 @@
 //! The requests to an API server, from its own counters.
 
-use crate::clusters::Site;
+use crate::clusters::{Pair, Site};
 use anyhow::{Context as _, Result};
 use std::collections::BTreeMap;
+use std::time::Duration;
+
+/// The time for which requests at rest are counted.
+const REST: Duration = Duration::from_secs(20);
+
+/// The time after which the consequences of a change, such as Events and statuses, have been written.
+pub(crate) const SETTLED: Duration = Duration::from_secs(3);
 
 const METRIC: &str = "apiserver_request_total{";
 
@@ -16,11 +23,29 @@ pub(crate) struct Requests(BTreeMap<String, f64>);
 
 impl Requests {
     /// Reads the counters of an API server.
-    pub(crate) async fn now(site: &Site) -> Result<Self> {
+    async fn now(site: &Site) -> Result<Self> {
         let request = http::Request::get("/metrics").body(Vec::new())?;
         let text = site.client.request_text(request).await?;
 
         Self::parse(&text)
+    }
+
+    /// Reads the counters of both API servers.
+    pub(crate) async fn of(pair: &Pair) -> Result<Self> {
+        let (rome, milan) = tokio::try_join!(Self::now(&pair.rome), Self::now(&pair.milan))?;
+        Ok(rome.and(&milan))
+    }
+
+    /// Counts the requests per second of clusters at rest.
+    pub(crate) async fn at_rest(pair: &Pair) -> Result<Self> {
+        tokio::time::sleep(SETTLED).await;
+        let before = Self::of(pair).await?;
+        tokio::time::sleep(REST).await;
+        let after = Self::of(pair).await?;
+
+        Ok(after
+            .since(&before, &Self::default(), 0.0)
+            .per(REST.as_secs_f64()))
     }
 
     fn parse(text: &str) -> Result<Self> {
@@ -61,7 +86,7 @@ impl Requests {
     }
 
     /// Joins the requests of the consumer with those of the provider.
-    pub(crate) fn and(&self, other: &Self) -> Self {
+    fn and(&self, other: &Self) -> Self {
         let here = self
             .0
             .iter()
