@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! this cluster                                             provider
-//! Service, ConfigMap, Secret   --controller-->             the same kind
+//! Service, Ingress, ConfigMap,  --controller-->             the same kind
+//! Secret
 //! EndpointSlice, Node, IP      --controller-->             ShadowEndpointSlice
 //! Pod, ServiceAccount          --tokens-->                 Secret with the tokens of the pod
 //! Event about a pod           <--event--               Event about its ShadowPod
@@ -27,6 +28,7 @@ mod configmap;
 mod desired;
 mod endpointslice;
 mod events;
+mod ingress;
 mod item;
 mod memory;
 mod metadata;

@@ -8,12 +8,13 @@ use super::policy::{ContradictionError, Marks};
 use super::registrations::{BY_SPEC, service_of};
 use super::settings::Settings;
 use super::summary::{Fingerprint, Summary, keep};
-use super::{configmap, endpointslice, secret, service};
+use super::{configmap, endpointslice, ingress, secret, service};
 use control_api::root_ca::reflected_name;
 use control_api::{IP, labels};
 use control_runtime::{Cache, Carried, Cluster, Key, Objects};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::Ingress;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -57,6 +58,7 @@ impl View<'_> {
         match kind {
             Kind::Service => self.service(key),
             Kind::EndpointSlice => self.slice(key),
+            Kind::Ingress => self.ingress(key),
             Kind::ConfigMap => self.config_map(key),
             Kind::Secret => self.secret(key),
         }
@@ -74,6 +76,18 @@ impl View<'_> {
         fingerprint.class = service::class(summary.service_type.as_deref(), class);
         let object = |local: &Service| json!(service::remote(local, &self.settings.peering, class));
         self.of_kind((Kind::Service, key), summary.marks, fingerprint, object)
+    }
+
+    fn ingress(&self, key: &Key) -> Desired {
+        let Some(summary) = self.summary::<Ingress>(key) else {
+            return Desired::Absent(None);
+        };
+        let class = self.settings.ingress_class.as_deref();
+        let mut fingerprint = self.fingerprint(summary);
+        fingerprint.annotations = ingress::without_class(fingerprint.annotations);
+        fingerprint.class = class.map(str::to_owned);
+        let object = |local: &Ingress| json!(ingress::remote(local, &self.settings.peering, class));
+        self.of_kind((Kind::Ingress, key), summary.marks, fingerprint, object)
     }
 
     fn config_map(&self, key: &Key) -> Desired {

@@ -12,6 +12,7 @@ use control_api::{IP, NamespaceMap};
 use control_runtime::{Cache, Change, Cluster, Key, Ref};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::Ingress;
 use std::collections::BTreeSet;
 
 type Items = BTreeSet<WorkItem>;
@@ -76,6 +77,9 @@ impl Observer<'_> {
         match (kind, cluster) {
             (Kind::Service, _) => {
                 keys(cache.objects::<Summary<Service>>(cluster).within(namespace))
+            }
+            (Kind::Ingress, _) => {
+                keys(cache.objects::<Summary<Ingress>>(cluster).within(namespace))
             }
             (Kind::ConfigMap, _) => keys(
                 cache

@@ -139,7 +139,7 @@ impl Object<'_> {
             self.plan.delete(self.target.clone(), present.uid);
             return;
         }
-        let is_current = present.fingerprint == desired
+        let is_current = desired.is_met_by(present.fingerprint, self.about.kind)
             || self
                 .memory
                 .is_settled(&self.item, desired, present.fingerprint);

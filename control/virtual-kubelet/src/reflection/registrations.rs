@@ -8,6 +8,7 @@ use control_api::{IP, NamespaceMap, ShadowEndpointSlice};
 use control_runtime::{Cluster, Registration, Resource, Scope, Selector, Source, WatchId};
 use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointSlice};
+use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 
@@ -35,6 +36,7 @@ pub(super) fn registrations(settings: &Settings) -> Vec<Registration> {
     for kind in Kind::ALL.into_iter().filter(|it| settings.is_enabled(*it)) {
         match kind {
             Kind::Service => registrations.push(reflected::<Service>()),
+            Kind::Ingress => registrations.push(reflected::<Ingress>()),
             Kind::ConfigMap => registrations.push(reflected::<ConfigMap>()),
             Kind::Secret => registrations.push(reflected::<Secret>()),
             Kind::EndpointSlice => registrations.extend(of_slices()),

@@ -6,6 +6,7 @@ mod exclusions;
 mod faults;
 mod golden;
 mod immutable;
+mod ingress;
 pub(crate) mod issuing;
 mod policy;
 mod reflection;

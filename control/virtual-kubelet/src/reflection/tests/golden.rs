@@ -8,7 +8,7 @@ use super::peering;
 use crate::pod::forge::reflected_config_map_name;
 use crate::reflection::endpointslice::{Endpoints, Location};
 use crate::reflection::token::{Token, TokenKey, TokenSecret, TokenSpec};
-use crate::reflection::{configmap, endpointslice, secret, service, token};
+use crate::reflection::{configmap, endpointslice, ingress, secret, service, token};
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -63,6 +63,18 @@ fn services_equal_upstreams() {
         });
     }
     assert_eq!(compared, 3);
+}
+
+#[test]
+fn ingresses_equal_upstreams_without_the_class_of_this_cluster() {
+    let mut compared = 0;
+    for case in cases().values() {
+        compared += compare(case, "ingresses", str::to_owned, |local| {
+            assert_eq!(local["spec"]["ingressClassName"], "nginx");
+            json!(ingress::remote(&parse(local), &peering(), None))
+        });
+    }
+    assert_eq!(compared, 2);
 }
 
 #[test]

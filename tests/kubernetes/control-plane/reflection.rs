@@ -1,0 +1,121 @@
+//! Tests of the objects that a virtual kubelet reflects, with the API servers, policies and controllers of both clusters.
+
+use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
+use crate::refusals::scene::Scene;
+use anyhow::{Result, ensure};
+use serde_json::{Value, json};
+
+pub(crate) fn add(suite: &mut Suite) {
+    serial!(suite, ingresses_follow_those_of_the_consumer);
+}
+
+impl Scene {
+    /// Creates or changes an object of the consumer's namespace `shop`.
+    async fn put(&self, object: &Value) -> Result<Value> {
+        let mut object = object.clone();
+        object["metadata"]["namespace"] = json!("shop");
+        self.rome.apply(&object, "user").await
+    }
+
+    /// Waits until an object of the provider's namespace satisfies `check`.
+    async fn until_remote(
+        &self,
+        (kind, name): (&str, &str),
+        check: impl Fn(&Value) -> bool,
+    ) -> Result<Value> {
+        self.milan.until((kind, "shop-rome", name), check).await
+    }
+
+    async fn until_gone(&self, (kind, name): (&str, &str)) -> Result<()> {
+        until(Deadline::after(SOON), "the deletion", async || {
+            let left = self.milan.get_opt(kind, "shop-rome", name).await?;
+            ensure!(left.is_none(), "{left:?}");
+            Ok(())
+        })
+        .await
+    }
+
+    /// Waits until an Event about an object of the consumer contains a text.
+    async fn until_event(&self, (reason, name): (&str, &str), text: &str) -> Result<Value> {
+        until(Deadline::after(SOON), text, async || {
+            let events = self.events(name).await?;
+            let is_it = |it: &&Value| {
+                let message = it["message"].as_str().unwrap_or_default();
+                it["reason"] == reason && message.contains(text)
+            };
+            let found = events.iter().find(is_it);
+            ensure!(found.is_some(), "{events:?}");
+            Ok(found.cloned().unwrap_or_default())
+        })
+        .await
+    }
+}
+
+/// Returns an Ingress with the class of the consumer.
+fn ingress(host: &str, annotations: &Value) -> Value {
+    let backend = json!({"service": {"name": "web", "port": {"number": 80}}});
+    json!({
+        "apiVersion": "networking.k8s.io/v1",
+        "kind": "Ingress",
+        "metadata": {"name": "web", "labels": {"app": "web"}, "annotations": annotations},
+        "spec": {
+            "ingressClassName": "traefik",
+            "defaultBackend": backend,
+            "rules": [{"host": host, "http": {"paths": [
+                {"path": "/", "pathType": "Prefix", "backend": backend},
+            ]}}],
+            "tls": [{"hosts": [host], "secretName": "web"}],
+        },
+    })
+}
+
+async fn ingresses_follow_those_of_the_consumer(_: &'static Fixture) -> Result<()> {
+    let mut scene = Scene::start().await?;
+    let web = ("Ingress", "web");
+    let annotations = json!({
+        "kubernetes.io/ingress.class": "traefik",
+        "nginx.ingress.kubernetes.io/proxy-body-size": "1m",
+    });
+    let local = scene.put(&ingress("a.example", &annotations)).await?;
+    let remote = scene.until_remote(web, |_| true).await?;
+    for field in ["defaultBackend", "rules", "tls"] {
+        ensure!(remote["spec"][field] == local["spec"][field], "{remote}");
+    }
+    ensure!(remote["spec"]["ingressClassName"].is_null(), "{remote}");
+    let kept = json!({"nginx.ingress.kubernetes.io/proxy-body-size": "1m"});
+    ensure!(remote["metadata"]["annotations"] == kept, "{remote}");
+    ensure!(remote["metadata"]["labels"]["app"] == "web", "{remote}");
+
+    scene.put(&ingress("b.example", &annotations)).await?;
+    let is_b = |it: &Value| it["spec"]["rules"][0]["host"] == "b.example";
+    let mut remote = scene.until_remote(web, is_b).await?;
+    // An edit at the provider is put back, and fields of others stay.
+    let hosts = json!([{"host": "c.example"}]);
+    remote["spec"]["rules"] = hosts;
+    remote["metadata"]["labels"]["team"] = json!("theirs");
+    scene.milan.update(&remote).await?;
+    let remote = scene.until_remote(web, is_b).await?;
+    ensure!(remote["metadata"]["labels"]["team"] == "theirs", "{remote}");
+
+    let skipped = json!({"liqo.io/skip-reflection": "true"});
+    scene.put(&ingress("b.example", &skipped)).await?;
+    scene.until_gone(web).await?;
+
+    // The policy of the provider refuses classes and annotations that it does not permit.
+    let snippet = json!({"nginx.ingress.kubernetes.io/server-snippet": "deny all;"});
+    scene.put(&ingress("b.example", &snippet)).await?;
+    let cause = "a consumer sets annotations of Ingresses only that change no other Ingress";
+    scene
+        .until_event(("FailedReflection", "web"), cause)
+        .await?;
+    let class = "--remote-real-ingress-class-name=internal";
+    scene.kubelet.restart_with("--enable-ingress").await?;
+    scene.kubelet.restart_with(class).await?;
+    scene.put(&ingress("b.example", &json!({}))).await?;
+    let cause = "spec.ingressClassName: the provider does not offer this class";
+    scene
+        .until_event(("FailedReflection", "web"), cause)
+        .await?;
+
+    Ok(())
+}
