@@ -6,7 +6,7 @@
 //! Secret
 //! EndpointSlice, Node, IP      --controller-->             ShadowEndpointSlice
 //! Pod, ServiceAccount          --tokens-->                 Secret with the tokens of the pod
-//! Event about a pod           <--event--               Event about its ShadowPod
+//! Event                       <--event--               Event about the object, the pod or its ShadowPod
 //! NamespaceMap: status of the provider, selects the namespaces
 //! ```
 //!

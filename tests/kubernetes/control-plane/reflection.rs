@@ -109,8 +109,10 @@ async fn ingresses_follow_those_of_the_consumer(_: &'static Fixture) -> Result<(
         .until_event(("FailedReflection", "web"), cause)
         .await?;
     let class = "--remote-real-ingress-class-name=internal";
-    scene.kubelet.restart_with("--enable-ingress").await?;
-    scene.kubelet.restart_with(class).await?;
+    scene
+        .kubelet
+        .restart_with(&["--enable-ingress", class])
+        .await?;
     scene.put(&ingress("b.example", &json!({}))).await?;
     let cause = "spec.ingressClassName: the provider does not offer this class";
     scene

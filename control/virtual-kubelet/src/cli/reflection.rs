@@ -2,6 +2,7 @@
 
 use super::Cli;
 use crate::pod::forge::ApiServerSupport;
+use crate::reflection::event::settings::EventSettings;
 use crate::reflection::kind::Kind;
 use crate::reflection::peering::Peering;
 use crate::reflection::policy::Policy;
@@ -16,17 +17,31 @@ impl Cli {
     ///
     /// A change of the VirtualNode's `spec.offloadingPatch` restarts the process.
     pub(super) fn reflection(&self, node: &VirtualNode) -> Option<Settings> {
-        let policies = self.policies();
+        let settings = self.reflection_settings(node);
+        (!settings.policies.is_empty()).then_some(settings)
+    }
+
+    /// Returns the values for the reflection of Events; `None` if none are reflected.
+    pub(super) fn events(&self, node: &VirtualNode) -> Option<EventSettings> {
+        let flags = &self.reflection;
+        (flags.event_reflection_workers > 0).then(|| EventSettings {
+            reflection: self.reflection_settings(node),
+            node: self.runs_pods().then(|| self.nodename.clone()),
+            policy: flags.event_reflection_type,
+        })
+    }
+
+    fn reflection_settings(&self, node: &VirtualNode) -> Settings {
         let balancers = self.remote_real_load_balancer_class_name.clone();
         let ingresses = self.remote_real_ingress_class_name.clone();
-        (!policies.is_empty()).then(|| Settings {
+        Settings {
             peering: self.peering(node),
             tenant_namespace: self.tenant_namespace.clone(),
-            policies,
+            policies: self.policies(),
             pod_cidrs: self.local_podcidr.iter().copied().map(IpNet::V4).collect(),
             load_balancer_class: balancers.filter(|_| self.enable_load_balancer),
             ingress_class: ingresses.filter(|_| self.enable_ingress),
-        })
+        }
     }
 
     /// Returns the values for the tokens of pods; `None` if pods have none.

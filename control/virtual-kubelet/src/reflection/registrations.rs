@@ -46,6 +46,26 @@ pub(super) fn registrations(settings: &Settings) -> Vec<Registration> {
     registrations
 }
 
+/// Returns the resources of the reflection of kinds, for a controller that only follows them.
+pub(super) fn followed(settings: &Settings) -> Vec<Registration> {
+    fn of<K: Summarized + Source + PartialEq>() -> Registration {
+        Registration::of(Scope::Planned, keep::<K>)
+    }
+    let kinds = Kind::ALL.into_iter().filter(|it| settings.is_enabled(*it));
+    kinds
+        .flat_map(|kind| match kind {
+            Kind::Service => vec![of::<Service>()],
+            Kind::Ingress => vec![of::<Ingress>()],
+            Kind::ConfigMap => vec![of::<ConfigMap>()],
+            Kind::Secret => vec![of::<Secret>()],
+            Kind::EndpointSlice => vec![
+                Registration::of(Scope::Planned, keep_slice),
+                of::<ShadowEndpointSlice>(),
+            ],
+        })
+        .collect()
+}
+
 /// Returns the NamespaceMap of the provider.
 pub(super) fn namespace_maps(settings: &Settings) -> Registration {
     let scope = Scope::Namespace(settings.tenant_namespace.clone());

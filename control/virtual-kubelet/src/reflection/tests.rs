@@ -2,6 +2,7 @@ use super::peering::Peering;
 
 mod endpointslice;
 mod event;
+mod events;
 mod exclusions;
 mod faults;
 mod golden;
