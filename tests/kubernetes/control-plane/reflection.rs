@@ -6,7 +6,11 @@ use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
 pub(crate) fn add(suite: &mut Suite) {
-    serial!(suite, ingresses_follow_those_of_the_consumer);
+    serial!(
+        suite,
+        ingresses_follow_those_of_the_consumer,
+        events_of_the_provider_are_about_objects_of_the_consumer,
+    );
 }
 
 impl Scene {
@@ -118,6 +122,87 @@ async fn ingresses_follow_those_of_the_consumer(_: &'static Fixture) -> Result<(
     scene
         .until_event(("FailedReflection", "web"), cause)
         .await?;
+
+    Ok(())
+}
+
+/// Returns an Event of the provider about an object.
+fn event(object: &Value, name: &str, count: u32) -> Value {
+    let metadata = &object["metadata"];
+    json!({
+        "apiVersion": "v1",
+        "kind": "Event",
+        "metadata": {"name": name, "namespace": "shop-rome"},
+        "involvedObject": {
+            "apiVersion": object["apiVersion"],
+            "kind": object["kind"],
+            "namespace": "shop-rome",
+            "name": metadata["name"],
+            "uid": metadata["uid"],
+            "fieldPath": "spec.containers{web}",
+        },
+        "type": "Normal",
+        "reason": "Pulled",
+        "message": "Container image \"web:1\" already present on machine",
+        "source": {"component": "kubelet", "host": "milan-worker"},
+        "count": count,
+        "firstTimestamp": "2026-11-21T07:20:00Z",
+        "lastTimestamp": "2026-11-21T07:20:01Z",
+    })
+}
+
+async fn events_of_the_provider_are_about_objects_of_the_consumer(
+    _: &'static Fixture,
+) -> Result<()> {
+    let scene = Scene::start().await?;
+    scene.create("web", "1", &json!([])).await?;
+    scene.run("web").await?;
+    let local = scene.rome.get("Pod", "shop", "web").await?;
+    let remote = scene.milan.get("Pod", "shop-rome", "web").await?;
+    for count in [1, 7] {
+        let event = event(&remote, "web.pulled", count);
+        scene.milan.apply(&event, "kubelet").await?;
+        let reflected = scene
+            .rome
+            .until(("Event", "shop", "web.pulled"), |it| it["count"] == count)
+            .await?;
+        let object = json!({
+            "apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web",
+            "uid": local["metadata"]["uid"], "fieldPath": "spec.containers{web}",
+        });
+        ensure!(reflected["involvedObject"] == object, "{reflected}");
+        for field in [
+            "type",
+            "reason",
+            "message",
+            "firstTimestamp",
+            "lastTimestamp",
+        ] {
+            ensure!(reflected[field] == event[field], "{reflected}");
+        }
+        ensure!(
+            reflected["source"] == json!({"component": "kubelet (remote)"}),
+            "{reflected}"
+        );
+    }
+    // That of the provider's controller about the ShadowPod.
+    let created = scene.until_event(("CreatedPod", "web"), "").await?;
+    ensure!(created["involvedObject"]["kind"] == "Pod", "{created}");
+
+    let port = json!({"port": 80});
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"}, "spec": {"ports": [port]},
+    });
+    let local = scene.put(&service).await?;
+    let remote = scene.until_remote(("Service", "web"), |_| true).await?;
+    let event = event(&remote, "web.service", 1);
+    scene.milan.apply(&event, "service-controller").await?;
+    let name = ("Event", "shop", "web.service");
+    let reflected = scene.rome.until(name, |_| true).await?;
+    ensure!(
+        reflected["involvedObject"]["uid"] == local["metadata"]["uid"],
+        "{reflected}"
+    );
 
     Ok(())
 }
