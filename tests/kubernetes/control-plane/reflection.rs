@@ -3,6 +3,9 @@
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::refusals::scene::Scene;
 use anyhow::{Result, ensure};
+use k8s_openapi::api::core::v1::ResourceQuota;
+use kube::Api;
+use kube::api::DeleteParams;
 use serde_json::{Value, json};
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -10,6 +13,8 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         ingresses_follow_those_of_the_consumer,
         events_of_the_provider_are_about_objects_of_the_consumer,
+        objects_that_the_provider_refuses_say_why_and_delay_no_others,
+        large_and_immutable_objects_are_reflected,
     );
 }
 
@@ -203,6 +208,137 @@ async fn events_of_the_provider_are_about_objects_of_the_consumer(
         reflected["involvedObject"]["uid"] == local["metadata"]["uid"],
         "{reflected}"
     );
+
+    Ok(())
+}
+
+/// Returns a core object of this name.
+fn core(kind: &str, name: &str, fields: &Value) -> Value {
+    let mut object = fields.clone();
+    object["apiVersion"] = json!("v1");
+    object["kind"] = json!(kind);
+    object["metadata"]["name"] = json!(name);
+    object
+}
+
+async fn objects_that_the_provider_refuses_say_why_and_delay_no_others(
+    _: &'static Fixture,
+) -> Result<()> {
+    let scene = Scene::start().await?;
+    // No ConfigMap fits.
+    let hard = json!({"spec": {"hard": {"configmaps": "0"}}});
+    let mut quota = core("ResourceQuota", "full", &hard);
+    quota["metadata"]["namespace"] = json!("shop-rome");
+    scene.peering.milan.apply(&quota).await?;
+    let quotas: Api<ResourceQuota> =
+        Api::namespaced(scene.peering.milan.client.clone(), "shop-rome");
+    until(Deadline::after(SOON), "the quota", async || {
+        let status = quotas.get("full").await?.status;
+        let used = status.and_then(|it| it.used).unwrap_or_default();
+        ensure!(!used.is_empty(), "{used:?}");
+        Ok(())
+    })
+    .await?;
+    let map = core("ConfigMap", "web", &json!({"data": {"color": "blue"}}));
+    scene.put(&map).await?;
+    let failed = ("FailedReflection", "web");
+    scene.until_event(failed, "exceeded quota: full").await?;
+    let secret = core("Secret", "other", &json!({"stringData": {"key": "value"}}));
+    scene.put(&secret).await?;
+    scene.until_remote(("Secret", "other"), |_| true).await?;
+    quotas.delete("full", &DeleteParams::default()).await?;
+    scene.until_remote(("ConfigMap", "web"), |_| true).await?;
+
+    // The reflected root CA has this name.
+    let reserved = core(
+        "ConfigMap",
+        "kube-root-ca.crt.rome",
+        &json!({"data": {"ca.crt": "x"}}),
+    );
+    scene.put(&reserved).await?;
+    let failed = ("FailedReflection", "kube-root-ca.crt.rome");
+    let cause = "the reflected root CA has the name kube-root-ca.crt.rome";
+    scene.until_event(failed, cause).await?;
+
+    // A Service of the provider has the node port.
+    let port = |number: u16| json!({"spec": {"type": "NodePort", "ports": [{"port": 80, "nodePort": number}]}});
+    let mut theirs = core("Service", "theirs", &port(31_080));
+    theirs["metadata"]["namespace"] = json!("default");
+    scene.peering.milan.apply(&theirs).await?;
+    let mut service = core("Service", "node-port", &port(31_080));
+    service["metadata"]["annotations"] = json!({"liqo.io/force-remote-node-port": "true"});
+    scene.put(&service).await?;
+    let failed = ("FailedReflection", "node-port");
+    scene
+        .until_event(failed, "provided port is already allocated")
+        .await?;
+    service["spec"]["ports"][0]["nodePort"] = json!(31_081);
+    scene.put(&service).await?;
+    let is_changed = |it: &Value| it["spec"]["ports"][0]["nodePort"] == 31_081;
+    scene
+        .until_remote(("Service", "node-port"), is_changed)
+        .await?;
+
+    // The policy of the provider permits no ExternalName.
+    let named = json!({"spec": {"type": "ExternalName", "externalName": "rome.example"}});
+    scene.put(&core("Service", "external", &named)).await?;
+    let failed = ("FailedReflection", "external");
+    scene
+        .until_event(failed, "without a TenantPolicy, a consumer has Services")
+        .await?;
+
+    Ok(())
+}
+
+async fn large_and_immutable_objects_are_reflected(_: &'static Fixture) -> Result<()> {
+    let scene = Scene::start().await?;
+    // The limit of Kubernetes for all values of a Secret.
+    let value = "a".repeat(1 << 20);
+    let large = core("Secret", "large", &json!({"stringData": {"key": value}}));
+    scene.put(&large).await?;
+    let is_large = |it: &Value| {
+        it["data"]["key"]
+            .as_str()
+            .is_some_and(|it| it.len() > 1 << 20)
+    };
+    scene.until_remote(("Secret", "large"), is_large).await?;
+
+    // An immutable ConfigMap is replaced by another one.
+    let map = |color: &str| {
+        let fields = json!({"data": {"color": color}, "immutable": true});
+        core("ConfigMap", "fixed", &fields)
+    };
+    scene.put(&map("blue")).await?;
+    let fixed = ("ConfigMap", "fixed");
+    let is_blue = |it: &Value| it["data"]["color"] == "blue" && it["immutable"] == true;
+    let before = scene.until_remote(fixed, is_blue).await?;
+    ensure!(scene.rome.delete("ConfigMap", "shop", "fixed").await?);
+    scene.put(&map("red")).await?;
+    let is_red = |it: &Value| it["data"]["color"] == "red";
+    let after = scene.until_remote(fixed, is_red).await?;
+    ensure!(before["metadata"]["uid"] != after["metadata"]["uid"]);
+
+    // Endpoints on nodes that do not exist are left out.
+    let endpoints = (0..1000).map(|number| {
+        let address = format!("10.244.{}.{}", number / 250, number % 250 + 1);
+        let node = (number % 2 == 0).then_some("gone");
+        json!({"addresses": [address], "nodeName": node, "conditions": {"ready": true}})
+    });
+    scene
+        .put(&json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": "many", "labels": {"kubernetes.io/service-name": "many"}},
+            "addressType": "IPv4",
+            "endpoints": Vec::from_iter(endpoints),
+            "ports": [{"name": "http", "port": 80}],
+        }))
+        .await?;
+    let shadow = scene
+        .until_remote(("ShadowEndpointSlice", "many"), |_| true)
+        .await?;
+    let endpoints = shadow["spec"]["template"]["endpoints"].as_array();
+    ensure!(endpoints.is_some_and(|it| it.len() == 500), "{endpoints:?}");
 
     Ok(())
 }
