@@ -5,7 +5,7 @@
 //! node        VirtualNode -> Node, its Lease and conditions (PURE)
 //! workload    Pod -> ShadowPod at the provider, and the status back (PURE)
 //! pod         the transformation of pods and their statuses (PURE)
-//! reflection  Services, EndpointSlices, ConfigMaps, Secrets and tokens at the provider (PURE)
+//! reflection  Services, EndpointSlices, Ingresses, ConfigMaps, Secrets and tokens at the provider (PURE)
 //! server      the kubelet's API: logs, exec, attach, port-forward and metrics of pods at the provider
 //! cli         arguments; starts the runtime with the controllers
 //! ```

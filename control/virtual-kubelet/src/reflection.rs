@@ -2,10 +2,11 @@
 //!
 //! ```text
 //! this cluster                                             provider
-//! Service, ConfigMap, Secret   --controller-->             the same kind
+//! Service, Ingress, ConfigMap,  --controller-->             the same kind
+//! Secret
 //! EndpointSlice, Node, IP      --controller-->             ShadowEndpointSlice
 //! Pod, ServiceAccount          --tokens-->                 Secret with the tokens of the pod
-//! Event about a pod           <--event--               Event about its ShadowPod
+//! Event                       <--event--               Event about the object, the pod or its ShadowPod
 //! NamespaceMap: status of the provider, selects the namespaces
 //! ```
 //!
@@ -27,6 +28,7 @@ mod configmap;
 mod desired;
 mod endpointslice;
 mod events;
+mod ingress;
 mod item;
 mod memory;
 mod metadata;

@@ -4,6 +4,11 @@ use crate::connection::Connection;
 use crate::kubeconfig::Shared;
 use crate::node::NodeController;
 use crate::pod::forge::ApiServerSupport;
+use crate::reflection::event::controller::EventController;
+use crate::reflection::event::settings::EventSettings;
+use crate::reflection::peering::Peering;
+use crate::reflection::policy::Policy;
+use crate::reflection::settings::Settings as ReflectionSettings;
 use crate::reflection::tests::issuing::{self, Issuing};
 use crate::reflection::tokens::controller::TokenController;
 use crate::reflection::tokens::settings::TokenSettings;
@@ -55,6 +60,24 @@ pub(crate) fn settings() -> Settings {
     }
 }
 
+/// Returns the settings of the reflection of Events.
+fn events(settings: &Settings) -> EventSettings {
+    let reflection = ReflectionSettings {
+        peering: Peering {
+            origin: settings.home.clone(),
+            destination: settings.provider.clone(),
+            ..Peering::default()
+        },
+        tenant_namespace: settings.tenant_namespace.clone(),
+        ..ReflectionSettings::default()
+    };
+    EventSettings {
+        reflection,
+        node: Some(settings.node.clone()),
+        policy: Policy::DenyList,
+    }
+}
+
 /// Returns the kubeconfig of a provider at an address.
 pub(crate) fn kubeconfig(address: &str) -> String {
     let config = json!({
@@ -92,8 +115,13 @@ impl Side {
         content.set(Ok(kubeconfig("192.0.2.1")));
         let (shared, of_node) = (content.clone(), settings.clone());
         let node = move || NodeController::new(of_node.clone(), Connection::new(shared.clone()));
+        let of_events = settings.reflects_events.then(|| events(&settings));
         let workload = move || WorkloadController::new(settings.clone(), tokens.clone());
-        let simulation = simulation.host(node).host(workload).replicas(2);
+        let mut simulation = simulation.host(node).host(workload);
+        if let Some(settings) = of_events {
+            simulation = simulation.host(move || EventController::new(settings.clone()));
+        }
+        let simulation = simulation.replicas(2);
         let mut side = Self {
             simulation,
             content,
@@ -257,6 +285,16 @@ impl Side {
     pub(crate) fn writes<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
         let log = self.simulation.log().iter();
         let objects = log.filter_map(|sent| sent.request.object());
+        objects
+            .filter(|it| it.resource == Resource::of::<K>())
+            .count()
+    }
+
+    /// Returns the number of reads of objects of a type.
+    pub(crate) fn reads<K: kube::Resource<DynamicType = ()>>(&self) -> usize {
+        let log = self.simulation.log().iter();
+        let reads = log.filter(|sent| sent.request.verb() == "get");
+        let objects = reads.filter_map(|sent| sent.request.object());
         objects
             .filter(|it| it.resource == Resource::of::<K>())
             .count()

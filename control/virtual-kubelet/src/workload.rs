@@ -7,8 +7,8 @@
 //!
 //! `namespaces` follows the NamespaceMap and the watches in the mapped namespaces; `plan` compares one pod with its
 //! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, `delayed` joins
-//! statuses that follow each other, `unscheduled` ends pods that the provider does not place, `events` writes the provider's
-//! Events about pods, and `addresses` reports those that are not reflected.
+//! statuses that follow each other, `unscheduled` ends pods that the provider does not place, and `addresses` reports those that
+//! are not reflected.
 
 pub(crate) use controller::WorkloadController;
 pub(crate) use namespaces::Namespaces;
@@ -16,7 +16,6 @@ pub(crate) use namespaces::Namespaces;
 mod addresses;
 mod controller;
 mod delayed;
-mod events;
 mod namespaces;
 mod offloading;
 mod plan;

@@ -25,6 +25,7 @@ mod ownership;
 mod peering;
 mod policies;
 mod proxy;
+mod reflection;
 mod refusals;
 mod rights;
 mod runtime;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
     peering::add(&mut suite);
     policies::add(&mut suite);
     proxy::add(&mut suite);
+    reflection::add(&mut suite);
     refusals::add(&mut suite);
     liqoctl::add(&mut suite);
     topologies::add(&mut suite);

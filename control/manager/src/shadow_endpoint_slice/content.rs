@@ -67,12 +67,10 @@ impl Content {
                 .split_at(room.min(endpoint.addresses.len()));
             room -= taken.len();
             dropped.surplus_addresses(surplus.len(), ADDRESSES_MAX);
-            let is_ready = endpoint.conditions.as_ref().and_then(|it| it.ready);
-            let is_ready = is_ready.unwrap_or(true) && is_peer_ready;
             let resolved = resolve(taken, addresses, dropped);
             if let Some((addresses, is_connected)) = resolved {
-                let is_ready = is_ready && is_connected;
-                endpoints.push(self::endpoint(endpoint, addresses, is_ready, peer));
+                let is_reached = is_peer_ready && is_connected;
+                endpoints.push(self::endpoint(endpoint, addresses, is_reached, peer));
             }
         }
 
@@ -109,13 +107,10 @@ fn resolve(
     (!taken.is_empty()).then_some((taken, are_connected))
 }
 
-fn endpoint(shadow: &Endpoint, addresses: Vec<String>, is_ready: bool, peer: &str) -> Endpoint {
+fn endpoint(shadow: &Endpoint, addresses: Vec<String>, is_reached: bool, peer: &str) -> Endpoint {
     Endpoint {
         addresses,
-        conditions: Some(EndpointConditions {
-            ready: Some(is_ready),
-            ..EndpointConditions::default()
-        }),
+        conditions: Some(conditions(shadow.conditions.as_ref(), is_reached)),
         hints: shadow.hints.as_ref().and_then(hints),
         hostname: shadow.hostname.clone().filter(|name| is_dns_label(name)),
         // A node of this cluster would make the endpoint a local one there.
@@ -123,6 +118,22 @@ fn endpoint(shadow: &Endpoint, addresses: Vec<String>, is_ready: bool, peer: &st
         target_ref: shadow.target_ref.as_ref().and_then(reference),
         zone: shadow.zone.clone().filter(|zone| is_name(zone)),
         ..Endpoint::default()
+    }
+}
+
+/// Returns the conditions of an endpoint that this cluster reaches, or does not.
+///
+/// An endpoint that is not reached does not serve either: kube-proxy sends packets to terminating endpoints that serve while no
+/// endpoint is ready. Upstream's consumers report `ready` only, and then the other conditions remain absent.
+fn conditions(shadow: Option<&EndpointConditions>, is_reached: bool) -> EndpointConditions {
+    let shadow = shadow.cloned().unwrap_or_default();
+    let is_ready = shadow.ready.unwrap_or(true);
+    let serves = shadow.serving.or(shadow.terminating.map(|_| is_ready));
+
+    EndpointConditions {
+        ready: Some(is_ready && is_reached),
+        serving: serves.map(|it| it && is_reached),
+        terminating: shadow.terminating,
     }
 }
 

@@ -29,6 +29,11 @@ impl<'a> Change<'a> {
         self.new
     }
 
+    /// Returns whether the object was created, as far as the cache knows.
+    pub fn is_creation(&self) -> bool {
+        self.old.is_none() && self.new.is_some()
+    }
+
     /// Returns whether the object is of this type's resource.
     pub fn is<T: Kept>(&self) -> bool {
         self.object.resource == T::resource()

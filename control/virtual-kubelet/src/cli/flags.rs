@@ -80,13 +80,13 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "NAME")]
     remote_real_storage_class_name: Option<String>,
 
-    /// Reflect Ingresses with a class of the provider.
+    /// Reflect Ingresses with the class --remote-real-ingress-class-name of the provider, instead of without class.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
-    enable_ingress: bool,
+    pub(super) enable_ingress: bool,
 
     /// IngressClass of the provider.
     #[arg(long, value_name = "NAME")]
-    remote_real_ingress_class_name: Option<String>,
+    pub(super) remote_real_ingress_class_name: Option<String>,
 
     /// Reflect Services of type LoadBalancer with a class of the provider.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]

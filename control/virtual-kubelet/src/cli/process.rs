@@ -5,6 +5,7 @@ use crate::connection::Connection;
 use crate::kubeconfig::{self, Shared};
 use crate::node::{NodeController, WorkItem};
 use crate::reflection::controller::ReflectionController;
+use crate::reflection::event::controller::EventController;
 use crate::reflection::tokens::controller::TokenController;
 use crate::server;
 use crate::settings::Settings;
@@ -67,6 +68,9 @@ impl Cli {
             }
             if let Some(tokens) = tokens {
                 runtime.add(TokenController::new(tokens), &replicas)?;
+            }
+            if let Some(events) = self.events(&virtual_node) {
+                runtime.add(EventController::new(events), &replicas)?;
             }
             if let Some(reflection) = self.reflection(&virtual_node) {
                 runtime.add(ReflectionController::new(reflection), &self.of_the_peer())?;

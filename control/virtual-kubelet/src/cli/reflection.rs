@@ -2,6 +2,7 @@
 
 use super::Cli;
 use crate::pod::forge::ApiServerSupport;
+use crate::reflection::event::settings::EventSettings;
 use crate::reflection::kind::Kind;
 use crate::reflection::peering::Peering;
 use crate::reflection::policy::Policy;
@@ -16,15 +17,31 @@ impl Cli {
     ///
     /// A change of the VirtualNode's `spec.offloadingPatch` restarts the process.
     pub(super) fn reflection(&self, node: &VirtualNode) -> Option<Settings> {
-        let policies = self.policies();
-        let class = self.remote_real_load_balancer_class_name.clone();
-        (!policies.is_empty()).then(|| Settings {
+        let settings = self.reflection_settings(node);
+        (!settings.policies.is_empty()).then_some(settings)
+    }
+
+    /// Returns the values for the reflection of Events; `None` if none are reflected.
+    pub(super) fn events(&self, node: &VirtualNode) -> Option<EventSettings> {
+        let flags = &self.reflection;
+        (flags.event_reflection_workers > 0).then(|| EventSettings {
+            reflection: self.reflection_settings(node),
+            node: self.runs_pods().then(|| self.nodename.clone()),
+            policy: flags.event_reflection_type,
+        })
+    }
+
+    fn reflection_settings(&self, node: &VirtualNode) -> Settings {
+        let balancers = self.remote_real_load_balancer_class_name.clone();
+        let ingresses = self.remote_real_ingress_class_name.clone();
+        Settings {
             peering: self.peering(node),
             tenant_namespace: self.tenant_namespace.clone(),
-            policies,
+            policies: self.policies(),
             pod_cidrs: self.local_podcidr.iter().copied().map(IpNet::V4).collect(),
-            load_balancer_class: class.filter(|_| self.enable_load_balancer),
-        })
+            load_balancer_class: balancers.filter(|_| self.enable_load_balancer),
+            ingress_class: ingresses.filter(|_| self.enable_ingress),
+        }
     }
 
     /// Returns the values for the tokens of pods; `None` if pods have none.
@@ -65,6 +82,11 @@ impl Cli {
                 Kind::EndpointSlice,
                 flags.endpointslice_reflection_workers,
                 flags.service_reflection_type,
+            ),
+            (
+                Kind::Ingress,
+                flags.ingress_reflection_workers,
+                flags.ingress_reflection_type,
             ),
             (
                 Kind::ConfigMap,
@@ -114,6 +136,7 @@ mod tests {
         let one = cli(&[
             "--service-reflection-workers=0",
             "--endpointslice-reflection-workers=0",
+            "--ingress-reflection-workers=0",
             "--configmap-reflection-workers=0",
         ]);
         let policies = one.reflection(&node()).unwrap().policies;
@@ -122,6 +145,7 @@ mod tests {
         let none = cli(&[
             "--service-reflection-workers=0",
             "--endpointslice-reflection-workers=0",
+            "--ingress-reflection-workers=0",
             "--configmap-reflection-workers=0",
             "--secret-reflection-workers=0",
         ]);
@@ -158,12 +182,21 @@ mod tests {
     }
 
     #[test]
-    fn the_class_of_load_balancers_needs_its_flag() {
-        let class = "--remote-real-load-balancer-class-name=fast";
-        let of = |flags: &[&str]| cli(flags).reflection(&node()).unwrap().load_balancer_class;
+    fn the_classes_of_the_provider_need_their_flags() {
+        let names = [
+            "--remote-real-load-balancer-class-name=fast",
+            "--remote-real-ingress-class-name=nginx",
+        ];
+        let of = |flags: &[&str]| {
+            let settings = cli(&[&names[..], flags].concat()).reflection(&node());
+            let settings = settings.unwrap();
+            (settings.load_balancer_class, settings.ingress_class)
+        };
 
-        assert_eq!(of(&[class]), None);
-        let enabled = of(&[class, "--enable-load-balancer"]);
-        assert_eq!(enabled, Some("fast".to_owned()));
+        assert_eq!(of(&[]), (None, None));
+        let balancers = of(&["--enable-load-balancer"]);
+        assert_eq!(balancers, (Some("fast".to_owned()), None));
+        let ingresses = of(&["--enable-ingress=true"]);
+        assert_eq!(ingresses, (None, Some("nginx".to_owned())));
     }
 }

@@ -8,12 +8,13 @@ use super::policy::{ContradictionError, Marks};
 use super::registrations::{BY_SPEC, service_of};
 use super::settings::Settings;
 use super::summary::{Fingerprint, Summary, keep};
-use super::{configmap, endpointslice, secret, service};
+use super::{configmap, endpointslice, ingress, secret, service};
 use control_api::root_ca::reflected_name;
 use control_api::{IP, labels};
 use control_runtime::{Cache, Carried, Cluster, Key, Objects};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::Ingress;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
@@ -35,6 +36,8 @@ pub(super) enum Desired {
 pub(super) enum Exclusion {
     /// The policy of its kind, or annotations.
     Policy,
+    /// Annotations of its namespace.
+    Namespace,
     /// Its kind or name is never reflected.
     Never,
     /// Its annotations contradict each other.
@@ -57,6 +60,7 @@ impl View<'_> {
         match kind {
             Kind::Service => self.service(key),
             Kind::EndpointSlice => self.slice(key),
+            Kind::Ingress => self.ingress(key),
             Kind::ConfigMap => self.config_map(key),
             Kind::Secret => self.secret(key),
         }
@@ -74,6 +78,18 @@ impl View<'_> {
         fingerprint.class = service::class(summary.service_type.as_deref(), class);
         let object = |local: &Service| json!(service::remote(local, &self.settings.peering, class));
         self.of_kind((Kind::Service, key), summary.marks, fingerprint, object)
+    }
+
+    fn ingress(&self, key: &Key) -> Desired {
+        let Some(summary) = self.summary::<Ingress>(key) else {
+            return Desired::Absent(None);
+        };
+        let class = self.settings.ingress_class.as_deref();
+        let mut fingerprint = self.fingerprint(summary);
+        fingerprint.annotations = ingress::without_class(fingerprint.annotations);
+        fingerprint.class = class.map(str::to_owned);
+        let object = |local: &Ingress| json!(ingress::remote(local, &self.settings.peering, class));
+        self.of_kind((Kind::Ingress, key), summary.marks, fingerprint, object)
     }
 
     fn config_map(&self, key: &Key) -> Desired {
@@ -116,9 +132,14 @@ impl View<'_> {
         let service = service.and_then(|it| self.summary::<Service>(&it));
         let marks = Marks::of(slice.metadata.annotations.as_ref());
         let policy = self.settings.policy(Kind::EndpointSlice);
-        match marks.is_slice_reflected(service.map(|it| it.marks), policy) {
+        let namespace = self.namespace(&key.namespace);
+        let of_service = service.map_or(namespace, |it| it.marks.or(namespace));
+        match marks.is_slice_reflected(Some(of_service), policy) {
             Ok(true) => {}
-            Ok(false) => return Desired::Absent(Some(Exclusion::Policy)),
+            Ok(false) => {
+                let own = service.map_or(marks, |it| marks.or(it.marks));
+                return Desired::Absent(Some(self.exclusion(own, &key.namespace)));
+            }
             Err(ContradictionError) => return Desired::Absent(Some(Exclusion::Contradiction)),
         }
         let nodes = self.cache.objects::<Node>(&Cluster::Local);
@@ -167,13 +188,32 @@ impl View<'_> {
         fingerprint: Fingerprint,
         object: impl Fn(&K) -> Value,
     ) -> Desired {
-        if !marks.is_reflected(self.settings.policy(kind)) {
-            return Desired::Absent(Some(Exclusion::Policy));
+        let effective = marks.or(self.namespace(&key.namespace));
+        if !effective.is_reflected(self.settings.policy(kind)) {
+            return Desired::Absent(Some(self.exclusion(marks, &key.namespace)));
         }
         let item = WorkItem::Object(kind, key.clone());
         Desired::Present {
             fingerprint: Box::new(fingerprint),
             object: self.carried.get::<K>(&item).map(object),
+        }
+    }
+
+    /// Returns the annotations of a namespace about the reflection of its objects.
+    fn namespace(&self, name: &str) -> Marks {
+        let namespace = self.cache.local::<Namespace>(&Key::cluster(name));
+        let annotations = namespace.and_then(|it| it.metadata.annotations.as_ref());
+
+        Marks::of(annotations)
+    }
+
+    /// Returns why an object with these annotations is excluded.
+    fn exclusion(&self, own: Marks, namespace: &str) -> Exclusion {
+        let namespace = self.namespace(namespace);
+        if own == own.or(namespace) {
+            Exclusion::Policy
+        } else {
+            Exclusion::Namespace
         }
     }
 

@@ -6,7 +6,7 @@ use control_api::offloading::shadow_endpoint_slice::EndpointSliceTemplate;
 use control_api::{ShadowEndpointSlice, ShadowEndpointSliceSpec, labels};
 use ipnet::IpNet;
 use k8s_openapi::api::core::v1::ObjectReference;
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointSlice};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -175,14 +175,9 @@ fn endpoint(
             .map(|kind| format!("{REMOTE_KIND}{kind}")),
         ..target.clone()
     };
-    let conditions = local.conditions.as_ref().map(|it| EndpointConditions {
-        ready: it.ready,
-        ..EndpointConditions::default()
-    });
-
     Some(Endpoint {
         addresses: local.addresses.iter().map(address).collect::<Option<_>>()?,
-        conditions,
+        conditions: local.conditions.clone(),
         deprecated_topology: None,
         hints: local.hints.clone(),
         hostname: local.hostname.clone(),

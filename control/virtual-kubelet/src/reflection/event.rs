@@ -1,194 +1,209 @@
-//! Events of the provider about ShadowPods, as Events about the pods of this cluster.
+//! Events of the provider, as Events about the objects of this cluster.
 //!
-//! So far, these are the warnings about ShadowPods: why the provider does not create or change the pod. [`watch`] selects them, so
-//! that a healthy pod causes no traffic. An Event of the provider has one Event in this cluster, which follows its count.
+//! An Event of the provider about a reflected object, a remote pod or its ShadowPod has an Event of the same name in this
+//! cluster, which follows its count. It is not deleted with that of the provider: both API servers delete Events after a time,
+//! so a deletion would cost a request for each Event and change nothing.
 
+pub(crate) mod controller;
+pub(crate) mod settings;
+
+mod content;
+mod involved;
+mod written;
+
+use super::kind::Kind;
+use super::peering::Peering;
+use super::policy::Marks;
 use super::registrations::LOCAL_ROLE;
 use crate::pod::status::cut;
-use control_credentials::digest;
+use content::{Content, NAME_LEN_MAX};
+use control_api::labels;
 use control_runtime::{
-    Cache, Cluster, Kept, Key, Registration, Resource, Scope, Selector, WatchId,
+    Cache, Cluster, Digest, Kept, Key, Registration, Resource, Scope, Selector, WatchId,
 };
-use k8s_openapi::api::core::v1::{Event, Pod};
+use k8s_openapi::api::core::v1::Event;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 /// Reason of the provider's Event about a ShadowPod whose pod is not created.
 const FAILED_CREATE: &str = "FailedCreatePod";
 
-/// Reason of the Event about a pod that a scheduler does not place, as the scheduler's own.
-const FAILED_SCHEDULING: &str = "FailedScheduling";
-
-/// Index of Events by the object that they are about.
+/// Index of Events by the name of the object that they are about.
 const BY_OBJECT: &str = "object";
 
-const SHADOW_POD: &str = "ShadowPod";
-
-/// Limits of Kubernetes for new Events, in bytes.
-const MESSAGE_LEN_MAX: usize = 1024;
-const REASON_LEN_MAX: usize = 128;
-
-/// Longest name of a component that is reported, in bytes: that of an object.
-const COMPONENT_LEN_MAX: usize = 253;
-
-/// Longest name of a pod in the name of its Event, in bytes: a dot and 16 digits follow, and names have 253 bytes at most.
-const POD_LEN_MAX: usize = 236;
-
-/// An Event of the provider. Texts are bounded, because the provider may be hostile.
+/// An Event of either cluster, without its texts.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) struct RemoteEvent {
-    /// Text that differs from that of other Events about the pod.
-    id: String,
-    /// Kind, name and UID of the object that the Event is about.
-    about: (String, String, Option<String>),
-    is_warning: bool,
-    reason: String,
-    pub(crate) message: String,
-    component: String,
-    count: i32,
-    first: Option<Time>,
-    last: Option<Time>,
+pub(crate) struct EventSummary {
+    about: About,
+    /// Digest of the content.
+    content: Digest,
+    /// Digest of the content as it is reflected.
+    reflected: Digest,
+    marks: Marks,
+    /// Whether it is itself reflected, from any cluster.
+    is_reflected: bool,
+    failure: Option<Box<Failure>>,
 }
 
-impl Kept for RemoteEvent {
+/// The object that an Event is about.
+#[derive(Clone, Debug, PartialEq)]
+struct About {
+    /// `None` for a kind whose Events are not reflected.
+    kind: Option<Subject>,
+    name: String,
+    uid: Option<String>,
+}
+
+/// A kind of objects whose Events are reflected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Subject {
+    Pod,
+    /// Its Events become those of the pod.
+    ShadowPod,
+    Reflected(Kind),
+}
+
+/// Why the provider does not create a pod.
+#[derive(Clone, Debug, PartialEq)]
+struct Failure {
+    message: String,
+    observed: Option<Time>,
+}
+
+impl Kept for EventSummary {
     fn resource() -> Resource {
         Resource::of::<Event>()
     }
 }
 
-/// Returns the registration of the provider's Events, and of the Events of this cluster that report them.
-pub(crate) fn registration() -> Registration {
-    Registration::of(Scope::Planned, RemoteEvent::of)
-        .verbs(&["create", "patch"])
-        .written_in(Scope::Bound(LOCAL_ROLE))
-        .index(BY_OBJECT, |event: &RemoteEvent| vec![event.about.1.clone()])
-}
-
-/// Returns the watch of the warnings about ShadowPods in a namespace of the provider.
-pub(crate) fn watch(provider: &str, namespace: &str) -> WatchId {
-    WatchId {
-        cluster: Cluster::remote(provider),
-        resource: Resource::of::<Event>(),
-        namespace: Some(namespace.to_owned()),
-        selector: Selector {
-            terms: format!("involvedObject.kind={SHADOW_POD},type=Warning"),
-            ..Selector::default()
-        },
-    }
-}
-
-impl RemoteEvent {
-    /// Keeps the parts that are reported, from either form of an Event: with a series, or with a count.
-    pub(crate) fn of(event: Event) -> Self {
-        let text = |text: Option<String>, max: usize| cut(&text.unwrap_or_default(), max);
-        let object = event.involved_object;
-        let series = event.series.unwrap_or_default();
-        let at = event.event_time.map(|it| Time(it.0));
-        let component = event.source.and_then(|it| it.component);
-        let component = component.filter(|it| !it.is_empty());
-
-        Self {
-            id: text(event.metadata.uid, MESSAGE_LEN_MAX),
-            about: (
-                text(object.kind, REASON_LEN_MAX),
-                text(object.name, COMPONENT_LEN_MAX),
-                object.uid,
-            ),
-            is_warning: event.type_.as_deref() != Some("Normal"),
-            reason: text(event.reason, REASON_LEN_MAX),
-            message: text(event.message, MESSAGE_LEN_MAX),
-            component: text(component.or(event.reporting_component), COMPONENT_LEN_MAX),
-            count: series.count.or(event.count).unwrap_or(1).max(1),
-            first: event.first_timestamp.or_else(|| at.clone()),
-            last: series
-                .last_observed_time
-                .map(|it| Time(it.0))
-                .or(event.last_timestamp)
-                .or(at),
+impl Subject {
+    fn of(kind: &str) -> Option<Self> {
+        match kind {
+            "Pod" => Some(Self::Pod),
+            "ShadowPod" => Some(Self::ShadowPod),
+            _ => {
+                let mut kinds = Kind::ALL.into_iter();
+                kinds
+                    .find(|it| it.local().kind == kind)
+                    .map(Self::Reflected)
+            }
         }
     }
+}
 
-    /// Returns the report of the provider's scheduler in the condition of a pod. It has no count.
-    pub(crate) fn unscheduled(remote: &Pod, message: &str, since: Option<Time>) -> Self {
-        let scheduler = remote
-            .spec
-            .as_ref()
-            .and_then(|it| it.scheduler_name.clone());
+impl EventSummary {
+    /// Keeps the fields that reflection depends on. Texts are bounded, because the provider may be hostile.
+    pub(crate) fn of(event: Event) -> Self {
+        let content = Content::of(&event);
+        let object = event.involved_object;
+        let labels = event.metadata.labels.unwrap_or_default();
+        let about = About {
+            kind: Subject::of(object.kind.as_deref().unwrap_or_default()),
+            name: cut(object.name.as_deref().unwrap_or_default(), NAME_LEN_MAX),
+            uid: object.uid.filter(|it| !it.is_empty()),
+        };
+        let is_failure = about.kind == Some(Subject::ShadowPod)
+            && content.is_warning
+            && content.reason == FAILED_CREATE;
+
         Self {
-            id: FAILED_SCHEDULING.to_owned(),
-            about: Default::default(),
-            is_warning: true,
-            reason: FAILED_SCHEDULING.to_owned(),
-            message: cut(message, MESSAGE_LEN_MAX),
-            component: cut(&scheduler.unwrap_or_default(), COMPONENT_LEN_MAX),
-            count: 1,
-            first: since.clone(),
-            last: since,
+            content: Digest::of(&content),
+            reflected: Digest::of(&content.reflected()),
+            marks: Marks::of(event.metadata.annotations.as_ref()),
+            is_reflected: labels.contains_key(labels::ORIGIN),
+            failure: is_failure.then(|| {
+                Box::new(Failure {
+                    observed: content.last(),
+                    message: content.message,
+                })
+            }),
+            about,
         }
     }
 
     /// Returns the name of the object that the Event is about.
     pub(crate) fn object(&self) -> &str {
-        &self.about.1
+        &self.about.name
     }
 
-    /// Returns whether the Event is about the ShadowPod with this UID.
-    pub(crate) fn is_about_shadow_pod(&self, uid: Option<&str>) -> bool {
-        let (kind, _, about) = &self.about;
-        let is_other = about.as_deref().is_some_and(|about| uid != Some(about));
-
-        kind == SHADOW_POD && !is_other
-    }
-
-    /// Returns whether the Event reports that the provider does not create the pod.
+    /// Returns whether the Event reports that the provider does not create the pod of a ShadowPod.
     pub(crate) fn is_failed_creation(&self) -> bool {
-        self.is_warning && self.reason == FAILED_CREATE
+        self.failure.is_some()
     }
 
-    /// Returns the Events in a namespace of the provider that are about objects of this name.
-    pub(crate) fn about<'a>(
-        cache: &'a Cache,
-        provider: &str,
-        object: Key,
-    ) -> impl Iterator<Item = &'a Self> + use<'a> {
-        let events = cache.objects::<Self>(&Cluster::remote(provider));
-        let events = events.indexed(BY_OBJECT, &object.name);
-
-        events.filter_map(move |(key, event)| (key.namespace == object.namespace).then_some(event))
+    /// Returns whether the Event is about a pod or its ShadowPod.
+    fn is_of_pod(&self) -> bool {
+        matches!(self.about.kind, Some(Subject::Pod | Subject::ShadowPod))
     }
 
-    /// Returns the order of Events by the time when they were observed last.
-    pub(crate) fn observed(&self) -> Option<&Time> {
-        self.last.as_ref()
+    /// Returns whether the Event is about an object with this UID.
+    fn is_about(&self, uid: Option<&str>) -> bool {
+        self.about.uid.as_deref().is_none_or(|it| uid == Some(it))
     }
+}
 
-    /// Returns the name of the Event about the pod. No name that the provider chooses is used: it could be that of another Event.
-    pub(crate) fn name(&self, pod: &Key, uid: &str) -> String {
-        let end = pod.name.floor_char_boundary(POD_LEN_MAX);
-        // Each part of a name ends with a letter or a digit.
-        let start = pod.name[..end].trim_end_matches(['-', '.']);
-        let digest = digest(&[uid.as_bytes(), self.id.as_bytes()]);
+/// Returns the fields of the reflected Event, which lack the reference to the object.
+pub(in crate::reflection) fn reflected_fields(event: &Event) -> Value {
+    Content::of(event).reflected().fields()
+}
 
-        format!("{start}.{}", &digest[..16])
-    }
-
-    /// Returns the fields of the Event about the pod.
-    pub(crate) fn reflected(&self, pod: &Key, uid: &str) -> Value {
-        json!({
-            "involvedObject": {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "namespace": pod.namespace,
-                "name": pod.name,
-                "uid": uid,
-            },
-            "type": if self.is_warning { "Warning" } else { "Normal" },
-            "reason": self.reason,
-            "message": self.message,
-            "source": {"component": format!("{} (remote)", self.component)},
-            "count": self.count,
-            "firstTimestamp": self.first,
-            "lastTimestamp": self.last,
+/// Returns the registration of the Events of both clusters.
+pub(crate) fn registration() -> Registration {
+    Registration::of(Scope::Planned, EventSummary::of)
+        .full_objects()
+        .verbs(&["create", "patch"])
+        .written_in(Scope::Bound(LOCAL_ROLE))
+        .index(BY_OBJECT, |event: &EventSummary| {
+            vec![event.about.name.clone()]
         })
+}
+
+/// Returns the watch of the Events in a namespace of the provider.
+fn remote_watch(peering: &Peering, namespace: &str) -> WatchId {
+    watch(peering.cluster(), namespace, String::new())
+}
+
+/// Returns the watch of the reflected Events in a namespace of this cluster.
+fn local_watch(peering: &Peering, namespace: &str) -> WatchId {
+    watch(Cluster::Local, namespace, peering.selector())
+}
+
+fn watch(cluster: Cluster, namespace: &str, labels: String) -> WatchId {
+    WatchId {
+        cluster,
+        resource: Resource::of::<Event>(),
+        namespace: Some(namespace.to_owned()),
+        selector: Selector {
+            labels,
+            ..Selector::default()
+        },
     }
+}
+
+/// Returns the Events of a cluster that are about objects of this name.
+fn about<'a>(
+    cache: &'a Cache,
+    cluster: &Cluster,
+    object: &Key,
+) -> impl Iterator<Item = (&'a Key, &'a EventSummary)> + use<'a> {
+    let events = cache.objects::<EventSummary>(cluster);
+    let events = events.indexed(BY_OBJECT, &object.name);
+    let namespace = object.namespace.clone();
+
+    events.filter(move |(key, _)| key.namespace == namespace)
+}
+
+/// Returns why the provider has not created the pod of the ShadowPod with this UID.
+pub(crate) fn failed_creation<'a>(
+    cache: &'a Cache,
+    provider: &str,
+    shadow: &Key,
+    uid: Option<&str>,
+) -> Option<&'a str> {
+    let events = about(cache, &Cluster::remote(provider), shadow);
+    let failures = events.filter(|(_, it)| it.is_about(uid));
+    let failures = failures.filter_map(|(_, it)| it.failure.as_deref());
+    let newest = failures.max_by(|a, b| a.observed.cmp(&b.observed))?;
+
+    Some(&newest.message)
 }

@@ -67,6 +67,16 @@ impl About<'_> {
                 let note = format!("not reflected to cluster {destination}: {cause}");
                 Some(self.event("ReflectionDisabled", false, note))
             }
+            Exclusion::Namespace => {
+                let annotation = match policy {
+                    Policy::DenyList => SKIP_REFLECTION,
+                    Policy::AllowList => ALLOW_REFLECTION,
+                };
+                let note = format!(
+                    "not reflected to cluster {destination}, by the annotation {annotation} of the namespace"
+                );
+                Some(self.event("ReflectionDisabled", false, note))
+            }
             Exclusion::Contradiction => {
                 let note = format!("not reflected to cluster {destination}: {ContradictionError}");
                 Some(self.event("FailedReflection", true, note))

@@ -39,6 +39,7 @@ impl WorkItem {
             Self::Namespace(_) => "namespace",
             Self::Object(Kind::Service, _) => "service",
             Self::Object(Kind::EndpointSlice, _) => "endpointslice",
+            Self::Object(Kind::Ingress, _) => "ingress",
             Self::Object(Kind::ConfigMap, _) => "configmap",
             Self::Object(Kind::Secret, _) => "secret",
         }

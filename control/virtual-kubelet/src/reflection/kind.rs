@@ -6,6 +6,7 @@ use control_api::ShadowEndpointSlice;
 use control_runtime::{Key, Resource};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::Ingress;
 use std::fmt;
 
 /// A kind of objects that are reflected.
@@ -15,6 +16,8 @@ pub(crate) enum Kind {
     Service,
     /// EndpointSlice, as a ShadowEndpointSlice.
     EndpointSlice,
+    /// Ingress.
+    Ingress,
     /// ConfigMap.
     ConfigMap,
     /// Secret, except those with tokens of pods.
@@ -23,9 +26,10 @@ pub(crate) enum Kind {
 
 impl Kind {
     /// All kinds.
-    pub(crate) const ALL: [Self; 4] = [
+    pub(crate) const ALL: [Self; 5] = [
         Self::Service,
         Self::EndpointSlice,
+        Self::Ingress,
         Self::ConfigMap,
         Self::Secret,
     ];
@@ -46,6 +50,7 @@ impl Kind {
         match self {
             Self::Service => Resource::of::<Service>(),
             Self::EndpointSlice => Resource::of::<EndpointSlice>(),
+            Self::Ingress => Resource::of::<Ingress>(),
             Self::ConfigMap => Resource::of::<ConfigMap>(),
             Self::Secret => Resource::of::<Secret>(),
         }
@@ -55,7 +60,7 @@ impl Kind {
     pub(super) fn remote(self) -> Resource {
         match self {
             Self::EndpointSlice => Resource::of::<ShadowEndpointSlice>(),
-            Self::Service | Self::ConfigMap | Self::Secret => self.local(),
+            Self::Service | Self::Ingress | Self::ConfigMap | Self::Secret => self.local(),
         }
     }
 
@@ -63,7 +68,9 @@ impl Kind {
     pub(super) fn remote_key(self, namespace: &str, name: &str, origin: &str) -> Key {
         match self {
             Self::ConfigMap => Key::new(namespace, reflected_config_map_name(name, origin)),
-            Self::Service | Self::EndpointSlice | Self::Secret => Key::new(namespace, name),
+            Self::Service | Self::EndpointSlice | Self::Ingress | Self::Secret => {
+                Key::new(namespace, name)
+            }
         }
     }
 
@@ -71,7 +78,9 @@ impl Kind {
     pub(super) fn local_key(self, namespace: &str, name: &str, origin: &str) -> Key {
         match self {
             Self::ConfigMap => Key::new(namespace, configmap::local_name(name, origin)),
-            Self::Service | Self::EndpointSlice | Self::Secret => Key::new(namespace, name),
+            Self::Service | Self::EndpointSlice | Self::Ingress | Self::Secret => {
+                Key::new(namespace, name)
+            }
         }
     }
 }
@@ -81,6 +90,7 @@ impl fmt::Display for Kind {
         f.write_str(match self {
             Self::Service => "Service",
             Self::EndpointSlice => "EndpointSlice",
+            Self::Ingress => "Ingress",
             Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
         })

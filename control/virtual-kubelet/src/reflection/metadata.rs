@@ -1,7 +1,7 @@
 //! Labels and annotations of reflected objects.
 
 use super::peering::Peering;
-use control_api::labels;
+use control_api::{annotations, labels};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 
@@ -36,12 +36,15 @@ pub(super) fn reflected_labels<'a>(
     labels
 }
 
-/// Returns the annotations of the reflected object, or their digests.
+/// Returns the annotations of the reflected object, or their digests. That of `kubectl apply` is about the object of this cluster,
+/// and may contain what is not reflected.
 pub(super) fn reflected_annotations<V: Clone>(
     local: &BTreeMap<String, V>,
     peering: &Peering,
 ) -> BTreeMap<String, V> {
-    let annotations = local.iter();
-    let kept = annotations.filter(|(key, _)| !peering.annotations_not_reflected.contains(*key));
+    let is_reflected = |key: &String| {
+        key != annotations::LAST_APPLIED && !peering.annotations_not_reflected.contains(key)
+    };
+    let kept = local.iter().filter(|(key, _)| is_reflected(key));
     kept.map(|(key, it)| (key.clone(), it.clone())).collect()
 }

@@ -12,6 +12,9 @@ pub(crate) const FOLLOWED_MAX: usize = 4096;
 /// Length of the name of a namespace, in bytes (RFC 1123).
 const NAME_LEN_MAX: usize = 63;
 
+/// Length of the name of an object, in bytes (RFC 1123).
+const OBJECT_NAME_LEN_MAX: usize = 253;
+
 /// State of the reflection of a namespace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State<'a> {
@@ -71,8 +74,17 @@ pub(crate) fn names(map: &NamespaceMap) -> BTreeSet<&str> {
 
 /// Returns whether a text is the name of a namespace (RFC 1123 label).
 fn is_namespace(name: &str) -> bool {
+    (1..=NAME_LEN_MAX).contains(&name.len()) && is_label(name)
+}
+
+/// Returns whether a text is the name of an object (RFC 1123 subdomain).
+pub(crate) fn is_object_name(name: &str) -> bool {
+    name.len() <= OBJECT_NAME_LEN_MAX && name.split('.').all(is_label)
+}
+
+fn is_label(text: &str) -> bool {
     let is_valid = |it: u8| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-';
-    (1..=NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(is_valid)
+    !text.is_empty() && text.bytes().all(is_valid)
 }
 
 /// The namespaces whose objects a controller follows.

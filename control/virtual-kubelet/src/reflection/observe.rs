@@ -3,6 +3,7 @@
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::namespaces::{Namespaces, State, names};
+use super::policy::Marks;
 use super::present::has_others;
 use super::registrations::{BY_ADDRESS, BY_NODE, BY_SERVICE};
 use super::settings::Settings;
@@ -10,8 +11,9 @@ use super::summary::Summary;
 use control_api::root_ca::ROOT_CA;
 use control_api::{IP, NamespaceMap};
 use control_runtime::{Cache, Change, Cluster, Key, Ref};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::Ingress;
 use std::collections::BTreeSet;
 
 type Items = BTreeSet<WorkItem>;
@@ -36,6 +38,8 @@ impl Observer<'_> {
         }
         if change.is::<NamespaceMap>() {
             self.of_map(change)
+        } else if change.is::<Namespace>() {
+            self.of_namespace(change)
         } else if change.is::<Node>() {
             self.of_node(change)
         } else if change.is::<IP>() {
@@ -76,6 +80,9 @@ impl Observer<'_> {
         match (kind, cluster) {
             (Kind::Service, _) => {
                 keys(cache.objects::<Summary<Service>>(cluster).within(namespace))
+            }
+            (Kind::Ingress, _) => {
+                keys(cache.objects::<Summary<Ingress>>(cluster).within(namespace))
             }
             (Kind::ConfigMap, _) => keys(
                 cache
@@ -157,6 +164,19 @@ impl Observer<'_> {
         }
 
         items
+    }
+
+    /// Returns the items of a namespace whose annotations about reflection have changed.
+    fn of_namespace(&self, change: &Change<'_>) -> Items {
+        let marks = |it: Option<&Namespace>| {
+            it.map_or_else(Marks::default, |it| {
+                Marks::of(it.metadata.annotations.as_ref())
+            })
+        };
+        if marks(change.before()) == marks(change.after()) {
+            return Items::new();
+        }
+        self.items_in(&change.object.key.name)
     }
 
     fn of_node(&self, change: &Change<'_>) -> Items {

@@ -94,10 +94,16 @@ impl Object<'_> {
     fn exclude(&mut self, exclusion: Option<Exclusion>) {
         let policy = self.view.settings.policy(self.about.kind);
         let is_present = self.present.is_some_and(|it| it.is_reflected);
-        // With an allow list, most objects are excluded.
-        let is_silent = policy == Policy::AllowList && !is_present;
+        // Most objects are excluded, with an allow list or by their namespace.
+        let is_of_most = match exclusion {
+            Some(Exclusion::Policy) => policy == Policy::AllowList,
+            Some(Exclusion::Namespace) => true,
+            Some(Exclusion::Never | Exclusion::Contradiction | Exclusion::ReservedName) | None => {
+                false
+            }
+        };
         let event = exclusion
-            .filter(|it| *it != Exclusion::Policy || !is_silent)
+            .filter(|_| is_present || !is_of_most)
             .and_then(|it| self.about.excluded(it, policy));
         // The root CA has the name, and its reflected object is another item's.
         if exclusion != Some(Exclusion::ReservedName) {
@@ -139,7 +145,7 @@ impl Object<'_> {
             self.plan.delete(self.target.clone(), present.uid);
             return;
         }
-        let is_current = present.fingerprint == desired
+        let is_current = desired.is_met_by(present.fingerprint, self.about.kind)
             || self
                 .memory
                 .is_settled(&self.item, desired, present.fingerprint);

@@ -30,19 +30,27 @@ pub(crate) struct ContradictionError;
 pub(crate) struct Marks {
     pub(crate) skips: bool,
     pub(crate) allows: bool,
+    /// Whether there is an annotation, also one that is `false`.
+    is_set: bool,
 }
 
 impl Marks {
     /// Reads the annotations. Each value but `false` sets one.
     pub(crate) fn of(annotations: Option<&BTreeMap<String, String>>) -> Self {
-        let is_set = |key: &str| {
-            let value = annotations.and_then(|it| it.get(key));
-            value.is_some_and(|it| !it.eq_ignore_ascii_case("false"))
-        };
+        let value = |key: &str| annotations.and_then(|it| it.get(key));
+        let values = [value(SKIP_REFLECTION), value(ALLOW_REFLECTION)];
+        let [skips, allows] =
+            values.map(|it| it.is_some_and(|it| !it.eq_ignore_ascii_case("false")));
         Self {
-            skips: is_set(SKIP_REFLECTION),
-            allows: is_set(ALLOW_REFLECTION),
+            skips,
+            allows,
+            is_set: values.into_iter().any(|it| it.is_some()),
         }
+    }
+
+    /// Returns the annotations of the namespace for an object without one.
+    pub(crate) fn or(self, namespace: Self) -> Self {
+        if self.is_set { self } else { namespace }
     }
 
     /// Returns whether the object is reflected.

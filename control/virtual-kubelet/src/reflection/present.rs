@@ -9,6 +9,7 @@ use control_api::ShadowEndpointSlice;
 use control_api::root_ca::reflected_name;
 use control_runtime::{Cache, Cluster, Entry, Key, Ref};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::networking::v1::Ingress;
 
 /// An object of the provider.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +36,7 @@ impl<'a> Present<'a> {
     pub(super) fn of(entry: &'a Entry, peering: &Peering, kind: Kind) -> Option<Self> {
         match kind {
             Kind::Service => Some(Self::new(entry, entry.get::<Summary<Service>>()?, peering)),
+            Kind::Ingress => Some(Self::new(entry, entry.get::<Summary<Ingress>>()?, peering)),
             Kind::ConfigMap => Some(Self::new(
                 entry,
                 entry.get::<Summary<ConfigMap>>()?,
@@ -72,6 +74,7 @@ pub(super) fn has_others(cache: &Cache, settings: &Settings, namespace: &str) ->
         let has_any = match kind {
             Kind::Service => has::<Service>(cache, &cluster, (namespace, "")),
             Kind::EndpointSlice => has::<ShadowEndpointSlice>(cache, &cluster, (namespace, "")),
+            Kind::Ingress => has::<Ingress>(cache, &cluster, (namespace, "")),
             Kind::Secret => has::<Secret>(cache, &cluster, (namespace, "")),
             Kind::ConfigMap => has::<ConfigMap>(cache, &cluster, (namespace, &root_ca)),
         };

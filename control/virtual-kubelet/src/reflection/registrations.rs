@@ -2,12 +2,14 @@
 
 use super::kind::Kind;
 use super::peering::Peering;
+use super::policy::{ALLOW_REFLECTION, SKIP_REFLECTION};
 use super::settings::Settings;
 use super::summary::{Summarized, keep};
 use control_api::{IP, NamespaceMap, ShadowEndpointSlice};
 use control_runtime::{Cluster, Registration, Resource, Scope, Selector, Source, WatchId};
-use k8s_openapi::api::core::v1::{ConfigMap, Node, Secret, Service};
-use k8s_openapi::api::discovery::v1::{Endpoint, EndpointConditions, EndpointSlice};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
 
@@ -31,10 +33,14 @@ pub(super) const BY_SPEC: &str = "spec.ip";
 
 /// Returns the resources of the reflection of kinds.
 pub(super) fn registrations(settings: &Settings) -> Vec<Registration> {
-    let mut registrations = vec![namespace_maps(settings)];
+    let mut registrations = vec![
+        namespace_maps(settings),
+        Registration::of(Scope::All, keep_namespace),
+    ];
     for kind in Kind::ALL.into_iter().filter(|it| settings.is_enabled(*it)) {
         match kind {
             Kind::Service => registrations.push(reflected::<Service>()),
+            Kind::Ingress => registrations.push(reflected::<Ingress>()),
             Kind::ConfigMap => registrations.push(reflected::<ConfigMap>()),
             Kind::Secret => registrations.push(reflected::<Secret>()),
             Kind::EndpointSlice => registrations.extend(of_slices()),
@@ -42,6 +48,26 @@ pub(super) fn registrations(settings: &Settings) -> Vec<Registration> {
     }
 
     registrations
+}
+
+/// Returns the resources of the reflection of kinds, for a controller that only follows them.
+pub(super) fn followed(settings: &Settings) -> Vec<Registration> {
+    fn of<K: Summarized + Source + PartialEq>() -> Registration {
+        Registration::of(Scope::Planned, keep::<K>)
+    }
+    let kinds = Kind::ALL.into_iter().filter(|it| settings.is_enabled(*it));
+    kinds
+        .flat_map(|kind| match kind {
+            Kind::Service => vec![of::<Service>()],
+            Kind::Ingress => vec![of::<Ingress>()],
+            Kind::ConfigMap => vec![of::<ConfigMap>()],
+            Kind::Secret => vec![of::<Secret>()],
+            Kind::EndpointSlice => vec![
+                Registration::of(Scope::Planned, keep_slice),
+                of::<ShadowEndpointSlice>(),
+            ],
+        })
+        .collect()
 }
 
 /// Returns the NamespaceMap of the provider.
@@ -101,10 +127,6 @@ pub(super) fn service_of(slice: &EndpointSlice) -> Option<&str> {
 /// Keeps the fields that are reflected.
 fn keep_slice(slice: EndpointSlice) -> EndpointSlice {
     let endpoint = |endpoint: Endpoint| Endpoint {
-        conditions: endpoint.conditions.map(|it| EndpointConditions {
-            ready: it.ready,
-            ..EndpointConditions::default()
-        }),
         deprecated_topology: None,
         ..endpoint
     };
@@ -114,6 +136,20 @@ fn keep_slice(slice: EndpointSlice) -> EndpointSlice {
             .endpoints
             .map(|it| it.into_iter().map(endpoint).collect()),
         ..slice
+    }
+}
+
+/// Keeps the annotations of a namespace about reflection.
+fn keep_namespace(namespace: Namespace) -> Namespace {
+    let mut metadata = pruned(namespace.metadata);
+    metadata.labels = None;
+    let mut annotations = metadata.annotations.take().unwrap_or_default();
+    annotations.retain(|key, _| [SKIP_REFLECTION, ALLOW_REFLECTION].contains(&key.as_str()));
+    metadata.annotations = Some(annotations).filter(|it| !it.is_empty());
+
+    Namespace {
+        metadata,
+        ..Namespace::default()
     }
 }
 

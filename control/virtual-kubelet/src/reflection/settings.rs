@@ -20,6 +20,8 @@ pub(crate) struct Settings {
     pub(crate) pod_cidrs: Vec<IpNet>,
     /// Class of the provider's load balancers, if the VirtualNode offers one.
     pub(crate) load_balancer_class: Option<String>,
+    /// Class of the provider's Ingresses, if the VirtualNode offers one.
+    pub(crate) ingress_class: Option<String>,
 }
 
 impl Settings {
@@ -30,10 +32,8 @@ impl Settings {
 
     /// Returns the policy of a kind. EndpointSlices have that of Services.
     pub(super) fn policy(&self, kind: Kind) -> Policy {
-        let kind = match kind {
-            Kind::EndpointSlice if self.is_enabled(Kind::Service) => Kind::Service,
-            Kind::Service | Kind::EndpointSlice | Kind::ConfigMap | Kind::Secret => kind,
-        };
+        let of_service = kind == Kind::EndpointSlice && self.is_enabled(Kind::Service);
+        let kind = if of_service { Kind::Service } else { kind };
         self.policies.get(&kind).copied().unwrap_or_default()
     }
 

@@ -1,6 +1,8 @@
 //! The form in which the cache keeps objects of both clusters: digests, which are equal if the objects are.
 
 use super::endpointslice::USE_DIRECT_CONNECTIONS;
+use super::ingress;
+use super::kind::Kind;
 use super::peering::Peering;
 use super::policy::Marks;
 use super::service;
@@ -8,6 +10,7 @@ use super::token::TokenState;
 use control_api::ShadowEndpointSlice;
 use control_runtime::{Digest, Kept, Resource};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde::Serialize;
 use serde_json::Value;
@@ -34,9 +37,23 @@ pub(crate) struct Summary<K> {
 pub(super) struct Fingerprint {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, Digest>,
-    /// Type of a Secret, load balancer class of a Service.
+    /// Type of a Secret, load balancer class of a Service, class of an Ingress.
     pub(super) class: Option<String>,
     pub(super) content: Digest,
+}
+
+impl Fingerprint {
+    /// Returns whether an object of the provider has this desired state. An Ingress without class has the default class of the
+    /// provider, which its API server adds.
+    pub(super) fn is_met_by(&self, present: &Self, kind: Kind) -> bool {
+        let is_default = kind == Kind::Ingress && self.class.is_none();
+        let without_class = || Self {
+            class: None,
+            ..present.clone()
+        };
+
+        self == present || is_default && *self == without_class()
+    }
 }
 
 /// A kind that the cache keeps as a [`Summary`].
@@ -106,6 +123,16 @@ impl Summarized for Service {
 
     fn complete(&self, summary: &mut Summary<Self>) {
         summary.service_type = self.spec.as_ref().and_then(|it| it.type_.clone());
+    }
+}
+
+impl Summarized for Ingress {
+    fn content(&self) -> Digest {
+        digest(&ingress::content(self))
+    }
+
+    fn class(&self) -> Option<String> {
+        self.spec.as_ref()?.ingress_class_name.clone()
     }
 }
 

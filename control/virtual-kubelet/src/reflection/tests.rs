@@ -2,10 +2,12 @@ use super::peering::Peering;
 
 mod endpointslice;
 mod event;
+mod events;
 mod exclusions;
 mod faults;
 mod golden;
 mod immutable;
+mod ingress;
 pub(crate) mod issuing;
 mod policy;
 mod reflection;

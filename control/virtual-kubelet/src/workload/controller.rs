@@ -2,14 +2,13 @@
 
 use super::addresses::Addresses;
 use super::delayed::Delayed;
-use super::events::Events;
 use super::namespaces::{Namespaces, is_listed};
 use super::offloading;
 use super::plan::{EXISTS, Workload};
 use super::unscheduled::Unscheduled;
 use crate::pod::kept;
 use crate::pod::status::{Restarts, cut};
-use crate::reflection::event::{self, RemoteEvent};
+use crate::reflection::event::{self, EventSummary};
 use crate::reflection::tokens::awaited::{self, Waiting, missing, pods_of};
 use crate::reflection::tokens::settings::TokenSettings;
 use crate::settings::Settings;
@@ -48,7 +47,6 @@ pub(crate) struct WorkloadController {
     refusals: BTreeMap<Key, String>,
     unscheduled: Unscheduled,
     delayed: Delayed,
-    events: Events,
     addresses: Addresses,
 }
 
@@ -70,7 +68,6 @@ impl WorkloadController {
             refusals: BTreeMap::new(),
             unscheduled: Unscheduled::default(),
             delayed: Delayed::default(),
-            events: Events::default(),
             addresses: Addresses::default(),
         }
     }
@@ -97,9 +94,10 @@ impl WorkloadController {
         Some(Key::new(namespace, &*key.name))
     }
 
-    /// Returns the pods that an Event of the provider is about. An Event that has expired changes nothing.
+    /// Returns the pod that the provider does not create, by an Event. An Event that has expired changes nothing.
     fn of_event(&self, change: &Change<'_>) -> Vec<Key> {
-        let event = change.after::<RemoteEvent>();
+        let event = change.after::<EventSummary>();
+        let event = event.filter(|it| it.is_failed_creation());
         let remote = event.map(|it| Key::new(&*change.object.key.namespace, it.object()));
 
         Vec::from_iter(remote.and_then(|it| self.of_remote(&it)))
@@ -247,7 +245,6 @@ impl Controller for WorkloadController {
                     self.restarts.remove(&object.key);
                     self.refusals.remove(&object.key);
                     self.unscheduled.forget(&object.key);
-                    self.events.forget(&object.key);
                     self.addresses.forget(&object.key);
                 }
                 vec![object.key.clone()]
@@ -302,7 +299,6 @@ impl Controller for WorkloadController {
         let restarts = self.restarts.entry(item.clone()).or_default();
         let mut plan = workload.plan(restarts, env);
         self.unscheduled.plan(&workload, env, &mut plan);
-        self.events.plan(&workload, env, &mut plan);
         self.addresses.plan(&workload, &mut plan);
         let local = cache.local::<Pod>(item);
         self.delayed.plan(item, local, env, &mut plan);
@@ -325,9 +321,6 @@ impl Controller for WorkloadController {
         _cache: &Cache,
     ) -> Vec<Key> {
         match request {
-            Request::Write(write) if write.object.resource == Resource::of::<Event>() => {
-                self.events.done(item, write, outcome);
-            }
             Request::Write(write) if is_of_shadow_pod(write) && write.action != Action::Delete => {
                 let is_change = matches!(write.action, Action::Merge(_));
                 let part = if is_change { "change of the " } else { "" };

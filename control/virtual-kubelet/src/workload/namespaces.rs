@@ -1,7 +1,6 @@
 //! The namespaces of the provider that namespaces of this cluster are mapped to, and the watches in them.
 
 use super::offloading;
-use crate::reflection::event;
 use crate::reflection::namespaces::{FOLLOWED_MAX, State, names};
 use crate::settings::Settings;
 use control_api::offloading::namespace_map::MappingPhase;
@@ -105,10 +104,10 @@ impl Namespaces {
             .keys()
             .filter(|it| !self.local.contains_key(*it));
         let added = added
-            .flat_map(|it| watches(settings, it))
+            .flat_map(|it| objects(settings, it))
             .map(WatchChange::Add);
         let removed = removed
-            .flat_map(|it| watches(settings, it))
+            .flat_map(|it| objects(settings, it))
             .map(WatchChange::Remove);
         let is_new = |it: &&String| !before.remote.contains_key(*it);
         let is_gone = |it: &&String| !self.remote.contains_key(*it);
@@ -119,16 +118,6 @@ impl Namespaces {
 
         added.chain(removed).chain(follow).chain(leave).collect()
     }
-}
-
-/// Returns the watches in a namespace of the provider.
-fn watches(settings: &Settings, namespace: &str) -> Vec<WatchId> {
-    let mut watches = Vec::from(objects(settings, namespace));
-    if settings.reflects_events {
-        watches.push(event::watch(&settings.provider, namespace));
-    }
-
-    watches
 }
 
 /// Returns the watches of this Node's objects in a namespace of the provider.

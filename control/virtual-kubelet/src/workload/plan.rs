@@ -5,7 +5,7 @@ use super::offloading;
 use super::update::update;
 use crate::pod::forge::{self, HomeApiServer};
 use crate::pod::status::{self, Restarts};
-use crate::reflection::event::RemoteEvent;
+use crate::reflection::event;
 use crate::settings::Settings;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
 use control_api::offloading::virtual_node::OffloadingPatch;
@@ -150,7 +150,7 @@ impl<'a> Workload<'a> {
                     .map_or(ShadowPodPhase::Unknown, |it| it.phase);
                 if let Some(status) = status::terminated(local, phase, env.now) {
                     self.set_status(local, &status, plan);
-                } else if let Some(message) = self.failed_creation() {
+                } else if let Some(message) = self.failed_creation(shadow) {
                     let message = format!("the provider does not create the pod: {message}");
                     self.set_waiting(local, &message, env, plan);
                 }
@@ -407,31 +407,18 @@ impl<'a> Workload<'a> {
         local.filter(|it| self.is_of_node(it))
     }
 
-    /// Returns the UID of a pod of the Node that has neither ended nor is to end.
-    pub(super) fn uid(&self) -> Option<&'a str> {
-        self.live()?.metadata.uid.as_deref()
-    }
-
-    /// Returns the provider's Events about the ShadowPod.
-    pub(super) fn events(&self) -> impl Iterator<Item = &'a RemoteEvent> + use<'a> {
-        let provider = &self.settings.provider;
-        let remote = self.remote_key();
-        let shadows = self.cache.objects::<ShadowPod>(&Cluster::remote(provider));
-        let shadow = remote.as_ref().and_then(|it| shadows.get(it));
-        let shadow = shadow.filter(|it| self.is_own(&it.metadata));
-        let events = remote.map(|it| RemoteEvent::about(self.cache, provider, it));
-
-        events.into_iter().flatten().filter(move |event| {
-            shadow.is_some_and(|it| event.is_about_shadow_pod(it.metadata.uid.as_deref()))
-        })
-    }
-
     /// Returns why the provider has not created the pod of the ShadowPod.
-    fn failed_creation(&self) -> Option<&'a str> {
-        let events = self.events().filter(|it| it.is_failed_creation());
-        let newest = events.max_by(|a, b| a.observed().cmp(&b.observed()));
-
-        newest.map(|it| it.message.as_str())
+    fn failed_creation(&self, shadow: &ShadowPod) -> Option<&'a str> {
+        if !self.settings.reflects_events {
+            return None;
+        }
+        let uid = shadow.metadata.uid.as_deref();
+        event::failed_creation(
+            self.cache,
+            &self.settings.provider,
+            &self.remote_key()?,
+            uid,
+        )
     }
 }
 

@@ -6,7 +6,6 @@
 use super::offloading;
 use super::plan::Workload;
 use crate::pod::status::cut;
-use crate::reflection::event::RemoteEvent;
 use control_api::annotations;
 use control_runtime::{Action, Env, Key, Plan, Write};
 use k8s_openapi::api::core::v1::{Pod, PodCondition};
@@ -80,15 +79,6 @@ impl Unscheduled {
         write.is_last = true;
         plan.writes.push(write);
     }
-}
-
-/// Returns the Event about a pod that the provider does not place now.
-pub(super) fn event(workload: &Workload<'_>) -> Option<RemoteEvent> {
-    let (_, remote) = workload.running()?;
-    let condition = condition(remote)?;
-    let since = condition.last_transition_time.clone();
-
-    Some(RemoteEvent::unscheduled(remote, message(condition), since))
 }
 
 /// Returns a pod of the Node that the provider does not place now, and why.

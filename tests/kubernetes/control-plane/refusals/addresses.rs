@@ -51,7 +51,7 @@ pub(super) async fn without_networking_no_pod_has_an_address_that_is_in_use_here
 
     // The chart's value `networking.reflectIPs=false`.
     let argument = "--disable-ip-reflection=true";
-    scene.kubelet.restart_with(argument).await?;
+    scene.kubelet.restart_with(&[argument]).await?;
     scene.create("hidden", "1", &none).await?;
     let pod = scene.run_at("hidden", Some("192.168.77.6")).await?;
     ensure!(pod["status"]["podIP"].is_null(), "{pod}");

@@ -76,6 +76,44 @@ fn endpoints_stay_ready_for_a_grace_period_while_only_the_api_server_is_away() {
 }
 
 #[test]
+fn endpoints_that_are_not_reached_do_not_serve() {
+    let mut milan = Side::milan(1);
+    let conditions = |milan: &mut Side| {
+        let endpoints = milan.slice("web")["endpoints"].clone();
+        let endpoints = endpoints.as_array().unwrap().iter();
+        Vec::from_iter(endpoints.map(|it| it["conditions"].clone()))
+    };
+    let of = |ready: bool, serving: bool, terminating: bool| json!({"ready": ready, "serving": serving, "terminating": terminating});
+    milan.reflect(json!([
+        {"addresses": ["10.244.0.1"], "conditions": of(true, true, false)},
+        {"addresses": ["10.244.0.2"], "conditions": of(false, true, true)},
+        {"addresses": ["10.244.0.3"], "conditions": of(false, false, true)},
+        {"addresses": ["10.244.0.4"], "conditions": {"ready": false, "terminating": true}},
+        {"addresses": ["10.244.0.5"], "conditions": {"ready": true}},
+    ]));
+    let expected = [
+        of(true, true, false),
+        of(false, true, true),
+        of(false, false, true),
+        of(false, false, true),
+        json!({"ready": true}),
+    ];
+    assert_eq!(conditions(&mut milan), expected);
+
+    milan.put_foreign_cluster("rome", true, "Error", None);
+    milan.pass();
+    let expected = [
+        of(false, false, false),
+        of(false, false, true),
+        of(false, false, true),
+        of(false, false, true),
+        json!({"ready": false}),
+    ];
+    assert_eq!(conditions(&mut milan), expected);
+    milan.assert_settled();
+}
+
+#[test]
 fn each_change_is_written_once() {
     let mut milan = milan(1);
     assert_eq!(milan.requests(), 1);

@@ -92,7 +92,7 @@ fn an_endpoint_has_the_fields_that_concern_the_provider() {
         object["spec"]["template"]["endpoints"][0],
         json!({
             "addresses": ["10.244.0.1"],
-            "conditions": {"ready": false},
+            "conditions": {"ready": false, "serving": true, "terminating": true},
             "hints": {"forZones": [{"name": "z"}]},
             "hostname": "h",
             "nodeName": "rome",

@@ -5,7 +5,7 @@ use super::side::{Sides, milan, settings};
 use crate::reflection::kind::Kind;
 use crate::reflection::policy::Policy;
 use control_api::ShadowEndpointSlice;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 
@@ -54,6 +54,60 @@ fn with_an_allow_list_only_annotated_objects_are_reflected() {
 
     assert_eq!(sides.writes(), ["create ConfigMap/api"]);
     sides.assert_settled();
+}
+
+#[test]
+fn the_annotation_of_a_namespace_applies_to_objects_without_one() {
+    let mut sides = shop(1);
+    sides.pass();
+    let namespace =
+        |annotations: Value| json!({"metadata": {"name": "shop", "annotations": annotations}});
+    let mut own = map("red");
+    own["metadata"] = json!({"annotations": {"liqo.io/skip-reflection": "false"}});
+    sides.put_in_shop::<ConfigMap>("own", own);
+    sides.put::<Namespace>(namespace(json!({"liqo.io/skip-reflection": "true"})));
+    sides.pass();
+
+    assert_eq!(sides.remote::<ConfigMap>("web"), Value::Null);
+    assert_eq!(sides.remote::<Service>("web"), Value::Null);
+    assert_eq!(sides.remote::<ShadowEndpointSlice>("web-1"), Value::Null);
+    assert_eq!(sides.remote::<ConfigMap>("own")["data"]["color"], "red");
+    let event = "ReflectionDisabled ConfigMap/web: not reflected to cluster milan, by the annotation liqo.io/skip-reflection of \
+                 the namespace";
+    assert!(
+        sides.events().contains(&event.to_owned()),
+        "{:?}",
+        sides.events()
+    );
+    sides.assert_stable();
+
+    let mut allowed = service();
+    allowed["metadata"] = json!({"annotations": {"liqo.io/allow-reflection": "true"}});
+    sides.put_in_shop::<Service>("web", allowed);
+    sides.pass();
+    // The slice has the annotation of its Service.
+    assert!(sides.remote::<Service>("web").is_object());
+    assert_eq!(addresses(&mut sides), ["10.244.0.5"]);
+    sides.put::<Namespace>(namespace(Value::Null));
+    sides.pass();
+    assert_eq!(sides.remote::<ConfigMap>("web")["data"]["color"], "blue");
+    sides.assert_stable();
+}
+
+#[test]
+fn with_an_allow_list_a_namespace_allows_its_objects() {
+    let mut settings = settings();
+    settings.policies.insert(Kind::ConfigMap, Policy::AllowList);
+    let mut sides = Sides::new(1, settings);
+    let annotations = json!({"liqo.io/allow-reflection": "true"});
+    sides.put::<Namespace>(json!({"metadata": {"name": "shop", "annotations": annotations}}));
+    sides.put_in_shop::<ConfigMap>("web", map("blue"));
+    let mut denied = map("red");
+    denied["metadata"] = json!({"annotations": {"liqo.io/allow-reflection": "false"}});
+    sides.put_in_shop::<ConfigMap>("api", denied);
+    sides.pass();
+
+    assert_eq!(sides.writes(), ["create ConfigMap/web"]);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::reflection::controller::ReflectionController;
 use control_runtime::Cluster;
 use control_runtime::simulation::Simulation;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::networking::v1::Ingress;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -71,12 +72,15 @@ fn inject(sides: &mut Sides, fault: &Fault) {
             sides.put_in_shop::<Secret>(&name, json!({"type": "Opaque", "stringData": {}, "data": {"value": format!("AA{:02}", value % 90 + 10)}}));
             let spec = json!({"type": "ClusterIP", "ports": [{"port": u16::from(value) + 1}]});
             sides.put_in_shop::<Service>(&name, json!({"spec": spec}));
+            let rules = json!([{"host": format!("{value}.example")}]);
+            sides.put_in_shop::<Ingress>(&name, json!({"spec": {"rules": rules}}));
         }
         Fault::Remove(object) => {
             let name = name(object);
             sides.remove::<ConfigMap>(&name);
             sides.remove::<Secret>(&name);
             sides.remove::<Service>(&name);
+            sides.remove::<Ingress>(&name);
         }
         Fault::RemoveRemote(object) => {
             let server = sides.simulation.cluster(&milan());
@@ -102,7 +106,7 @@ fn inject(sides: &mut Sides, fault: &Fault) {
 }
 
 /// Returns the content of an object in both clusters.
-fn contents(sides: &mut Sides, object: usize) -> ([Value; 3], [Value; 3]) {
+fn contents(sides: &mut Sides, object: usize) -> ([Value; 4], [Value; 4]) {
     let name = name(object);
     let server = sides.simulation.local();
     let field =
@@ -112,6 +116,7 @@ fn contents(sides: &mut Sides, object: usize) -> ([Value; 3], [Value; 3]) {
         field(server.get::<ConfigMap>(&key), "data"),
         field(server.get::<Secret>(&key), "data"),
         field(server.get::<Service>(&key), "spec"),
+        field(server.get::<Ingress>(&key), "spec"),
     ];
     let server = sides.simulation.cluster(&milan());
     let key = remote(&name);
@@ -119,6 +124,7 @@ fn contents(sides: &mut Sides, object: usize) -> ([Value; 3], [Value; 3]) {
         field(server.get::<ConfigMap>(&key), "data"),
         field(server.get::<Secret>(&key), "data"),
         field(server.get::<Service>(&key), "spec"),
+        field(server.get::<Ingress>(&key), "spec"),
     ];
     (here, there)
 }

@@ -83,7 +83,7 @@ fn settings_exclude_labels_and_annotations_but_not_the_markers() {
     let map = json!({"metadata": {
         "name": "a",
         "labels": {"app": "web", "tier": "x", "offloading.liqo.io/nodename": "milan", "offloading.liqo.io/origin": "forged"},
-        "annotations": {"cloud": "x", "note": "y"},
+        "annotations": {"cloud": "x", "note": "y", "kubectl.kubernetes.io/last-applied-configuration": "{}"},
     }});
 
     let reflected = json!(configmap::remote(

@@ -62,9 +62,12 @@ fn a_pod_that_the_provider_does_not_create_shows_why_until_it_runs() {
         panic!("one Event");
     };
     let uid = rome.pod("web")["metadata"]["uid"].clone();
+    let expected = json!({"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web", "uid": uid, "fieldPath": null});
+    assert_eq!(event["involvedObject"], expected);
+    assert_eq!(event["metadata"]["name"], "web.1");
     assert_eq!(
-        event["involvedObject"],
-        json!({"apiVersion": "v1", "kind": "Pod", "namespace": "shop", "name": "web", "uid": uid})
+        event["metadata"]["labels"],
+        json!({"offloading.liqo.io/origin": "rome", "offloading.liqo.io/destination": "milan"})
     );
     for (field, expected) in [
         ("type", json!("Warning")),
@@ -137,8 +140,8 @@ fn an_event_follows_that_of_the_provider_at_most_once_in_ten_seconds() {
 fn events_about_other_objects_are_not_reflected() {
     let mut rome = rome_without_remote(5);
     let changes: [fn(&mut Value); 5] = [
-        |event| event["type"] = json!("Normal"),
         |event| event["involvedObject"]["kind"] = json!("Pod"),
+        |event| event["involvedObject"]["kind"] = json!("Node"),
         |event| event["involvedObject"]["uid"] = json!("of-an-earlier-one"),
         |event| event["involvedObject"]["name"] = json!("books"),
         |event| event["metadata"]["namespace"] = json!("shop-turin"),
@@ -160,6 +163,25 @@ fn events_about_other_objects_are_not_reflected() {
 }
 
 #[test]
+fn excluded_and_reflected_events_and_invalid_names_are_not_reflected() {
+    let mut rome = rome_without_remote(12);
+    let changes: [fn(&mut Value); 3] = [
+        // As the one of a cluster that the provider itself offloads to.
+        |event| event["metadata"]["labels"] = json!({"offloading.liqo.io/origin": "milan"}),
+        |event| event["metadata"]["annotations"] = json!({"liqo.io/skip-reflection": "true"}),
+        |event| event["metadata"]["name"] = json!("../web"),
+    ];
+    for (number, change) in changes.into_iter().enumerate() {
+        let mut event = warning(&mut rome, &format!("web.{number}"), EXCEEDED);
+        change(&mut event);
+        rome.provider().put::<Event>(event);
+    }
+    rome.pass();
+
+    assert_eq!(rome.writes::<Event>(), 0);
+}
+
+#[test]
 fn a_hostile_provider_creates_few_events() {
     let mut rome = rome_without_remote(6);
     for number in 0..100 {
@@ -172,20 +194,21 @@ fn a_hostile_provider_creates_few_events() {
     rome.simulation.pass(Duration::from_secs(60));
 
     let events = events(&mut rome);
-    assert_eq!(events.len(), 8);
+    assert_eq!(events.len(), 64);
     for event in events {
         assert!(event.to_string().len() < 2048);
         assert!(event["message"].as_str().unwrap().starts_with(" [31m"));
         let name = event["metadata"]["name"].as_str().unwrap();
-        assert!(name.starts_with("web.") && name.len() == 20, "{name}");
+        assert!(name.starts_with("web."), "{name}");
     }
-    assert_eq!(rome.writes::<Event>(), 8);
+    let written = 64 + rome.reads::<Event>();
+    assert_eq!(rome.writes::<Event>(), written);
 }
 
 #[test]
 fn a_refused_event_is_written_again() {
     let mut rome = rome_without_remote(7);
-    let refused = Some(("apply", "events"));
+    let refused = Some(("create", "events"));
     rome.simulation.local().refuse_right(refused, false);
     refuse(&mut rome, EXCEEDED);
     assert_eq!(events(&mut rome), [Value::Null; 0]);
@@ -210,40 +233,100 @@ fn events_are_not_followed_if_their_reflection_is_off() {
     assert_eq!(rome.pod("web")["status"]["reason"], Value::Null);
 }
 
-#[test]
-fn a_pod_that_the_provider_does_not_place_has_the_event_of_a_scheduler() {
-    let mut rome = rome_without_remote(9);
-    let unscheduled = |message: &str| {
-        json!({
-            "phase": "Pending",
-            "conditions": [{
-                "type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message,
-                "lastTransitionTime": "2026-11-21T07:20:01Z",
-            }],
-        })
-    };
-    for message in ["0/3 nodes are available", "0/2 nodes are available"] {
-        rome.put_remote("web", &unscheduled(message));
-    }
-    rome.simulation.pass(Duration::from_secs(10));
-
-    let [event] = &events(&mut rome)[..] else {
-        panic!("one Event");
-    };
-    assert_eq!(event["reason"], "FailedScheduling");
-    assert_eq!(event["message"], "0/2 nodes are available");
-    assert_eq!(rome.writes::<Event>(), 2);
-    rome.put_remote("web", &running("10.244.1.7"));
-    rome.simulation.pass(Duration::from_secs(60));
-    assert_eq!(rome.writes::<Event>(), 2);
+/// Returns an Event of the provider about the remote pod `web`.
+fn normal(rome: &mut Side, name: &str, reason: &str) -> Value {
+    let pod = rome.provider().get::<Pod>(&Key::new("shop-rome", "web"));
+    let uid = pod.unwrap()["metadata"]["uid"].clone();
+    let mut event = warning(rome, name, "started");
+    event["involvedObject"] = json!({
+        "apiVersion": "v1", "kind": "Pod", "namespace": "shop-rome", "name": "web", "uid": uid,
+        "fieldPath": "spec.containers{web}",
+    });
+    event["type"] = json!("Normal");
+    event["reason"] = json!(reason);
+    event
 }
 
 #[test]
-fn a_healthy_pod_causes_no_requests_for_events() {
-    let mut rome = rome(10);
-    rome.simulation.pass(Duration::from_secs(60));
+fn each_event_of_a_healthy_pod_costs_one_request() {
+    let mut rome = rome(9);
+    let reasons = ["Scheduled", "Pulled", "Created", "Started"];
+    for reason in reasons {
+        let event = normal(&mut rome, &format!("web.{}", reason.to_lowercase()), reason);
+        rome.provider().put::<Event>(event);
+    }
+    rome.pass();
 
-    assert_eq!(rome.writes::<Event>(), 0);
+    let events = events(&mut rome);
+    assert_eq!(events.len(), 4);
+    for event in &events {
+        assert_eq!(event["type"], "Normal");
+        assert_eq!(event["involvedObject"]["kind"], "Pod");
+        assert_eq!(event["involvedObject"]["namespace"], "shop");
+        assert_eq!(event["involvedObject"]["fieldPath"], "spec.containers{web}");
+        assert_eq!(
+            event["involvedObject"]["uid"],
+            rome.pod("web")["metadata"]["uid"]
+        );
+    }
+    assert_eq!(rome.writes::<Event>() - rome.reads::<Event>(), 4);
+    assert!(rome.redundant().is_empty());
+}
+
+/// The provider observes a pod before the virtual kubelet does.
+#[test]
+fn an_event_that_precedes_its_pod_is_reflected() {
+    let mut rome = rome_without_remote(10);
+    let mut early = warning(&mut rome, "web.1", "assigned");
+    early["involvedObject"] = json!({"kind": "Pod", "namespace": "shop-rome", "name": "web"});
+    rome.provider().put::<Event>(early);
+    rome.pass();
+    assert_eq!(events(&mut rome), [Value::Null; 0]);
+
+    rome.put_remote("web", &running("10.244.1.7"));
+
+    assert_eq!(events(&mut rome).len(), 1);
+    assert_eq!(rome.writes::<Event>(), 1);
+}
+
+#[test]
+fn another_process_writes_no_event_again_and_deletes_none() {
+    for seed in 0..20 {
+        let mut rome = rome_without_remote(seed);
+        refuse(&mut rome, EXCEEDED);
+        let before = rome.writes::<Event>();
+        rome.simulation.crash(0);
+        rome.simulation.crash(1);
+        rome.simulation.pass(Duration::from_secs(60));
+        assert_eq!(rome.writes::<Event>(), before, "seed {seed}");
+
+        let key = Key::new("shop-rome", "web.1");
+        rome.provider().remove::<Event>(&key);
+        rome.simulation.pass(Duration::from_secs(60));
+        assert_eq!(events(&mut rome).len(), 1);
+        assert_eq!(rome.writes::<Event>(), before, "seed {seed}");
+    }
+}
+
+/// Whatever name the provider chooses.
+#[test]
+fn an_event_of_another_writer_is_not_changed() {
+    let mut rome = rome_without_remote(11);
+    rome.put::<Event>(json!({
+        "metadata": {"name": "web.1", "namespace": "shop"},
+        "involvedObject": {"kind": "Pod", "namespace": "shop", "name": "web"},
+        "reason": "Evicted", "message": "of this cluster",
+    }));
+    let before = events(&mut rome);
+    for count in 1..4 {
+        let mut event = warning(&mut rome, "web.1", EXCEEDED);
+        event["count"] = json!(count);
+        rome.provider().put::<Event>(event);
+        rome.simulation.pass(Duration::from_secs(20));
+    }
+
+    assert_eq!(events(&mut rome), before);
+    assert!(rome.writes::<Event>() <= 3, "{}", rome.writes::<Event>());
 }
 
 #[test]

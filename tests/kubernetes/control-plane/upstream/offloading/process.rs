@@ -86,10 +86,10 @@ impl VirtualKubelet {
         write(&self.kubeconfig, kubeconfig)
     }
 
-    /// Ends the process, and starts it again with a further argument.
-    pub(crate) async fn restart_with(&mut self, argument: &str) -> Result<()> {
+    /// Ends the process, and starts it again with further arguments.
+    pub(crate) async fn restart_with(&mut self, arguments: &[&str]) -> Result<()> {
         terminate(&mut self.child).await?;
-        self.child = spawn(self.command.arg(argument))?;
+        self.child = spawn(self.command.args(arguments))?;
 
         Ok(())
     }

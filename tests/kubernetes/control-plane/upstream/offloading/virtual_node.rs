@@ -149,7 +149,7 @@ pub(super) async fn reflects_endpoints(rome: &Site, provider: &Rest) -> Result<(
     slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"] = json!("laboratory");
     rome.apply(&slice).await?;
 
-    let mut local = Golden::ROME.reflected("endpointslices", "local-dqlcb")?;
+    let mut local = ours(Golden::ROME.reflected("endpointslices", "local-dqlcb")?);
     let target = &mut local["spec"]["template"]["endpoints"][0]["targetRef"];
     target["uid"] = pod["metadata"]["uid"].clone();
     let labels = "kubernetes.io/service-name=local";
@@ -164,13 +164,13 @@ pub(super) async fn reflects_endpoints(rome: &Site, provider: &Rest) -> Result<(
         is_equal(&found, &local)
     })
     .await?;
-    let web = Golden::ROME.reflected("endpointslices", "web-c2jd2")?;
+    let web = ours(Golden::ROME.reflected("endpointslices", "web-c2jd2")?);
     let key = ("ShadowEndpointSlice", NAMESPACE, "web-c2jd2");
     provider
         .until_checked(key, |found| is_equal(found, &web))
         .await?;
     for service in ["local", "web"] {
-        let expected = Golden::ROME.reflected("services", service)?;
+        let expected = ours(Golden::ROME.reflected("services", service)?);
         let key = ("Service", NAMESPACE, service);
         provider
             .until_checked(key, |found| {
@@ -186,6 +186,22 @@ pub(super) async fn reflects_endpoints(rome: &Site, provider: &Rest) -> Result<(
     }
 
     Ok(())
+}
+
+/// Returns an object of upstream's with the differences of this project: without the annotation of `kubectl apply`, and with all
+/// conditions of endpoints.
+fn ours(mut object: Value) -> Value {
+    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    }
+    let endpoints = object.pointer_mut("/spec/template/endpoints");
+    let endpoints = endpoints.and_then(Value::as_array_mut);
+    for endpoint in endpoints.into_iter().flatten() {
+        endpoint["conditions"]["serving"] = endpoint["conditions"]["ready"].clone();
+        endpoint["conditions"]["terminating"] = json!(false);
+    }
+
+    object
 }
 
 fn is_equal(found: &Value, expected: &Value) -> Result<()> {
