@@ -49,7 +49,10 @@ impl Context {
 
     async fn read(&self, object: &Ref) -> Outcome {
         match self.get(object).await {
-            Ok(text) => self.stored(&text),
+            Ok(text) => match self.stored(&text) {
+                Outcome::Stored(entry) => Outcome::Stored(entry.with_managers(&text)),
+                outcome => outcome,
+            },
             Err(outcome) => outcome,
         }
     }

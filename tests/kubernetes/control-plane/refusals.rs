@@ -2,7 +2,7 @@
 
 mod access;
 mod addresses;
-mod scene;
+pub(crate) mod scene;
 
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::namespaces::{offload, until_phase};

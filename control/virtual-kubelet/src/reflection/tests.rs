@@ -1,5 +1,6 @@
 use super::peering::Peering;
 
+mod conflicts;
 mod endpointslice;
 mod event;
 mod exclusions;
@@ -9,6 +10,7 @@ mod immutable;
 pub(crate) mod issuing;
 mod policy;
 mod reflection;
+mod rings;
 mod shop;
 mod side;
 mod token;

@@ -22,17 +22,17 @@ const WEBHOOKS: Ipv4Addr = Ipv4Addr::new(10, 96, 9, 4);
 const NODE: &str = "milan-worker";
 
 /// The namespace `shop`, which is offloaded as `shop-rome`.
-pub(super) struct Scene {
+pub(crate) struct Scene {
     // Ends before the control planes.
-    pub(super) kubelet: VirtualKubelet,
-    pub(super) rome: Rest,
-    pub(super) milan: Rest,
-    pub(super) peering: Peering,
+    pub(crate) kubelet: VirtualKubelet,
+    pub(crate) rome: Rest,
+    pub(crate) milan: Rest,
+    pub(crate) peering: Peering,
 }
 
 impl Scene {
     /// Peers the clusters with a slice of 20 processors, and offloads the namespace.
-    pub(super) async fn start() -> Result<Self> {
+    pub(crate) async fn start() -> Result<Self> {
         let peering = Self::peer().await?;
         let kubelet = VirtualKubelet::start(&peering.rome).await?;
 
@@ -40,7 +40,7 @@ impl Scene {
     }
 
     /// Peers the clusters, without a virtual kubelet.
-    pub(super) async fn peer() -> Result<Peering> {
+    pub(crate) async fn peer() -> Result<Peering> {
         let peering = Self::clusters().await?;
         peering.peer().await?;
 
@@ -48,7 +48,7 @@ impl Scene {
     }
 
     /// Starts the clusters.
-    pub(super) async fn clusters() -> Result<Peering> {
+    pub(crate) async fn clusters() -> Result<Peering> {
         let mut options = Options::new(artifacts()?);
         options.audit = false;
         let image = "--virtual-kubelet-image=localhost/liqo/virtual-kubelet:dev";
@@ -62,7 +62,7 @@ impl Scene {
     }
 
     /// Offloads the namespace.
-    pub(super) async fn offload(peering: Peering, kubelet: VirtualKubelet) -> Result<Self> {
+    pub(crate) async fn offload(peering: Peering, kubelet: VirtualKubelet) -> Result<Self> {
         offload(&peering.rome, "shop", &json!({})).await?;
         until_phase(&peering.rome, "shop", "Ready").await?;
         let scene = Self {
@@ -81,7 +81,7 @@ impl Scene {
     }
 
     /// Creates a pod on the virtual node, as the scheduler binds it.
-    pub(super) async fn create(&self, name: &str, cpu: &str, volumes: &Value) -> Result<()> {
+    pub(crate) async fn create(&self, name: &str, cpu: &str, volumes: &Value) -> Result<()> {
         let pod = pod(name, cpu, volumes);
         // The namespace gets its ServiceAccount a moment after it exists.
         until(Deadline::after(SOON), "the pod", async || {
@@ -93,7 +93,7 @@ impl Scene {
     }
 
     /// Creates a pod with a variable of this value.
-    pub(super) async fn create_with_text(&self, name: &str, text: &str) -> Result<()> {
+    pub(crate) async fn create_with_text(&self, name: &str, text: &str) -> Result<()> {
         let mut pod = pod(name, "1", &json!([]));
         pod["spec"]["containers"][0]["env"] = json!([{"name": "TEXT", "value": text}]);
         self.rome.create(&pod).await?;
@@ -102,7 +102,7 @@ impl Scene {
     }
 
     /// Returns name, UID and version of each pod of the provider.
-    pub(super) async fn remote_pods(&self) -> Result<Vec<[Value; 3]>> {
+    pub(crate) async fn remote_pods(&self) -> Result<Vec<[Value; 3]>> {
         let mut found = Vec::new();
         for pod in self.milan.list("Pod", "shop-rome", "").await? {
             let metadata = &pod["metadata"];
@@ -113,14 +113,14 @@ impl Scene {
     }
 
     /// Reports the pod as running once the provider has created it, and waits until the consumer shows this, and nothing else.
-    pub(super) async fn run(&self, name: &str) -> Result<()> {
+    pub(crate) async fn run(&self, name: &str) -> Result<()> {
         self.run_at(name, None).await?;
 
         Ok(())
     }
 
     /// Reports the pod as running with this address, and returns the consumer's pod.
-    pub(super) async fn run_at(&self, name: &str, address: Option<&str>) -> Result<Value> {
+    pub(crate) async fn run_at(&self, name: &str, address: Option<&str>) -> Result<Value> {
         let remote = ("Pod", "shop-rome", name);
         self.milan.until(remote, |_| true).await?;
         let node = self.node().await?;
@@ -153,7 +153,7 @@ impl Scene {
     }
 
     /// Ends a pod of the provider that is to be deleted, as its node does, and waits until the consumer's pod is gone.
-    pub(super) async fn end(&self, name: &str) -> Result<()> {
+    pub(crate) async fn end(&self, name: &str) -> Result<()> {
         let ended = json!({"phase": "Succeeded"});
         self.node().await?.end(name, &ended).await?;
         until(Deadline::after(SOON), "the end of the pod", async || {
@@ -165,7 +165,7 @@ impl Scene {
     }
 
     /// Waits until status and Event of a pod contain the cause for which the provider does not create it.
-    pub(super) async fn until_refused(&self, name: &str, reason: &str, cause: &str) -> Result<()> {
+    pub(crate) async fn until_refused(&self, name: &str, reason: &str, cause: &str) -> Result<()> {
         let pod = self
             .rome
             .until_checked(("Pod", "shop", name), |it| {
@@ -196,7 +196,7 @@ impl Scene {
     }
 
     /// Returns the Events about a pod of the consumer.
-    pub(super) async fn events(&self, name: &str) -> Result<Vec<Value>> {
+    pub(crate) async fn events(&self, name: &str) -> Result<Vec<Value>> {
         let mut events = self.rome.list("Event", "shop", "").await?;
         events.retain(|it| it["involvedObject"]["name"] == name);
 
@@ -204,7 +204,7 @@ impl Scene {
     }
 
     /// Requests another number of processors, and waits until the provider grants it.
-    pub(super) async fn resize(&self, cpu: &str) -> Result<()> {
+    pub(crate) async fn resize(&self, cpu: &str) -> Result<()> {
         let rome = &self.peering.rome;
         let slices: Api<ResourceSlice> =
             Api::namespaced(rome.client.clone(), &rome.tenant_namespace());
@@ -225,7 +225,7 @@ impl Scene {
 }
 
 /// Returns a pod of the virtual node, with the toleration that admission adds.
-pub(super) fn pod(name: &str, cpu: &str, volumes: &Value) -> Value {
+pub(crate) fn pod(name: &str, cpu: &str, volumes: &Value) -> Value {
     let toleration = json!({
         "key": "virtual-node.liqo.io/not-allowed", "operator": "Exists", "effect": "NoExecute",
     });
