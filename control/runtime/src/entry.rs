@@ -59,6 +59,8 @@ pub struct Entry {
     pub(crate) labels: Option<BTreeMap<String, String>>,
     /// Field managers that have changed the object by the operation `Update`, with the subresource.
     pub(crate) updaters: Vec<(String, String)>,
+    /// Field managers of an object that a plan has read, the latest first; `None` for other objects.
+    pub(crate) managers: Option<Box<[String]>>,
     /// `None` for most objects.
     pub(crate) finalization: Option<Box<Finalization>>,
     pub(crate) kept: Arc<dyn Any + Send + Sync>,
@@ -83,6 +85,18 @@ impl Entry {
     /// objects](crate::Registration::full_objects) and this is not the entry in the cache.
     pub fn full<K: Any + Send + Sync>(&self) -> Option<Arc<K>> {
         Arc::clone(self.full.as_ref()?).downcast().ok()
+    }
+
+    /// Returns the field managers of an object that a [plan has read](crate::Plan::reads), the latest first, without those of
+    /// subresources. Watches and writes do not report them.
+    pub fn managers(&self) -> &[String] {
+        self.managers.as_deref().unwrap_or_default()
+    }
+
+    /// Adds the field managers of the object, whose JSON is `text`.
+    pub(crate) fn with_managers(mut self, text: &str) -> Self {
+        self.managers = Some(managers(text));
+        self
     }
 
     /// Returns `metadata.finalizers`.
@@ -213,6 +227,7 @@ impl<K: Source> Decoded<K> {
             size: self.size,
             labels: metadata.labels,
             updaters: self.updaters,
+            managers: None,
             finalization: finalization(metadata.finalizers, metadata.deletion_timestamp),
             full: is_full.then(|| Arc::new(object.clone()) as _),
             kept: Arc::new(keep(object)),
@@ -269,6 +284,20 @@ struct Manager {
     manager: Option<String>,
     operation: Option<String>,
     subresource: Option<String>,
+    /// RFC 3339 in UTC, so its order is that of time.
+    time: Option<String>,
+}
+
+/// Returns the field managers of an object, the latest first, without those of subresources.
+fn managers(text: &str) -> Box<[String]> {
+    let outline = serde_json::from_str::<Outline<'_>>(text);
+    let fields = outline.map(|it| it.metadata.managed_fields.get());
+    let managers = fields.and_then(serde_json::from_str::<Vec<Manager>>);
+    let mut managers = managers.unwrap_or_default();
+    managers.retain(|it| it.subresource.as_deref().unwrap_or_default().is_empty());
+    managers.sort_by(|a, b| b.time.cmp(&a.time));
+
+    managers.into_iter().filter_map(|it| it.manager).collect()
 }
 
 /// Returns the field managers of an object that have changed it by the operation `Update`, and the object without its managed
@@ -312,6 +341,25 @@ mod tests {
         let object: &ConfigMap = entry.get().unwrap();
         assert_eq!(object.metadata.managed_fields, None);
         assert_eq!(object.data.as_ref().unwrap()["key"], "value");
+    }
+
+    #[test]
+    fn the_managers_of_an_object_that_was_read_are_in_the_order_of_their_last_change() {
+        let text = r#"{"metadata": {"name": "a", "managedFields": [
+            {"manager": "first", "operation": "Apply", "time": "2026-11-27T10:00:00Z"},
+            {"manager": "third", "operation": "Update", "time": "2026-11-27T10:00:02Z"},
+            {"manager": "status", "operation": "Update", "subresource": "status", "time": "2026-11-27T10:00:03Z"},
+            {"manager": "second", "operation": "Update", "time": "2026-11-27T10:00:01Z"}]}}"#;
+        let decoded = Decoded::<ConfigMap>::parse(text).unwrap();
+        let resource = Resource::of::<ConfigMap>();
+        let entry = decoded
+            .entry(&resource, |map: ConfigMap| map, false)
+            .unwrap();
+
+        assert!(entry.managers().is_empty());
+        let entry = entry.with_managers(text);
+        assert_eq!(entry.managers(), ["third", "second", "first"]);
+        assert!(managers(r#"{"metadata": {"name": "a"}}"#).is_empty());
     }
 
     #[test]

@@ -49,7 +49,10 @@ impl Context {
 
     async fn read(&self, object: &Ref) -> Outcome {
         match self.get(object).await {
-            Ok(text) => self.stored(&text, &object.cluster),
+            Ok(text) => match self.stored(&text, &object.cluster) {
+                Outcome::Stored(entry) => Outcome::Stored(entry.with_managers(&text)),
+                outcome => outcome,
+            },
             Err(outcome) => outcome,
         }
     }

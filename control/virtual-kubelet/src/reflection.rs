@@ -25,6 +25,7 @@ pub(crate) mod token;
 pub(crate) mod tokens;
 
 mod configmap;
+pub(crate) mod conflicts;
 mod desired;
 mod endpointslice;
 mod events;
@@ -37,6 +38,7 @@ mod observe;
 mod plan;
 mod present;
 mod registrations;
+mod restores;
 mod service;
 pub(crate) mod summary;
 

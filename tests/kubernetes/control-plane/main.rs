@@ -11,6 +11,7 @@ mod allocations;
 mod authentication;
 mod bad_input;
 mod changes;
+mod conflicts;
 mod endings;
 mod history;
 mod identities;
@@ -83,6 +84,7 @@ fn main() -> ExitCode {
     offload::add(&mut suite);
     offloading::add(&mut suite);
     changes::add(&mut suite);
+    conflicts::add(&mut suite);
     peering::add(&mut suite);
     policies::add(&mut suite);
     proxy::add(&mut suite);

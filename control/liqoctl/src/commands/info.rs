@@ -10,6 +10,7 @@ mod pod;
 mod query;
 mod render;
 mod resources;
+mod unreflected;
 mod virtual_nodes;
 mod workload;
 

@@ -259,6 +259,7 @@ impl Cache {
         let is_equal = old.is_some_and(|old| form.is_equal(old, &entry));
         let stored = Entry {
             full: None,
+            managers: None,
             ..entry.clone()
         };
         let old = store.put(stored, watches, form.indexes());

@@ -188,6 +188,7 @@ fn a_clock_behind_that_of_the_server_does_not_shorten_the_limit() {
         size: 0,
         labels: None,
         updaters: Vec::new(),
+        managers: None,
         finalization: Some(Box::new(crate::entry::Finalization {
             finalizers: vec![FINALIZER.name.into()],
             deleted_at: Some(Timestamp::UNIX_EPOCH + Duration::from_secs(60)),

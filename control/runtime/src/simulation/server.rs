@@ -228,7 +228,14 @@ impl Server {
             };
         let outcome = match result {
             Ok(Value::Null) => return Outcome::Gone,
-            Ok(object) => return decode(&object),
+            Ok(object) => {
+                return match (decode(&object), request) {
+                    (Outcome::Stored(entry), Request::Read(_)) => {
+                        Outcome::Stored(entry.with_managers(&object.to_string()))
+                    }
+                    (outcome, _) => outcome,
+                };
+            }
             Err((code, reason)) => {
                 let message = format!("{object}: {reason}");
                 refusal(Box::new(Status::failure(&message, reason).with_code(code)))

@@ -4,6 +4,7 @@ use super::Cli;
 use crate::connection::Connection;
 use crate::kubeconfig::{self, Shared};
 use crate::node::{NodeController, WorkItem};
+use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::event::controller::EventController;
 use crate::reflection::tokens::controller::TokenController;
@@ -47,6 +48,7 @@ impl Cli {
         let mut registry = Registry::with_prefix("liqo_virtual_kubelet");
         let metrics = runtime::Metrics::new(&mut registry);
         let of_server = server::Metrics::new(&mut registry);
+        let conflicts = Conflicts::new(&mut registry);
         let registry = Arc::new(registry);
         let state = Arc::new(State::default());
         let health = telemetry::http::serve(self.http, Arc::clone(&registry), Arc::clone(&state));
@@ -73,7 +75,8 @@ impl Cli {
                 runtime.add(EventController::new(events), &replicas)?;
             }
             if let Some(reflection) = self.reflection(&virtual_node) {
-                runtime.add(ReflectionController::new(reflection), &self.of_the_peer())?;
+                let reflection = ReflectionController::new(reflection, conflicts);
+                runtime.add(reflection, &self.of_the_peer())?;
             }
             let changed = move || injector.push(WorkItem::Connection);
             let followed = kubeconfig::follow(self.kubeconfig.clone(), content, changed);

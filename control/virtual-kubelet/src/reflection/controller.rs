@@ -1,5 +1,6 @@
 //! Connects reflection to the runtime.
 
+use super::conflicts::Conflicts;
 use super::desired::View;
 use super::item::WorkItem;
 use super::kind::Kind;
@@ -31,12 +32,12 @@ pub(crate) struct ReflectionController {
 
 impl ReflectionController {
     /// Creates the controller.
-    pub(crate) fn new(settings: Settings) -> Self {
+    pub(crate) fn new(settings: Settings, conflicts: Conflicts) -> Self {
         Self {
             settings,
             namespaces: Namespaces::default(),
             carried: Carried::default(),
-            memory: Memory::default(),
+            memory: Memory::new(conflicts),
         }
     }
 
@@ -101,6 +102,16 @@ impl ReflectionController {
         }
     }
 
+    /// Notes the field manager of a contested object that has changed it last.
+    fn name_rival(&mut self, item: &WorkItem, managers: &[String]) {
+        let rival = managers.iter().find(|it| *it != FIELD_MANAGER);
+        let rival = rival.map_or_else(
+            || "a client".to_owned(),
+            |it| format!("the field manager {it}"),
+        );
+        self.memory.name_rival(item, &rival);
+    }
+
     /// Takes an object that was read; returns whether the item can proceed.
     fn read(&mut self, item: &WorkItem, cluster: &Cluster, outcome: &Outcome, kind: Kind) -> bool {
         match (outcome, cluster) {
@@ -113,11 +124,13 @@ impl ReflectionController {
                 let is_ours = present.is_some_and(|it| it.is_reflected);
                 if is_ours {
                     self.memory.release(item);
+                    self.name_rival(item, entry.managers());
                 }
                 is_ours
             }
             (Outcome::Gone, Cluster::Remote(_)) => {
                 self.memory.release(item);
+                self.name_rival(item, &[]);
                 true
             }
             // The watch reports the deletion.
@@ -153,7 +166,7 @@ impl Controller for ReflectionController {
     fn started(&mut self, cache: &Cache) -> Vec<WorkItem> {
         self.namespaces = Namespaces::default();
         self.carried = Carried::default();
-        self.memory = Memory::default();
+        self.memory.reset();
         let map = cache.local::<NamespaceMap>(&self.settings.map());
         let names = map.into_iter().flat_map(names);
         names.map(|it| WorkItem::Namespace(it.to_owned())).collect()

@@ -16,6 +16,7 @@ use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::Ingress;
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Desired state of a reflected object.
@@ -44,6 +45,8 @@ pub(super) enum Exclusion {
     Contradiction,
     /// The reflected root CA has its name.
     ReservedName,
+    /// It is reflected from another cluster.
+    Replica,
 }
 
 /// The objects of this cluster, and the full ones that travel with work items.
@@ -64,6 +67,31 @@ impl View<'_> {
             Kind::ConfigMap => self.config_map(key),
             Kind::Secret => self.secret(key),
         }
+    }
+
+    /// Returns whether an object of this cluster is reflected from another one. It is not reflected on, so no ring of clusters
+    /// reflects an object for ever.
+    pub(super) fn is_replica(&self, kind: Kind, key: &Key) -> bool {
+        let origin = match self.labels(kind, key) {
+            Some(labels) => labels.get(labels::ORIGIN),
+            None => None,
+        };
+        origin.is_some_and(|it| *it != self.settings.peering.origin)
+    }
+
+    /// Returns the labels of an object of this cluster.
+    fn labels(&self, kind: Kind, key: &Key) -> Option<&BTreeMap<String, String>> {
+        let labels = match kind {
+            Kind::Service => &self.summary::<Service>(key)?.fingerprint.labels,
+            Kind::ConfigMap => &self.summary::<ConfigMap>(key)?.fingerprint.labels,
+            Kind::Secret => &self.summary::<Secret>(key)?.fingerprint.labels,
+            Kind::EndpointSlice => {
+                let slices = self.cache.objects::<EndpointSlice>(&Cluster::Local);
+                slices.get(key)?.metadata.labels.as_ref()?
+            }
+        };
+
+        Some(labels)
     }
 
     fn service(&self, key: &Key) -> Desired {

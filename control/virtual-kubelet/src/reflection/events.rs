@@ -54,11 +54,30 @@ impl About<'_> {
         self.event("FailedReflection", true, note)
     }
 
+    /// Returns the Event about an object that the field manager `rival` of the provider changes again and again.
+    pub(super) fn contested(&self, remote: &Key, rival: &str) -> Event {
+        let note = format!(
+            "{rival} of cluster {} changes reflected fields of {} {remote} again and again, so they are written once a minute: \
+             let one of them own the fields",
+            self.destination,
+            self.kind.remote().kind,
+        );
+        self.event("FailedReflection", true, note)
+    }
+
     /// Returns the Event about an object that is not reflected; `None` if there is no action for the user.
     pub(super) fn excluded(&self, exclusion: Exclusion, policy: Policy) -> Option<Event> {
         let destination = self.destination;
         match exclusion {
+            // EndpointSlices follow their Services.
+            Exclusion::Replica if self.kind == Kind::EndpointSlice => None,
             Exclusion::Never => None,
+            Exclusion::Replica => {
+                let note = format!(
+                    "not reflected to cluster {destination}: it is reflected from another cluster"
+                );
+                Some(self.event("ReflectionDisabled", false, note))
+            }
             Exclusion::Policy => {
                 let cause = match policy {
                     Policy::DenyList => format!("the annotation {SKIP_REFLECTION} is set"),

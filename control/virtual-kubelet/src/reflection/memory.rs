@@ -1,21 +1,19 @@
 //! Outcomes of writes that the next plan of an object depends on. None of it is needed after a restart.
 
+use super::conflicts::{Cause, Conflicts};
 use super::item::WorkItem;
+use super::restores::Restores;
 use super::summary::Fingerprint;
 use control_runtime::Digest;
 use kube::core::Status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// Shortest interval between writes of one state, so that a controller of the provider that changes an object again and again
-/// causes few of them.
-const RESTORE_INTERVAL: Duration = Duration::from_secs(1);
-
-/// Number of remembered writes from which older ones are dropped.
-const WRITTEN_MAX: usize = 256;
-
 /// Longest part of a provider's message that is published, in characters.
 const MESSAGE_LEN_MAX: usize = 300;
+
+/// Interval at which the Event about a conflict is repeated. Kubernetes deletes Events after an hour.
+const REPORT_INTERVAL: Duration = Duration::from_secs(30 * 60);
 
 /// Outcomes of writes, by object.
 #[derive(Debug, Default)]
@@ -23,48 +21,58 @@ pub(super) struct Memory {
     /// The desired state that is being written.
     sent: BTreeMap<WorkItem, (Digest, Instant)>,
     /// The state that was written last, for some time.
-    written: BTreeMap<WorkItem, (Digest, Instant)>,
+    restores: Restores,
     /// Desired state that was written, and a different one that the provider has stored.
     settled: BTreeMap<WorkItem, (Digest, Digest)>,
     /// Objects whose name another object of the provider has.
     foreign: BTreeSet<WorkItem>,
+    /// When conflicts were reported.
+    reported: BTreeMap<WorkItem, Instant>,
     /// UIDs of objects of the provider whose immutable fields differ.
     replaced: BTreeMap<WorkItem, String>,
     /// Messages of the provider.
     refused: BTreeMap<WorkItem, String>,
     created: BTreeSet<WorkItem>,
+    conflicts: Conflicts,
 }
 
 impl Memory {
+    pub(super) fn new(conflicts: Conflicts) -> Self {
+        Self {
+            conflicts,
+            ..Self::default()
+        }
+    }
+
+    /// Drops everything.
+    pub(super) fn reset(&mut self) {
+        self.conflicts.reset();
+        *self = Self::new(self.conflicts.clone());
+    }
+
     /// Notes that the desired state of an object is written.
     pub(super) fn send(&mut self, item: &WorkItem, desired: &Fingerprint, now: Instant) {
         self.sent.insert(item.clone(), (Digest::of(desired), now));
     }
 
-    /// Returns how long to wait before this state of an object is written again.
+    /// Returns how long to wait before this state of an object is written again, because another field manager changes it.
     pub(super) fn wait(
         &self,
         item: &WorkItem,
         desired: &Fingerprint,
         now: Instant,
     ) -> Option<Duration> {
-        let (written, at) = self.written.get(item)?;
-        let rest = RESTORE_INTERVAL.checked_sub(now.saturating_duration_since(*at))?;
-        (*written == Digest::of(desired) && !rest.is_zero()).then_some(rest)
+        self.restores.wait(item, Digest::of(desired), now)
     }
 
     /// Notes that the provider has stored an object.
     pub(super) fn stored(&mut self, item: &WorkItem, present: &Fingerprint, is_new: bool) {
         self.refused.remove(item);
-        self.foreign.remove(item);
+        self.release(item);
         self.settled.remove(item);
         let present = Digest::of(present);
         if let Some((sent, at)) = self.sent.remove(item) {
-            if self.written.len() >= WRITTEN_MAX {
-                let is_recent = |it: &Instant| at.saturating_duration_since(*it) < RESTORE_INTERVAL;
-                self.written.retain(|_, (_, it)| is_recent(it));
-            }
-            self.written.insert(item.clone(), (sent, at));
+            self.track(item, |restores| restores.wrote(item, sent, at));
             if sent != present {
                 self.settled.insert(item.clone(), (sent, present));
             }
@@ -86,27 +94,72 @@ impl Memory {
         settled.is_some_and(|it| *it == (Digest::of(desired), Digest::of(present)))
     }
 
+    /// Notes that an object has its desired state. Returns when to look again whether it stays so.
+    pub(super) fn calm(&mut self, item: &WorkItem, now: Instant) -> Option<Duration> {
+        self.track(item, |restores| restores.calm(item, now))
+    }
+
+    /// Changes the state of an object in [`Restores`], and counts the beginning or the end of a contest.
+    fn track<T>(&mut self, item: &WorkItem, change: impl FnOnce(&mut Restores) -> T) -> T {
+        let was_contested = self.restores.is_contested(item);
+        let result = change(&mut self.restores);
+        match (was_contested, self.restores.is_contested(item)) {
+            (false, true) => self.conflicts.begin(item, Cause::Contested),
+            (true, false) => {
+                self.reported.remove(item);
+                self.conflicts.end(item, Cause::Contested);
+            }
+            (false, false) | (true, true) => {}
+        }
+
+        result
+    }
+
+    /// Notes the field manager that changes an object again and again.
+    pub(super) fn name_rival(&mut self, item: &WorkItem, rival: &str) {
+        self.restores.name(item, printable(rival));
+    }
+
+    /// Returns the field manager that changes an object again and again, if it is known.
+    pub(super) fn rival(&self, item: &WorkItem) -> Option<&str> {
+        self.restores.rival(item)
+    }
+
     /// Notes that another object has the name.
     pub(super) fn mark_foreign(&mut self, item: &WorkItem) {
-        self.foreign.insert(item.clone());
+        if self.foreign.insert(item.clone()) {
+            self.conflicts.begin(item, Cause::Foreign);
+        }
     }
 
     /// Notes that the name is free.
     pub(super) fn release(&mut self, item: &WorkItem) {
-        self.foreign.remove(item);
+        if self.foreign.remove(item) {
+            self.reported.remove(item);
+            self.conflicts.end(item, Cause::Foreign);
+        }
     }
 
     pub(super) fn is_foreign(&self, item: &WorkItem) -> bool {
         self.foreign.contains(item)
     }
 
+    /// Takes whether the Event about a conflict is published now although it is the last one.
+    pub(super) fn take_report(&mut self, item: &WorkItem, now: Instant) -> bool {
+        let last = self.reported.get(item);
+        let is_due =
+            last.is_none_or(|last| now.saturating_duration_since(*last) >= REPORT_INTERVAL);
+        if is_due {
+            self.reported.insert(item.clone(), now);
+        }
+
+        is_due
+    }
+
     /// Notes that the provider has refused a write.
     pub(super) fn refuse(&mut self, item: &WorkItem, status: &Status) {
-        // It is shown on terminals.
-        let message = status.message.chars();
-        let message = message.map(|it| if it.is_control() { ' ' } else { it });
         self.refused
-            .insert(item.clone(), message.take(MESSAGE_LEN_MAX).collect());
+            .insert(item.clone(), printable(&status.message));
     }
 
     /// Takes the provider's message about a refused write.
@@ -131,20 +184,31 @@ impl Memory {
 
     /// Drops everything about an object.
     pub(super) fn forget(&mut self, item: &WorkItem) {
+        self.release(item);
+        self.track(item, |restores| restores.forget(item));
         let Self {
             sent,
-            written: _,
+            restores: _,
             settled,
-            foreign,
+            foreign: _,
+            reported,
             replaced,
             refused,
             created,
+            conflicts: _,
         } = self;
         sent.remove(item);
         settled.remove(item);
-        foreign.remove(item);
+        reported.remove(item);
         replaced.remove(item);
         refused.remove(item);
         created.remove(item);
     }
+}
+
+/// Returns the beginning of a text of the provider without control characters, because it is shown on terminals.
+fn printable(text: &str) -> String {
+    let text = text.chars();
+    let text = text.map(|it| if it.is_control() { ' ' } else { it });
+    text.take(MESSAGE_LEN_MAX).collect()
 }

@@ -11,7 +11,7 @@ use super::present::{self, Present};
 use super::registrations::{local_watches, remote_watch};
 use super::summary::Fingerprint;
 use control_api::root_ca::ROOT_CA;
-use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
+use control_runtime::{Action, Cluster, Event, Key, Plan, Ref, Write};
 use serde_json::Value;
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,11 @@ impl Object<'_> {
         if !watches.iter().all(|it| self.view.cache.is_synced(it)) {
             return;
         }
-        match self.view.desired(kind, key) {
+        let desired = match self.view.is_replica(kind, key) {
+            true => Desired::Absent(Some(Exclusion::Replica)),
+            false => self.view.desired(kind, key),
+        };
+        match desired {
             Desired::Absent(exclusion) => self.exclude(exclusion),
             Desired::Present {
                 fingerprint,
@@ -133,10 +137,11 @@ impl Object<'_> {
             return self.create(desired, object);
         };
         if !present.is_reflected {
-            let event = self.about.foreign(&self.target.key);
-            self.plan.events.push(event);
+            self.memory.mark_foreign(&self.item);
+            self.report(self.about.foreign(&self.target.key));
             return;
         }
+        self.memory.release(&self.item);
         // A new one is created when it is gone.
         if present.is_terminating {
             return;
@@ -153,6 +158,9 @@ impl Object<'_> {
             if self.memory.take_created(&self.item) {
                 self.plan.events.push(self.about.created());
             }
+            let rest = self.memory.calm(&self.item, self.now);
+            let later = rest.map(|rest| (rest, self.item.clone()));
+            self.plan.requeue.extend(later);
             return;
         }
         let uid = present.uid.to_owned();
@@ -172,7 +180,7 @@ impl Object<'_> {
     /// Creates the object, which fails if another one has its name.
     fn create(&mut self, desired: &Fingerprint, object: Option<Value>) {
         if self.memory.is_foreign(&self.item) {
-            self.plan.events.push(self.about.foreign(&self.target.key));
+            self.report(self.about.foreign(&self.target.key));
             self.plan.reads.push(self.target.clone());
             let item = self.item.clone();
             self.plan.requeue.push((FOREIGN_INTERVAL, item));
@@ -188,12 +196,32 @@ impl Object<'_> {
         }
     }
 
-    /// Returns whether the state was written a short time ago, and plans the object again after that time.
+    /// Returns whether another field manager changes the object again and again, and plans the object at the time of the next
+    /// write.
     fn waits(&mut self, desired: &Fingerprint) -> bool {
-        let rest = self.memory.wait(&self.item, desired, self.now);
-        let later = rest.map(|rest| (rest, self.item.clone()));
-        self.plan.requeue.extend(later);
-        rest.is_some()
+        let Some(rest) = self.memory.wait(&self.item, desired, self.now) else {
+            return false;
+        };
+        self.plan.requeue.push((rest, self.item.clone()));
+        match self.memory.rival(&self.item) {
+            Some(rival) => {
+                let event = self.about.contested(&self.target.key, rival);
+                self.report(event);
+            }
+            // The object names its field managers.
+            None => self.plan.reads.push(self.target.clone()),
+        }
+
+        true
+    }
+
+    /// Publishes the Event about a conflict, again at intervals as long as the conflict lasts.
+    fn report(&mut self, event: Event) {
+        let is_repeated = self.memory.take_report(&self.item, self.now);
+        self.plan.events.push(Event {
+            is_repeated,
+            ..event
+        });
     }
 
     /// Returns the content of the object, or plans to read the object of this cluster.

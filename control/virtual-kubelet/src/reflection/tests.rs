@@ -1,5 +1,6 @@
 use super::peering::Peering;
 
+mod conflicts;
 mod endpointslice;
 mod event;
 mod events;
@@ -11,6 +12,7 @@ mod ingress;
 pub(crate) mod issuing;
 mod policy;
 mod reflection;
+mod rings;
 mod shop;
 mod side;
 mod token;

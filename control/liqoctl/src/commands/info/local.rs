@@ -2,6 +2,7 @@
 
 use super::boxes::{Item, draw};
 use super::render::{self, Health, Networks};
+use super::unreflected::{self, Unreflected};
 use super::virtual_nodes::{self, Summary};
 use super::{exposed, foreign};
 use crate::cluster::{Cluster, Installation};
@@ -29,6 +30,8 @@ pub(crate) struct Report {
     pub(super) virtual_nodes: Vec<Summary>,
     /// DaemonSets whose pods would be scheduled on virtual nodes.
     pub(super) daemon_sets: Vec<Exposed>,
+    /// Objects that were not reflected.
+    pub(super) unreflected: Vec<Unreflected>,
 }
 
 /// Parts of the report that are read on request.
@@ -36,7 +39,7 @@ pub(crate) struct Report {
 pub(crate) struct Parts {
     /// The CIDRs.
     pub(super) network: bool,
-    /// The virtual nodes with their pods, and DaemonSets.
+    /// The virtual nodes with their pods, DaemonSets, and objects that were not reflected.
     pub(super) workloads: bool,
 }
 
@@ -62,7 +65,7 @@ pub(crate) async fn collect(
 ) -> Result<Report> {
     let namespace = &installation.namespace;
     let pods = Api::<Pod>::namespaced(cluster.client.clone(), namespace);
-    let (manager, pods, foreign, (virtual_nodes, daemon_sets)) = tokio::try_join!(
+    let (manager, pods, foreign, (virtual_nodes, daemon_sets, unreflected)) = tokio::try_join!(
         manager::find(cluster, namespace),
         cluster.list(&pods, "Pods", ""),
         foreign_clusters(cluster),
@@ -92,16 +95,23 @@ pub(crate) async fn collect(
         peers: foreign.iter().map(peer).collect(),
         virtual_nodes,
         daemon_sets,
+        unreflected,
     })
 }
 
-async fn workloads(cluster: &Cluster, parts: Parts) -> Result<(Vec<Summary>, Vec<Exposed>)> {
+type Workloads = (Vec<Summary>, Vec<Exposed>, Vec<Unreflected>);
+
+async fn workloads(cluster: &Cluster, parts: Parts) -> Result<Workloads> {
     if !parts.workloads {
-        return Ok((Vec::new(), Vec::new()));
+        return Ok(Workloads::default());
     }
     let daemon_sets = async { if_permitted(daemon_sets::find(cluster).await) };
-    let (nodes, daemon_sets) = tokio::try_join!(virtual_nodes::all(cluster), daemon_sets)?;
-    Ok((nodes, daemon_sets.unwrap_or_default()))
+    let (nodes, daemon_sets, unreflected) = tokio::try_join!(
+        virtual_nodes::all(cluster),
+        daemon_sets,
+        unreflected::find(cluster),
+    )?;
+    Ok((nodes, daemon_sets.unwrap_or_default(), unreflected))
 }
 
 /// Lists the ForeignClusters in the order of their cluster IDs.
@@ -157,6 +167,9 @@ impl Report {
         if !self.daemon_sets.is_empty() {
             value["daemonSets"] = exposed::value(&self.daemon_sets);
         }
+        if !self.unreflected.is_empty() {
+            value["notReflected"] = unreflected::value(&self.unreflected);
+        }
         value
     }
 
@@ -190,6 +203,10 @@ impl Report {
         if !self.daemon_sets.is_empty() {
             let items = exposed::items(&self.daemon_sets)?;
             text += &draw("DaemonSets without node affinity", &items);
+        }
+        if !self.unreflected.is_empty() {
+            let items = unreflected::items(&self.unreflected);
+            text += &draw("Objects that were not reflected in the last hour", &items);
         }
         Ok(text)
     }

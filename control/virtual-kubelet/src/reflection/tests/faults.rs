@@ -1,6 +1,7 @@
 //! The controller while replicas crash, clusters are away and objects change.
 
 use super::side::{Connect, Sides, local, milan, remote, settings};
+use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use control_runtime::Cluster;
 use control_runtime::simulation::Simulation;
@@ -138,7 +139,7 @@ proptest! {
         is_offloaded: bool,
         faults in prop::collection::vec(fault(), 0..40),
     ) {
-        let make = || ReflectionController::new(settings());
+        let make = || ReflectionController::new(settings(), Conflicts::default());
         let simulation = Simulation::new(seed).host(|| Connect).host(make);
         let mut sides = Sides::with(simulation.replicas(2));
         let foreign = json!({"metadata": {"labels": {"offloading.liqo.io/origin": "turin"}}});
@@ -169,7 +170,7 @@ proptest! {
 #[test]
 fn a_new_leader_makes_the_writes_that_the_former_one_has_not_sent() {
     for seed in 0..100 {
-        let make = || ReflectionController::new(settings());
+        let make = || ReflectionController::new(settings(), Conflicts::default());
         let simulation = Simulation::new(seed).host(|| Connect).host(make);
         let mut sides = Sides::with(simulation.replicas(2));
         sides.pass();

@@ -1,6 +1,7 @@
 //! Objects whose immutable fields differ.
 
 use super::side::{Connect, Sides, settings};
+use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use control_runtime::simulation::Simulation;
 use control_runtime::{
@@ -63,7 +64,7 @@ impl Controller for Immutable {
 
 #[test]
 fn an_object_with_another_value_of_an_immutable_field_is_created_again() {
-    let make = || Immutable(ReflectionController::new(settings()));
+    let make = || Immutable(ReflectionController::new(settings(), Conflicts::default()));
     let mut sides = Sides::with(Simulation::new(1).host(|| Connect).host(make));
     let secret = |value: &str| json!({"data": {"key": value}, "type": "Opaque", "immutable": true});
     sides.put_in_shop::<Secret>("web", secret("AAE="));

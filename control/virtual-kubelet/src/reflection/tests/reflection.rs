@@ -380,26 +380,6 @@ fn a_refusal_is_published_and_the_write_repeated() {
     assert!(sides.remote::<Secret>("web").is_object());
 }
 
-/// The provider decides what it stores, and when.
-#[test]
-fn an_object_that_the_provider_changes_again_and_again_is_written_at_intervals() {
-    let mut sides = shop(1);
-    sides.pass();
-    let before = sides.writes().len();
-    for value in 0..100 {
-        let mut changed = sides.remote::<ConfigMap>("web");
-        changed["data"]["color"] = value.to_string().into();
-        sides.put_remote::<ConfigMap>("web", changed);
-        sides.simulation.pass(Duration::from_millis(50));
-    }
-    sides.pass();
-
-    let writes = sides.writes().len() - before;
-    assert!((3..=8).contains(&writes), "{writes}");
-    assert_eq!(sides.remote::<ConfigMap>("web")["data"]["color"], "blue");
-    sides.assert_stable();
-}
-
 #[test]
 fn an_object_that_takes_the_name_of_a_reflected_one_is_not_changed() {
     for seed in 0..100 {

@@ -1,5 +1,6 @@
 //! Two clusters in memory and under virtual time: `rome` with the virtual kubelet, and its provider `milan`.
 
+use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::kind::Kind;
 use crate::reflection::policy::Policy;
@@ -80,7 +81,7 @@ pub(super) fn remote(name: &str) -> Key {
 impl Sides {
     /// Creates both clusters with the offloaded namespace `shop`.
     pub(super) fn new(seed: u64, settings: Settings) -> Self {
-        let make = move || ReflectionController::new(settings.clone());
+        let make = move || ReflectionController::new(settings.clone(), Conflicts::default());
         let simulation = Simulation::new(seed).host(|| Connect).host(make);
         Self::with(simulation)
     }

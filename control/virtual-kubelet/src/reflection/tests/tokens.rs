@@ -2,6 +2,7 @@
 
 use super::issuing::{Issuing, Server, settings};
 use super::side::{Connect, Sides, local, milan, remote};
+use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::tokens::awaited::{Awaited, Waiting};
 use crate::reflection::tokens::controller::TokenController;
@@ -33,7 +34,8 @@ fn hosted(seed: u64, is_leader: bool) -> Fixture {
     };
     let simulation = Simulation::new(seed).host(|| Connect).host(make);
     let simulation = match is_leader {
-        true => simulation.host(|| ReflectionController::new(super::side::settings())),
+        true => simulation
+            .host(|| ReflectionController::new(super::side::settings(), Conflicts::default())),
         false => simulation,
     };
     Fixture {

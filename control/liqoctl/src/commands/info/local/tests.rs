@@ -27,6 +27,7 @@ fn rome() -> Report {
         peers: vec![peer(&foreign("milan", false, true, true))],
         virtual_nodes: Vec::new(),
         daemon_sets: Vec::new(),
+        unreflected: Vec::new(),
     }
 }
 
