@@ -85,6 +85,7 @@ impl View<'_> {
             Kind::Service => &self.summary::<Service>(key)?.fingerprint.labels,
             Kind::ConfigMap => &self.summary::<ConfigMap>(key)?.fingerprint.labels,
             Kind::Secret => &self.summary::<Secret>(key)?.fingerprint.labels,
+            Kind::Ingress => &self.summary::<Ingress>(key)?.fingerprint.labels,
             Kind::EndpointSlice => {
                 let slices = self.cache.objects::<EndpointSlice>(&Cluster::Local);
                 slices.get(key)?.metadata.labels.as_ref()?

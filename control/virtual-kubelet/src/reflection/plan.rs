@@ -102,9 +102,13 @@ impl Object<'_> {
         let is_of_most = match exclusion {
             Some(Exclusion::Policy) => policy == Policy::AllowList,
             Some(Exclusion::Namespace) => true,
-            Some(Exclusion::Never | Exclusion::Contradiction | Exclusion::ReservedName) | None => {
-                false
-            }
+            Some(
+                Exclusion::Never
+                | Exclusion::Contradiction
+                | Exclusion::ReservedName
+                | Exclusion::Replica,
+            )
+            | None => false,
         };
         let event = exclusion
             .filter(|_| is_present || !is_of_most)

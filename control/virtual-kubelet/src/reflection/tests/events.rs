@@ -1,6 +1,7 @@
 //! Events of the provider about reflected objects.
 
 use super::side::{Connect, Sides, milan, settings};
+use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::event::controller::EventController;
 use crate::reflection::event::settings::EventSettings;
@@ -20,7 +21,7 @@ fn sides(seed: u64, policy: Policy) -> Sides {
     };
     let simulation = Simulation::new(seed)
         .host(|| Connect)
-        .host(|| ReflectionController::new(settings()))
+        .host(|| ReflectionController::new(settings(), Conflicts::default()))
         .host(move || EventController::new(of_events.clone()));
     let mut sides = Sides::with(simulation);
     sides.put_in_shop::<ConfigMap>("kube-root-ca.crt", json!({"data": {"ca.crt": "x"}}));

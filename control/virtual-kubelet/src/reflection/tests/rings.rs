@@ -6,8 +6,17 @@ use crate::reflection::kind::Kind;
 use control_api::{ShadowEndpointSlice, labels};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::networking::v1::Ingress;
 use proptest::prelude::*;
-use serde_json::Value;
+use serde_json::{Value, json};
+
+/// Returns `rome` with an object of each kind.
+fn with_ingress(seed: u64) -> Sides {
+    let mut sides = shop(seed);
+    let rules = json!([{"host": "shop.example"}]);
+    sides.put_in_shop::<Ingress>("web", json!({"spec": {"rules": rules}}));
+    sides
+}
 
 /// Returns the reflected objects of the provider, as that cluster has them.
 fn reflected(sides: &mut Sides) -> Vec<(Kind, Value)> {
@@ -19,6 +28,7 @@ fn reflected(sides: &mut Sides) -> Vec<(Kind, Value)> {
     vec![
         (Kind::Service, sides.remote::<Service>("web")),
         (Kind::EndpointSlice, slice),
+        (Kind::Ingress, sides.remote::<Ingress>("web")),
         (Kind::ConfigMap, sides.remote::<ConfigMap>("web")),
         (Kind::Secret, sides.remote::<Secret>("web")),
     ]
@@ -30,6 +40,7 @@ fn put(sides: &mut Sides, (kind, mut object): (Kind, Value)) {
     match kind {
         Kind::Service => sides.put_in_shop::<Service>("replica", object),
         Kind::EndpointSlice => sides.put_in_shop::<EndpointSlice>("replica", object),
+        Kind::Ingress => sides.put_in_shop::<Ingress>("replica", object),
         Kind::ConfigMap => sides.put_in_shop::<ConfigMap>("replica", object),
         Kind::Secret => sides.put_in_shop::<Secret>("replica", object),
     }
@@ -42,7 +53,7 @@ proptest! {
     #[test]
     fn no_kind_is_reflected_from_one_cluster_to_a_third_one(seed: u64, next in "[a-z]{1,12}") {
         prop_assume!(next != "rome");
-        let mut first = shop(seed);
+        let mut first = with_ingress(seed);
         first.pass();
         let objects = reflected(&mut first);
         let kinds: Vec<_> = objects.iter().map(|(kind, _)| *kind).collect();
@@ -60,7 +71,7 @@ proptest! {
         prop_assert_eq!(second.writes(), Vec::<String>::new());
         let events = second.events();
         let disabled = events.iter().filter(|it| it.starts_with("ReflectionDisabled "));
-        prop_assert_eq!(disabled.count(), 3, "{:?}", events);
+        prop_assert_eq!(disabled.count(), 4, "{:?}", events);
         second.assert_stable();
     }
 }
@@ -68,7 +79,7 @@ proptest! {
 /// A manifest that was copied from the provider has the markers of this cluster itself.
 #[test]
 fn an_object_with_the_markers_of_this_cluster_is_reflected() {
-    let mut first = shop(1);
+    let mut first = with_ingress(1);
     first.pass();
     let objects = reflected(&mut first);
     let mut again = Sides::new(1, settings());
@@ -79,5 +90,5 @@ fn an_object_with_the_markers_of_this_cluster_is_reflected() {
     }
     again.pass();
 
-    assert_eq!(again.writes().len(), 3, "{:?}", again.writes());
+    assert_eq!(again.writes().len(), 4, "{:?}", again.writes());
 }
