@@ -115,7 +115,7 @@ impl Controller for ForeignClusterController {
                     is_refusing: self.refusals.lock().contains(peer),
                 };
                 let plan = plan::plan(local, peer, provider, env.now);
-                if !plan::is_end(local, peer, &plan)
+                if !plan::is_urgent(local, peer, &plan)
                     && let Some(delay) = self.pause.wait(peer, env.at)
                 {
                     return again(delay);

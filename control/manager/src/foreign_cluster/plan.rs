@@ -51,21 +51,31 @@ pub(super) fn plan(
     }
 }
 
-/// Returns whether a plan deletes the ForeignCluster, disables a module or removes a condition of one. `liqoctl uninstall`
-/// may run directly after the command that has ended the last peering, and is refused while a module is enabled.
-pub(super) fn is_end(local: Local<'_>, id: &str, plan: &Plan<WorkItem>) -> bool {
+/// Returns whether a plan must not wait: it deletes the ForeignCluster, disables a module or removes a condition of one, or shows
+/// that the networks are no longer connected.
+///
+/// `liqoctl uninstall` may run directly after the command that has ended the last peering, and is refused while a module is
+/// enabled. Endpoints of the peer are ready until the loss is shown.
+pub(super) fn is_urgent(local: Local<'_>, id: &str, plan: &Plan<WorkItem>) -> bool {
     let foreign = local.objects::<ForeignCluster>().get(&Key::cluster(id));
     let present = json!(foreign.and_then(|it| it.status.as_ref()?.modules.as_ref()));
     let is_disabled = |(name, module): (&String, &Value)| {
         module["enabled"] == false && present[name]["enabled"] == true
+    };
+    let is_connected = |modules: &Value| {
+        let conditions = modules["networking"]["conditions"].as_array();
+        let mut conditions = conditions.into_iter().flatten();
+        conditions
+            .any(|it| it["type"] == "NetworkConnectionStatus" && it["status"] == "Established")
     };
     plan.writes.iter().any(|write| match &write.action {
         Action::Delete => true,
         // The removal of conditions is a write of its own, which precedes the others.
         Action::Merge(removed) => removed.pointer("/status/modules").is_some(),
         Action::Apply(fields) => {
-            let modules = fields.pointer("/status/modules").and_then(Value::as_object);
-            modules.into_iter().flatten().any(is_disabled)
+            let modules = fields.pointer("/status/modules").unwrap_or(&Value::Null);
+            let is_lost = is_connected(&present) && !is_connected(modules);
+            is_lost || modules.as_object().into_iter().flatten().any(is_disabled)
         }
         Action::Create(_) | Action::Update(_) | Action::Finalize(_) | Action::Post(_) => false,
     })

@@ -150,6 +150,24 @@ fn a_fault_of_the_path_is_the_reason() {
     }
 }
 
+/// Virtual nodes and endpoints follow it. Other changes are written half a second later, together with those that follow.
+#[test]
+fn the_loss_of_the_connection_is_shown_at_once() {
+    let mut rome = Rome::new();
+    rome.put(connection("Connected"));
+    rome.settle();
+    let is_shown = |rome: &mut Rome, status: &str| {
+        let line = format!("NetworkConnectionStatus {status} ");
+        rome.lines().iter().any(|it| it.starts_with(&line))
+    };
+    assert!(is_shown(&mut rome, "Established"));
+
+    rome.put(connection("Error"));
+    rome.run(Duration::from_millis(100));
+    assert!(is_shown(&mut rome, "Error"));
+    rome.settle();
+}
+
 #[test]
 fn a_replica_that_terminates_is_not_counted() {
     let mut rome = Rome::new();
