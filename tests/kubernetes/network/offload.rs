@@ -10,6 +10,7 @@ mod names;
 mod order;
 mod outage;
 mod selector;
+mod services;
 mod standby;
 mod tools;
 mod upstream_test;
@@ -47,6 +48,7 @@ pub(crate) fn add(suite: &mut Suite) {
     standby::add(suite);
     daemon_sets::add(suite);
     selector::add(suite);
+    services::add(suite);
     upstream_test::add(suite);
     tools::add(suite);
 }
