@@ -71,14 +71,11 @@ impl Context {
         if let Some(reason) = invalid(write, &self.fields) {
             return Outcome::Failed(reason);
         }
-        if let Action::Apply(_) = write.action
-            && !self.adopted.is_empty()
-            && let Err(outcome) = self.adopt(write).await
-        {
-            return outcome;
-        }
-        let request = request(write, self.field_manager, self.force);
-        match self.send(write.gate, request).await {
+        let sent = match write.action {
+            Action::Apply(_) if !self.adopted.is_empty() => self.adopting(write).await,
+            _ => self.send_write(write).await,
+        };
+        match sent {
             Ok(text) if matches!(write.action, Action::Post(_)) => {
                 parse(&text).map_or_else(Outcome::Failed, |value| Outcome::Answer(Answer(value)))
             }
@@ -100,26 +97,47 @@ impl Context {
         Outcome::AlreadyExists(Some(entry))
     }
 
-    /// Assigns the fields of earlier field managers to this one.
-    async fn adopt(&self, write: &Write) -> Result<(), Outcome> {
-        let object = &write.object;
-        let text = match self.get(object).await {
-            Ok(text) => text,
-            Err(Outcome::Gone) => return Ok(()),
-            Err(outcome) => return Err(outcome),
-        };
+    async fn send_write(&self, write: &Write) -> Result<String, Outcome> {
+        let request = request(write, self.field_manager, self.force);
+        self.send(write.gate, request).await
+    }
+
+    /// Sends an Apply to an object with fields of earlier field managers.
+    async fn adopting(&self, write: &Write) -> Result<String, Outcome> {
+        if !self.force {
+            // The API server would refuse it.
+            return match self.get(&write.object).await {
+                Ok(text) => self.adopt(write, &text).await,
+                Err(Outcome::Gone) => self.send_write(write).await,
+                Err(outcome) => Err(outcome),
+            };
+        }
+        let text = self.send_write(write).await?;
         let value = parse(&text).map_err(Outcome::Failed)?;
+        let subresource = write.subresource.unwrap_or_default();
+        let (manager, adopted) = (self.field_manager, &self.adopted);
+        // The Apply has taken the fields that it names. Most objects have no others.
+        match managed_fields::has_rest(&value, manager, adopted, subresource) {
+            true => self.adopt(write, &text).await,
+            false => Ok(text),
+        }
+    }
+
+    /// Assigns the fields of earlier field managers of an object to this one, and sends the Apply.
+    async fn adopt(&self, write: &Write, object: &str) -> Result<String, Outcome> {
+        let value = parse(object).map_err(Outcome::Failed)?;
         let subresource = write.subresource.unwrap_or_default();
         let patch =
             managed_fields::adoption(&value, self.field_manager, &self.adopted, subresource);
-        let Some(patch) = patch else {
-            return Ok(());
-        };
-        // kube-apiserver ignores `managedFields` in a patch of a subresource.
-        let patch = http::Request::patch(object.path(None, &[]))
-            .header(header::CONTENT_TYPE, "application/json-patch+json")
-            .body(patch.to_string().into_bytes());
-        self.send(write.gate, patch).await.map(drop)
+        if let Some(patch) = patch {
+            // kube-apiserver ignores `managedFields` in a patch of a subresource.
+            let patch = http::Request::patch(write.object.path(None, &[]))
+                .header(header::CONTENT_TYPE, "application/json-patch+json")
+                .body(patch.to_string().into_bytes());
+            self.send(write.gate, patch).await?;
+        }
+
+        self.send_write(write).await
     }
 
     async fn get(&self, object: &Ref) -> Result<String, Outcome> {

@@ -6,6 +6,34 @@
 
 use serde_json::{Map, Value, json};
 
+/// Returns whether `Update` entries of `adopted` managers contain fields that the Apply entry of `manager` lacks.
+pub(crate) fn has_rest(object: &Value, manager: &str, adopted: &[&str], subresource: &str) -> bool {
+    let entries = &object["metadata"]["managedFields"];
+    let entries = entries.as_array().map(Vec::as_slice).unwrap_or_default();
+    let of = |operation: &'static str, managers: &[&str]| {
+        let mut fields = Value::Object(Map::new());
+        for entry in entries {
+            if entry["operation"] == operation
+                && text(entry, "subresource") == subresource
+                && managers.contains(&text(entry, "manager"))
+            {
+                merge(&mut fields, &entry["fieldsV1"]);
+            }
+        }
+        fields
+    };
+
+    !contains(&of("Apply", &[manager]), &of("Update", adopted))
+}
+
+/// Returns whether a set of fields (FieldsV1) contains another one.
+fn contains(all: &Value, part: &Value) -> bool {
+    let members = part.as_object().into_iter().flatten();
+    // `.` is the list or map itself, which has an owner of its own only in entries of `Update`.
+    let mut members = members.filter(|(name, _)| *name != ".");
+    members.all(|(name, part)| all.get(name).is_some_and(|all| contains(all, part)))
+}
+
 /// Returns the JSON patch (RFC 6902) that assigns the `Update` entries of `adopted` managers to
 /// `manager`; `None` if there are none.
 ///
@@ -115,6 +143,27 @@ mod tests {
 
         let fields = json!({"f:data": {"f:a": {}, "f:b": {}}});
         assert_eq!(patch[0]["value"], json!([entry("new", "Apply", fields)]));
+    }
+
+    #[test]
+    fn the_rest_are_fields_that_an_apply_does_not_name() {
+        let updated = json!({"f:data": {".": {}, "f:a": {}, "f:b": {}}});
+        let applied = |fields: Value| {
+            let entries = [
+                entry("new", "Update", updated.clone()),
+                entry("new", "Apply", fields),
+            ];
+            has_rest(&object(&entries), "new", &["new"], "")
+        };
+
+        assert!(applied(json!({"f:data": {"f:a": {}}})));
+        assert!(applied(json!({"f:metadata": {}})));
+        assert!(!applied(
+            json!({"f:data": {"f:a": {}, "f:b": {}, "f:c": {}}})
+        ));
+        let other = object(&[entry("kubectl", "Update", updated.clone())]);
+        assert!(!has_rest(&other, "new", &["new"], ""));
+        assert!(!has_rest(&json!({}), "new", &["new"], ""));
     }
 
     #[test]

@@ -68,12 +68,11 @@ impl ReflectionController {
 
     /// Takes the outcome of a write of a reflected object.
     fn written(&mut self, item: &WorkItem, write: &Write, outcome: &Outcome, kind: Kind) {
-        let is_new = matches!(write.action, Action::Create(_));
         match outcome {
             Outcome::Stored(entry) if write.action != Action::Delete => {
                 self.carried.remove(item);
                 if let Some(present) = Present::of(entry, &self.settings.peering, kind) {
-                    self.memory.stored(item, present.fingerprint, is_new);
+                    self.memory.stored(item, present.fingerprint);
                 }
             }
             Outcome::AlreadyExists(Some(entry)) => {

@@ -24,7 +24,9 @@ impl About<'_> {
         }
     }
 
-    pub(super) fn created(&self) -> Event {
+    /// Returns the Event about an object that was written after a failure. Without one, most objects need none: each would cost a
+    /// request.
+    pub(super) fn recovered(&self) -> Event {
         let note = format!("reflected to cluster {}", self.destination);
         self.event("SuccessfulReflection", false, note)
     }

@@ -32,7 +32,10 @@ pub(super) struct Memory {
     replaced: BTreeMap<WorkItem, String>,
     /// Messages of the provider.
     refused: BTreeMap<WorkItem, String>,
-    created: BTreeSet<WorkItem>,
+    /// Objects whose last write has failed.
+    failed: BTreeSet<WorkItem>,
+    /// Objects that were written since.
+    recovered: BTreeSet<WorkItem>,
     conflicts: Conflicts,
 }
 
@@ -66,7 +69,7 @@ impl Memory {
     }
 
     /// Notes that the provider has stored an object.
-    pub(super) fn stored(&mut self, item: &WorkItem, present: &Fingerprint, is_new: bool) {
+    pub(super) fn stored(&mut self, item: &WorkItem, present: &Fingerprint) {
         self.refused.remove(item);
         self.release(item);
         self.settled.remove(item);
@@ -77,8 +80,8 @@ impl Memory {
                 self.settled.insert(item.clone(), (sent, present));
             }
         }
-        if is_new {
-            self.created.insert(item.clone());
+        if self.failed.remove(item) {
+            self.recovered.insert(item.clone());
         }
     }
 
@@ -127,6 +130,7 @@ impl Memory {
 
     /// Notes that another object has the name.
     pub(super) fn mark_foreign(&mut self, item: &WorkItem) {
+        self.failed.insert(item.clone());
         if self.foreign.insert(item.clone()) {
             self.conflicts.begin(item, Cause::Foreign);
         }
@@ -158,6 +162,7 @@ impl Memory {
 
     /// Notes that the provider has refused a write.
     pub(super) fn refuse(&mut self, item: &WorkItem, status: &Status) {
+        self.failed.insert(item.clone());
         self.refused
             .insert(item.clone(), printable(&status.message));
     }
@@ -177,9 +182,9 @@ impl Memory {
         self.replaced.get(item).is_some_and(|it| it == uid)
     }
 
-    /// Takes whether the object was created.
-    pub(super) fn take_created(&mut self, item: &WorkItem) -> bool {
-        self.created.remove(item)
+    /// Takes whether the object was written after a failure.
+    pub(super) fn take_recovery(&mut self, item: &WorkItem) -> bool {
+        self.recovered.remove(item)
     }
 
     /// Drops everything about an object.
@@ -194,7 +199,8 @@ impl Memory {
             reported,
             replaced,
             refused,
-            created,
+            failed,
+            recovered,
             conflicts: _,
         } = self;
         sent.remove(item);
@@ -202,7 +208,8 @@ impl Memory {
         reported.remove(item);
         replaced.remove(item);
         refused.remove(item);
-        created.remove(item);
+        failed.remove(item);
+        recovered.remove(item);
     }
 }
 

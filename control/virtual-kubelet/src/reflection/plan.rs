@@ -159,8 +159,8 @@ impl Object<'_> {
                 .memory
                 .is_settled(&self.item, desired, present.fingerprint);
         if is_current {
-            if self.memory.take_created(&self.item) {
-                self.plan.events.push(self.about.created());
+            if self.memory.take_recovery(&self.item) {
+                self.plan.events.push(self.about.recovered());
             }
             let rest = self.memory.calm(&self.item, self.now);
             let later = rest.map(|rest| (rest, self.item.clone()));
