@@ -3,6 +3,7 @@
 use crate::authentication::{self, ApiServerSettings, AuthenticationController};
 use crate::certificates::CertificateController;
 use crate::daemon_set::DaemonSetController;
+use crate::endpoint_ip::EndpointIpController;
 use crate::foreign_cluster::{self, ForeignClusterController, Refusals};
 use crate::installation;
 use crate::metrics::Metrics;
@@ -170,6 +171,7 @@ impl Cli {
         let (authentication, offloading) = (self.authentication(), self.offloading());
         let (namespaces, shadow_pods) = (self.namespaces(), self.shadow_pods());
         let endpoints = ShadowEndpointSliceController::new(self.endpoints(), endpoint_metrics);
+        let endpoint_ips = EndpointIpController::new(self.installation.namespace.clone());
         let refusals = Refusals::default();
         let foreign_clusters =
             ForeignClusterController::new(self.foreign_clusters(), refusals.clone());
@@ -193,6 +195,7 @@ impl Cli {
                 runtime.add(NamespaceController::new(namespaces), &replicas)?;
                 runtime.add(ShadowPodController::new(shadow_pods), &replicas)?;
                 runtime.add(endpoints, &replicas)?;
+                runtime.add(endpoint_ips, &replicas)?;
                 if self.enable_node_failure_controller {
                     runtime.add(NodeFailureController::new(failure_metrics), &replicas)?;
                 }
