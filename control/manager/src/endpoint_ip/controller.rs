@@ -56,6 +56,7 @@ impl EndpointIpController {
         let slices = local.slices.within(namespace);
         let slices = slices.filter(|_| self.followed.contains(namespace));
         let of_slices = slices.flat_map(|(_, slice)| addresses(slice));
+        let of_slices = of_slices.filter(|it| !local.is_of_pod(*it));
         let ips = local.ips.within(namespace).filter(|(_, ip)| is_own(ip));
         let of_ips = ips.filter_map(|(_, ip)| ip.spec.ip.parse().ok());
         let all = of_slices.chain(of_ips);
@@ -70,12 +71,14 @@ impl EndpointIpController {
     }
 
     /// Returns the items of an EndpointSlice, before and after its change.
-    fn of_slice(&self, change: &Change<'_>) -> BTreeSet<WorkItem> {
+    fn of_slice(&self, change: &Change<'_>, cache: &Cache) -> BTreeSet<WorkItem> {
+        let local = Local::new(cache, &self.liqo);
         let namespace = &change.object.key.namespace;
         let states: [Option<&EndpointSlice>; 2] = [change.before(), change.after()];
         let states = states.into_iter().flatten();
         let states = states.filter(|_| self.followed.contains(namespace));
         let addresses = states.flat_map(addresses);
+        let addresses = addresses.filter(|it| !local.is_of_pod(*it));
 
         addresses
             .map(|it| WorkItem::Address(namespace.clone(), it))
@@ -145,7 +148,7 @@ impl Controller for EndpointIpController {
         let items = if change.is::<NamespaceOffloading>() {
             [WorkItem::Namespace(key.namespace.clone())].into()
         } else if change.is::<EndpointSlice>() {
-            self.of_slice(change)
+            self.of_slice(change, cache)
         } else if change.is::<IP>() {
             let states: [Option<&IP>; 2] = [change.before(), change.after()];
             let states = states.into_iter().flatten();

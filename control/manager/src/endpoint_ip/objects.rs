@@ -86,7 +86,7 @@ impl<'a> Local<'a> {
     pub(super) fn slice_with(&self, namespace: &str, address: Ipv4Addr) -> Option<&'a Key> {
         let providers = self.providers(namespace);
         let text = address.to_string();
-        if providers.is_empty() || self.is_within(address, &[labels::NETWORK_TYPE_POD]) {
+        if providers.is_empty() || self.is_of_pod(address) {
             return None;
         }
         let mut slices = self.slices.indexed(BY_ADDRESS, &text);
@@ -98,6 +98,11 @@ impl<'a> Local<'a> {
         });
 
         slice.map(|(key, _)| key)
+    }
+
+    /// Returns whether an address is in a pod CIDR of this cluster, which providers remap.
+    pub(super) fn is_of_pod(&self, address: Ipv4Addr) -> bool {
+        self.is_within(address, &[labels::NETWORK_TYPE_POD])
     }
 
     /// Returns whether a provider reaches an endpoint through this cluster only.

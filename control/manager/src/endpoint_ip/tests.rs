@@ -141,6 +141,26 @@ fn an_address_outside_of_the_pod_cidr_has_an_ip_object_while_a_slice_has_it() {
 }
 
 #[test]
+fn a_changed_pod_cidr_changes_the_ip_objects() {
+    let mut rome = Rome::new(1, &["milan"]);
+    rome.put_slice(
+        "web",
+        &[("10.244.0.9", Some("rome-1")), ("10.200.0.9", None)],
+    );
+    assert_eq!(rome.ips(), ["10.200.0.9"]);
+
+    rome.put::<Network>(json!({
+        "apiVersion": "ipam.liqo.io/v1alpha1", "kind": "Network",
+        "metadata": {"name": "pod-cidr", "namespace": "liqo", "labels": {"ipam.liqo.io/network-type": "pod-cidr"}},
+        "spec": {"cidr": "10.200.0.0/16"},
+    }));
+    rome.pass();
+
+    assert_eq!(rome.ips(), ["10.244.0.9"]);
+    rome.assert_settled();
+}
+
+#[test]
 fn pods_of_a_provider_need_one_for_other_providers_only() {
     let mut rome = Rome::new(1, &["milan"]);
     let endpoints = [("10.71.0.5", Some("milan")), ("10.72.0.5", Some("gone"))];
