@@ -3,6 +3,7 @@
 use crate::authentication::{self, ApiServerSettings, AuthenticationController};
 use crate::certificates::CertificateController;
 use crate::daemon_set::DaemonSetController;
+use crate::endpoint_ip::EndpointIpController;
 use crate::foreign_cluster::{self, ForeignClusterController, Refusals};
 use crate::installation;
 use crate::metrics::Metrics;
@@ -148,6 +149,9 @@ Examples:
   controller-manager --authentication-enabled --api-server-address-override=https://203.0.113.7:6443
   controller-manager --gateway-deployments --gateway-deployment-image=registry.k8s.io/pause:3.10";
 
+/// The controllers of the endpoints of consumers, and of those that providers reach through this cluster.
+type Endpoints = (ShadowEndpointSliceController, EndpointIpController);
+
 impl Cli {
     /// Runs until the process receives a signal to stop.
     ///
@@ -172,7 +176,7 @@ impl Cli {
         let (runtime_settings, replicas) = (self.runtime_settings(), self.replicas());
         let (authentication, offloading) = (self.authentication(), self.offloading());
         let (namespaces, shadow_pods) = (self.namespaces(), self.shadow_pods());
-        let endpoints = ShadowEndpointSliceController::new(self.endpoints(), endpoint_metrics);
+        let endpoints = self.of_endpoints(endpoint_metrics);
         let refusals = Refusals::default();
         let foreign_clusters =
             ForeignClusterController::new(self.foreign_clusters(), refusals.clone());
@@ -195,7 +199,7 @@ impl Cli {
                 runtime.add(OffloadingController::new(offloading), &replicas)?;
                 runtime.add(NamespaceController::new(namespaces), &replicas)?;
                 runtime.add(ShadowPodController::new(shadow_pods), &replicas)?;
-                runtime.add(endpoints, &replicas)?;
+                add_endpoints(&mut runtime, endpoints, &replicas)?;
                 if self.enable_node_failure_controller {
                     runtime.add(NodeFailureController::new(failure_metrics), &replicas)?;
                 }
@@ -321,6 +325,13 @@ impl Cli {
         }
     }
 
+    fn of_endpoints(&self, metrics: shadow_endpoint_slice::Metrics) -> Endpoints {
+        (
+            ShadowEndpointSliceController::new(self.endpoints(), metrics),
+            EndpointIpController::new(self.installation.namespace.clone()),
+        )
+    }
+
     fn endpoints(&self) -> shadow_endpoint_slice::Settings {
         shadow_endpoint_slice::Settings {
             namespace: self.installation.namespace.clone(),
@@ -385,6 +396,17 @@ fn cluster_label(text: &str) -> Result<(String, String), String> {
     let pair = pair.map(|(key, value)| (key.to_owned(), value.to_owned()));
 
     pair.ok_or_else(|| format!("`{text}` is not a label: use KEY=VALUE"))
+}
+
+fn add_endpoints(
+    runtime: &mut Runtime,
+    (slices, ips): Endpoints,
+    replicas: &Replicas,
+) -> anyhow::Result<()> {
+    runtime.add(slices, replicas)?;
+    runtime.add(ips, replicas)?;
+
+    Ok(())
 }
 
 #[cfg(test)]

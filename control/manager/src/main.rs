@@ -7,6 +7,7 @@
 //! shadow_pod  the pods of consumers (PURE)
 //! node_failure  pods of consumers that a failed node cannot terminate (PURE)
 //! shadow_endpoint_slice  endpoints of consumers (PURE)
+//! endpoint_ip  IP objects by which providers reach endpoints outside of the pod CIDRs (PURE)
 //! replication  objects of a consumer at its providers, and their statuses (PURE)
 //! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
@@ -26,6 +27,7 @@ mod authentication;
 mod certificates;
 mod cli;
 mod daemon_set;
+mod endpoint_ip;
 mod foreign_cluster;
 #[cfg(test)]
 mod golden;

@@ -1,8 +1,8 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
 use crate::{
-    authentication, certificates, daemon_set, foreign_cluster, namespace, network, node_failure,
-    offloading, replication, shadow_endpoint_slice, shadow_pod, webhook,
+    authentication, certificates, daemon_set, endpoint_ip, foreign_cluster, namespace, network,
+    node_failure, offloading, replication, shadow_endpoint_slice, shadow_pod, webhook,
 };
 use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
@@ -124,6 +124,7 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     registrations.extend(shadow_pod::registrations(&settings.namespace));
     registrations.extend(node_failure::registrations());
     registrations.extend(shadow_endpoint_slice::registrations(&settings.namespace));
+    registrations.extend(endpoint_ip::registrations());
     registrations.extend(replication::registrations(&settings.namespace));
     registrations.extend(daemon_set::registrations());
     let servers = [&certificates::WEBHOOKS, &certificates::METRIC_AGENT];

@@ -2,10 +2,11 @@
 
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use crate::refusals::scene::Scene;
-use anyhow::{Result, ensure};
+use anyhow::{Context as _, Result, ensure};
+use control_api::IP;
 use k8s_openapi::api::core::v1::ResourceQuota;
 use kube::Api;
-use kube::api::DeleteParams;
+use kube::api::{DeleteParams, ListParams};
 use serde_json::{Value, json};
 
 pub(crate) fn add(suite: &mut Suite) {
@@ -15,6 +16,7 @@ pub(crate) fn add(suite: &mut Suite) {
         events_of_the_provider_are_about_objects_of_the_consumer,
         objects_that_the_provider_refuses_say_why_and_delay_no_others,
         large_and_immutable_objects_are_reflected,
+        an_address_outside_of_the_pod_cidr_is_reflected_by_an_ip_object,
     );
 }
 
@@ -341,4 +343,48 @@ async fn large_and_immutable_objects_are_reflected(_: &'static Fixture) -> Resul
     ensure!(endpoints.is_some_and(|it| it.len() == 500), "{endpoints:?}");
 
     Ok(())
+}
+
+async fn an_address_outside_of_the_pod_cidr_is_reflected_by_an_ip_object(
+    _: &'static Fixture,
+) -> Result<()> {
+    let scene = Scene::start().await?;
+    let ips: Api<IP> = Api::namespaced(scene.peering.rome.client.clone(), "shop");
+    let slice = |addresses: &[&str]| {
+        let endpoints = addresses.iter().map(|it| json!({"addresses": [it]}));
+        json!({
+            "apiVersion": "discovery.k8s.io/v1",
+            "kind": "EndpointSlice",
+            "metadata": {"name": "printers", "labels": {"kubernetes.io/service-name": "printers"}},
+            "addressType": "IPv4",
+            "endpoints": Vec::from_iter(endpoints),
+            "ports": [{"name": "ipp", "port": 631}],
+        })
+    };
+    // The address of the API server's Service is refused.
+    scene.put(&slice(&["192.0.2.7", "10.96.0.1"])).await?;
+    let address = until(Deadline::after(SOON), "the address", async || {
+        let ip = ips.get("endpoint-192-0-2-7").await?;
+        let address = ip.status.and_then(|it| it.ip);
+        address.context("none")
+    })
+    .await?;
+    let addresses = |it: &Value| it["spec"]["template"]["endpoints"].clone();
+    let printers = ("ShadowEndpointSlice", "printers");
+    let shadow = scene
+        .until_remote(printers, |it| addresses(it)[0]["addresses"][0] == address)
+        .await?;
+    ensure!(addresses(&shadow)[1].is_null(), "{shadow}");
+    let refused = ("AddressRefused", "printers");
+    scene
+        .until_event(refused, "10.96.0.1 gets no IP object")
+        .await?;
+
+    scene.put(&slice(&[])).await?;
+    until(Deadline::after(SOON), "the deletion", async || {
+        let left = ips.list(&ListParams::default()).await?.items;
+        ensure!(left.is_empty(), "{left:?}");
+        Ok(())
+    })
+    .await
 }

@@ -70,9 +70,9 @@ async fn pods_that_a_provider_refuses_say_why_until_they_run(_: &'static Fixture
     let after = scene.remote_pods().await?;
     ensure!(before == after, "{before:?} {after:?}");
 
-    let warnings = scene.events("first").await?;
+    let warnings = scene.warnings("first").await?;
     ensure!(warnings.is_empty(), "{warnings:?}");
-    let warnings = scene.events("second").await?;
+    let warnings = scene.warnings("second").await?;
     ensure!(warnings.len() == 1, "{warnings:?}");
     let component = &warnings[0]["source"]["component"];
     ensure!(
@@ -115,7 +115,7 @@ async fn pods_and_namespaces_that_cannot_be_offloaded_say_why(_: &'static Fixtur
 
     let after = scene.remote_pods().await?;
     ensure!(before == after, "{before:?} {after:?}");
-    let warnings = scene.events("untouched").await?;
+    let warnings = scene.warnings("untouched").await?;
     ensure!(warnings.is_empty(), "{warnings:?}");
     scene.create("later", "1", &none).await?;
     scene.run("later").await

@@ -100,7 +100,10 @@ impl EventSummary {
         let about = About {
             kind: Subject::of(object.kind.as_deref().unwrap_or_default()),
             name: cut(object.name.as_deref().unwrap_or_default(), NAME_LEN_MAX),
-            uid: object.uid.filter(|it| !it.is_empty()),
+            uid: object
+                .uid
+                .filter(|it| !it.is_empty())
+                .map(|it| cut(&it, NAME_LEN_MAX)),
         };
         let is_failure = about.kind == Some(Subject::ShadowPod)
             && content.is_warning

@@ -34,7 +34,7 @@ pub(super) async fn without_networking_no_pod_has_an_address_that_is_in_use_here
     scene.create("free", "1", &none).await?;
     let pod = scene.run_at("free", Some(FREE)).await?;
     ensure!(pod["status"]["podIP"] == FREE, "{pod}");
-    ensure!(scene.events("free").await?.is_empty());
+    ensure!(scene.warnings("free").await?.is_empty());
     let prefix = mapped.split_once('/').context("no CIDR")?.0;
     let of_turin = ("of-turin", prefix, mapped.as_str());
     for (name, address, cidr) in USED.into_iter().chain([of_turin]) {
@@ -55,7 +55,7 @@ pub(super) async fn without_networking_no_pod_has_an_address_that_is_in_use_here
     scene.create("hidden", "1", &none).await?;
     let pod = scene.run_at("hidden", Some("192.168.77.6")).await?;
     ensure!(pod["status"]["podIP"].is_null(), "{pod}");
-    ensure!(scene.events("hidden").await?.is_empty());
+    ensure!(scene.warnings("hidden").await?.is_empty());
     let key = ("Pod", "shop", "free");
     scene
         .rome
@@ -105,7 +105,7 @@ async fn names(rome: &Rest) -> Result<Vec<Value>> {
 
 async fn until_one_event(scene: &Scene, pod: &str, (address, cidr): (&str, &str)) -> Result<()> {
     until(Deadline::after(SOON), "the Event", async || {
-        let events = scene.events(pod).await?;
+        let events = scene.warnings(pod).await?;
         ensure!(events.len() == 1, "{events:?}");
         let message = events[0]["message"].as_str().unwrap_or_default();
         let expected = format!("the address {address} at the provider, which is in {cidr} ");

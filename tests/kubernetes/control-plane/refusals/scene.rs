@@ -203,6 +203,14 @@ impl Scene {
         Ok(events)
     }
 
+    /// Returns the warnings about a pod of the consumer.
+    pub(crate) async fn warnings(&self, name: &str) -> Result<Vec<Value>> {
+        let mut warnings = self.events(name).await?;
+        warnings.retain(|it| it["type"] == "Warning");
+
+        Ok(warnings)
+    }
+
     /// Requests another number of processors, and waits until the provider grants it.
     pub(crate) async fn resize(&self, cpu: &str) -> Result<()> {
         let rome = &self.peering.rome;

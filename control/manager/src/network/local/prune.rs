@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::{
     ConfigMap, Container, EphemeralContainer, Namespace, Node, NodeSpec, NodeStatus, Pod, PodSpec,
     PodStatus, Secret, Service,
 };
-use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource as _;
@@ -31,8 +31,31 @@ impl Stored for GatewayClient {
     const IS_OF_PEER: bool = true;
 }
 impl Stored for ConfigMap {}
-impl Stored for EndpointSlice {}
 impl Stored for RoleBinding {}
+
+impl Stored for EndpointSlice {
+    /// Keeps only the addresses of each Node of those that others write. There may be many, in offloaded namespaces.
+    fn prune(&mut self) {
+        let labels = self.metadata.labels.as_ref();
+        if labels.is_some_and(|it| it.contains_key(labels::MANAGED)) {
+            return;
+        }
+        let mut addresses = BTreeMap::<_, Vec<_>>::new();
+        for endpoint in self.endpoints.take().unwrap_or_default() {
+            let of_node = addresses.entry(endpoint.node_name).or_default();
+            of_node.extend(endpoint.addresses);
+        }
+        let endpoints = addresses.into_iter();
+        let endpoints = endpoints.map(|(node_name, addresses)| Endpoint {
+            addresses,
+            node_name,
+            ..Endpoint::default()
+        });
+        self.endpoints = Some(endpoints.collect());
+        self.ports = None;
+        self.metadata.annotations = None;
+    }
+}
 
 impl Stored for PublicKey {
     const IS_OF_PEER: bool = true;

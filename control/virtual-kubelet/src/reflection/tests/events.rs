@@ -6,11 +6,14 @@ use crate::reflection::controller::ReflectionController;
 use crate::reflection::event::controller::EventController;
 use crate::reflection::event::settings::EventSettings;
 use crate::reflection::policy::Policy;
+use control_runtime::Cluster;
 use control_runtime::simulation::Simulation;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::Ingress;
+use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 /// Returns both clusters with the reflected object `web` of each kind.
 fn sides(seed: u64, policy: Policy) -> Sides {
@@ -20,6 +23,7 @@ fn sides(seed: u64, policy: Policy) -> Sides {
         policy,
     };
     let simulation = Simulation::new(seed)
+        .replicas(2)
         .host(|| Connect)
         .host(|| ReflectionController::new(settings(), Conflicts::default()))
         .host(move || EventController::new(of_events.clone()));
@@ -141,4 +145,81 @@ fn with_an_allow_list_only_annotated_events_are_reflected() {
     sides.put_remote::<Event>(&name, event);
     sides.pass();
     assert_eq!(involved(&mut sides, &name)["kind"], "Service");
+}
+
+const LIMIT: Duration = Duration::from_secs(1800);
+
+#[derive(Clone, Debug)]
+enum Fault {
+    /// The Event of this number occurs so often.
+    Report(usize, u8),
+    Partition(bool),
+    Heal(bool),
+    Crash(usize),
+    HandOver(usize),
+    Run(u64),
+}
+
+fn fault() -> impl Strategy<Value = Fault> {
+    prop_oneof![
+        5 => (0..3_usize, 1..9_u8).prop_map(|(event, count)| Fault::Report(event, count)),
+        1 => any::<bool>().prop_map(Fault::Partition),
+        2 => any::<bool>().prop_map(Fault::Heal),
+        1 => (0..2_usize).prop_map(Fault::Crash),
+        1 => (0..2_usize).prop_map(Fault::HandOver),
+        3 => (0_u64..30_000).prop_map(Fault::Run),
+        6 => (0_u64..30).prop_map(Fault::Run),
+    ]
+}
+
+fn cluster(is_local: bool) -> Cluster {
+    if is_local { Cluster::Local } else { milan() }
+}
+
+fn inject(sides: &mut Sides, fault: &Fault) {
+    match *fault {
+        Fault::Report(event, count) => sides.put_remote::<Event>(
+            &format!("web.{event}"),
+            json!({
+                "involvedObject": {"kind": "Service", "namespace": "shop-rome", "name": "web"},
+                "type": "Normal", "reason": "Synced", "message": "x", "count": count,
+            }),
+        ),
+        Fault::Partition(is_local) => sides.simulation.partition(&cluster(is_local)),
+        Fault::Heal(is_local) => sides.simulation.heal(&cluster(is_local)),
+        Fault::Crash(replica) => sides.simulation.crash(replica),
+        Fault::HandOver(replica) => sides.simulation.hand_over(replica),
+        Fault::Run(millis) => {
+            sides.simulation.run(Duration::from_millis(millis));
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    #[test]
+    fn both_clusters_have_the_same_events_after_any_faults(
+        seed: u64,
+        faults in prop::collection::vec(fault(), 0..40),
+    ) {
+        let mut sides = sides(seed, Policy::DenyList);
+        for fault in &faults {
+            inject(&mut sides, fault);
+        }
+        for is_local in [true, false] {
+            sides.simulation.heal(&cluster(is_local));
+        }
+        sides.simulation.settle(LIMIT)?;
+
+        for event in 0..3 {
+            let name = format!("web.{event}");
+            let there = sides.remote::<Event>(&name)["count"].clone();
+            let key = super::side::local(&name);
+            let here = sides.simulation.local().get::<Event>(&key).cloned();
+            prop_assert_eq!(&here.unwrap_or_default()["count"], &there, "{}", name);
+        }
+        let again = sides.simulation.replan(LIMIT)?;
+        prop_assert!(again.is_empty(), "{:?}", again);
+    }
 }

@@ -38,13 +38,14 @@ pub(super) async fn upstreams_virtual_kubelet_runs_pods_at_a_provider(
     withdraws(&turin, &kubelet).await
 }
 
-/// The namespace and the RoleBinding are upstream's, but for the label with the profile of Pod Security.
+/// The namespace and the RoleBinding are upstream's, but for the labels with the profile of Pod Security and the TenantPolicy.
 async fn is_prepared(rest: &Rest) -> Result<()> {
     let map = "liqo-tenant-turin/milan";
     let namespace = json!({
         "labels": {
             "kubernetes.io/metadata.name": NAMESPACE,
             "liqo.io/remote-cluster-id": "turin",
+            "liqo.io/tenant-policy": "turin",
             "pod-security.kubernetes.io/enforce": "baseline",
         },
         "annotations": {"liqo.io/managed-by-namespace-map": map, "liqo.io/original-name": "demo"},

@@ -191,8 +191,12 @@ pub(super) async fn reflects_endpoints(rome: &Site, provider: &Rest) -> Result<(
 /// Returns an object of upstream's with the differences of this project: without the annotation of `kubectl apply`, and with all
 /// conditions of endpoints.
 fn ours(mut object: Value) -> Value {
-    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
-        annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        let annotations = metadata.get_mut("annotations");
+        if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
+            annotations.remove("kubectl.kubernetes.io/last-applied-configuration");
+        }
+        metadata.retain(|_, field| *field != json!({}));
     }
     let endpoints = object.pointer_mut("/spec/template/endpoints");
     let endpoints = endpoints.and_then(Value::as_array_mut);

@@ -1,0 +1,200 @@
+//! The objects on which the need for an IP object depends, in the cache.
+
+use crate::authentication::label;
+use crate::network::is_real;
+use control_api::{IP, NamespaceOffloading, Network, labels};
+use control_runtime::{Cache, Cluster, Destinations, Key, Objects};
+use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+
+/// Index of EndpointSlices by their addresses.
+pub(super) const BY_ADDRESS: &str = "endpoint-ip/address";
+/// Index of EndpointSlices by the Nodes of their endpoints.
+pub(super) const BY_NODE: &str = "endpoint-ip/node";
+/// Index of Nodes by their addresses.
+pub(super) const NODE_BY_ADDRESS: &str = "endpoint-ip/node-address";
+/// Index of IP objects by the address that they translate.
+pub(super) const IP_BY_ADDRESS: &str = "endpoint-ip/ip";
+
+/// Name of the NamespaceOffloading of each offloaded namespace.
+const OFFLOADING: &str = "offloading";
+
+/// Type of the condition of a cluster to which a namespace is offloaded.
+const REQUIRED: &str = "OffloadingRequired";
+
+/// The only type of addresses that is remapped.
+const ADDRESS_TYPE: &str = "IPv4";
+
+/// Why an address gets no IP object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum Refusal {
+    #[error("it is loopback, link-local, multicast or reserved")]
+    Unroutable,
+    #[error("it is a metadata service")]
+    Metadata,
+    #[error("it is the address of a node")]
+    Node,
+    #[error("it is in the Service, external or internal CIDR of this cluster")]
+    Internal,
+}
+
+/// The objects of this cluster.
+pub(super) struct Local<'a> {
+    cache: &'a Cache,
+    /// Namespace of Liqo.
+    liqo: &'a str,
+    pub(super) slices: Objects<'a, EndpointSlice>,
+    pub(super) ips: Objects<'a, IP>,
+    networks: Objects<'a, Network>,
+    nodes: Objects<'a, Node>,
+}
+
+impl<'a> Local<'a> {
+    /// Creates the view of a cache.
+    pub(super) fn new(cache: &'a Cache, liqo: &'a str) -> Self {
+        let local = &Cluster::Local;
+        Self {
+            cache,
+            liqo,
+            slices: cache.objects(local),
+            ips: cache.objects(local),
+            networks: cache.objects(local),
+            nodes: cache.objects(local),
+        }
+    }
+
+    /// Returns the cluster IDs of the providers to which a namespace is offloaded.
+    pub(super) fn providers(&self, namespace: &str) -> BTreeSet<&'a str> {
+        let key = Key::new(namespace, OFFLOADING);
+        let offloading = self.cache.local::<NamespaceOffloading>(&key);
+        let offloading = offloading.filter(|it| it.metadata.deletion_timestamp.is_none());
+        let status = offloading.and_then(|it| it.status.as_ref());
+        let conditions = status.into_iter();
+        let conditions = conditions.flat_map(|it| &it.remote_namespaces_conditions);
+        let required = conditions.filter(|(_, conditions)| {
+            let mut conditions = conditions.iter();
+            conditions.any(|it| it.type_ == REQUIRED && it.status == "True")
+        });
+
+        required.map(|(cluster, _)| cluster.as_str()).collect()
+    }
+
+    /// Returns an EndpointSlice with an address that a provider reaches only by an IP object; `None` if none needs one.
+    pub(super) fn slice_with(&self, namespace: &str, address: Ipv4Addr) -> Option<&'a Key> {
+        let providers = self.providers(namespace);
+        let text = address.to_string();
+        if providers.is_empty() || self.is_of_pod(address) {
+            return None;
+        }
+        let mut slices = self.slices.indexed(BY_ADDRESS, &text);
+        let slice = slices.find(|(key, slice)| {
+            let mut endpoints = slice.endpoints.iter().flatten();
+            key.namespace == namespace
+                && is_reflected(slice)
+                && endpoints.any(|it| it.addresses.contains(&text) && self.is_far(it, &providers))
+        });
+
+        slice.map(|(key, _)| key)
+    }
+
+    /// Returns whether an address is in a pod CIDR of this cluster, which providers remap.
+    pub(super) fn is_of_pod(&self, address: Ipv4Addr) -> bool {
+        self.is_within(address, &[labels::NETWORK_TYPE_POD])
+    }
+
+    /// Returns whether a provider reaches an endpoint through this cluster only.
+    fn is_far(&self, endpoint: &Endpoint, providers: &BTreeSet<&str>) -> bool {
+        let Some(name) = &endpoint.node_name else {
+            return true;
+        };
+        let Some(node) = self.nodes.get(&Key::cluster(&**name)) else {
+            // A virtual kubelet leaves it out.
+            return false;
+        };
+        if is_real(node) {
+            return true;
+        }
+        let cluster = label(&node.metadata, labels::REMOTE_CLUSTER_ID);
+
+        providers.iter().any(|it| Some(*it) != cluster)
+    }
+
+    /// Checks that an address is none of this cluster itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`Refusal`] unless an administrator has labelled the namespace.
+    pub(super) fn check(&self, namespace: &str, address: Ipv4Addr) -> Result<(), Refusal> {
+        if !control_fabric::is_routable(address) {
+            return Err(Refusal::Unroutable);
+        }
+        if !Destinations::Remote.permits(address.into()) {
+            return Err(Refusal::Metadata);
+        }
+        if self.is_permitted(namespace) {
+            return Ok(());
+        }
+        let mut nodes = self
+            .nodes
+            .indexed(NODE_BY_ADDRESS, &address.to_string())
+            .filter(|(_, node)| is_real(node));
+        if nodes.next().is_some() {
+            return Err(Refusal::Node);
+        }
+        let internal = [
+            labels::NETWORK_TYPE_SERVICE,
+            labels::NETWORK_TYPE_EXTERNAL,
+            labels::NETWORK_TYPE_INTERNAL,
+        ];
+        match self.is_within(address, &internal) {
+            true => Err(Refusal::Internal),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns whether an administrator permits addresses of this cluster in a namespace.
+    fn is_permitted(&self, namespace: &str) -> bool {
+        let namespace = self.cache.local::<Namespace>(&Key::cluster(namespace));
+        let value = namespace.and_then(|it| label(&it.metadata, labels::ALLOW_INTERNAL_ADDRESSES));
+
+        value == Some("true")
+    }
+
+    /// Returns whether an address is in a CIDR of this cluster of one of these types.
+    fn is_within(&self, address: Ipv4Addr, types: &[&str]) -> bool {
+        let mut networks = self.networks.within(self.liqo);
+        networks.any(|(_, network)| {
+            let type_ = label(&network.metadata, labels::NETWORK_TYPE);
+            let is_of_type = type_.is_some_and(|it| types.contains(&it));
+            is_of_type && cidr(network).is_some_and(|it| it.contains(&address))
+        })
+    }
+}
+
+/// Returns the CIDR of a Network.
+pub(super) fn cidr(network: &Network) -> Option<Ipv4Net> {
+    let allocated = network.status.as_ref();
+    let allocated = allocated.and_then(|status| status.cidr.as_ref());
+
+    allocated.unwrap_or(&network.spec.cidr).parse().ok()
+}
+
+/// Returns whether virtual kubelets reflect an EndpointSlice: it is not from another cluster, and has addresses that they translate.
+fn is_reflected(slice: &EndpointSlice) -> bool {
+    let manager = label(&slice.metadata, labels::SLICE_MANAGED_BY);
+
+    slice.address_type == ADDRESS_TYPE
+        && slice.metadata.deletion_timestamp.is_none()
+        && manager != Some(labels::SLICE_MANAGED_BY_REFLECTION)
+}
+
+/// Returns the addresses of an EndpointSlice.
+pub(super) fn addresses(slice: &EndpointSlice) -> BTreeSet<Ipv4Addr> {
+    let endpoints = slice.endpoints.iter().flatten();
+    let texts = endpoints.flat_map(|it| &it.addresses);
+
+    texts.filter_map(|it| it.parse().ok()).collect()
+}

@@ -1,0 +1,90 @@
+//! Compares the IP object of an address with its desired state.
+
+use super::objects::Local;
+use crate::authentication::{label, warn};
+use control_api::{IP, labels};
+use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use serde_json::json;
+use std::net::Ipv4Addr;
+
+/// Value of [`labels::IP_TYPE`] on the IP objects of this controller.
+const TYPE: &str = "endpoint";
+
+/// Most IP objects of this controller in a namespace: as many as an EndpointSlice has endpoints. The smallest external CIDR that
+/// a cluster has by default has 65,536 addresses.
+const IPS_MAX: usize = 1000;
+
+/// Plans the IP object of an address of a namespace.
+pub(super) fn plan<I>(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> Plan<I> {
+    let mut plan = Plan::default();
+    let key = Key::new(namespace, name(address));
+    let present = local.ips.get(&key);
+    let own = present.filter(|it| is_own(it));
+    let needed = local.slice_with(namespace, address);
+    let refusal = local.check(namespace, address).err();
+    let Some(slice) = needed.filter(|_| refusal.is_none()) else {
+        if let (Some(slice), Some(refusal)) = (needed, refusal) {
+            let note = format!(
+                "{address} gets no IP object, so no provider reaches it: {refusal}. Remove the endpoint, or have an administrator \
+                 label the namespace {}=true",
+                labels::ALLOW_INTERNAL_ADDRESSES
+            );
+            warn(&mut plan, slice_of(slice), ("AddressRefused", note));
+        }
+        if let Some(ip) = own.filter(|it| it.metadata.deletion_timestamp.is_none()) {
+            let uid = ip.metadata.uid.clone().unwrap_or_default();
+            plan.delete(Ref::of::<IP>(&Cluster::Local, &key), uid);
+        }
+        return plan;
+    };
+    // One of a user has the address, or the name.
+    if present.is_some() || is_translated(local, namespace, address) {
+        return plan;
+    }
+    let ips = local.ips.within(namespace);
+    if ips.filter(|(_, ip)| is_own(ip)).count() >= IPS_MAX {
+        let note = format!(
+            "{address} gets no IP object: the namespace has {IPS_MAX} of them. Create an IP object, or remove endpoints"
+        );
+        warn(&mut plan, slice_of(slice), ("TooManyAddresses", note));
+        return plan;
+    }
+    let object = json!({
+        "apiVersion": "ipam.liqo.io/v1alpha1",
+        "kind": "IP",
+        "metadata": {
+            "name": key.name,
+            "namespace": namespace,
+            "labels": {labels::MANAGED: "true", labels::IP_TYPE: TYPE},
+        },
+        "spec": {"ip": address},
+    });
+    let write = Write::new(Ref::of::<IP>(&Cluster::Local, &key), Action::Create(object));
+    plan.writes.push(write);
+
+    plan
+}
+
+/// Returns the name of the IP object of an address.
+fn name(address: Ipv4Addr) -> String {
+    let [a, b, c, d] = address.octets();
+    format!("endpoint-{a}-{b}-{c}-{d}")
+}
+
+/// Returns whether this controller has created an IP object.
+pub(super) fn is_own(ip: &IP) -> bool {
+    label(&ip.metadata, labels::IP_TYPE) == Some(TYPE)
+        && label(&ip.metadata, labels::MANAGED) == Some("true")
+}
+
+/// Returns whether a namespace has an IP object for an address.
+fn is_translated(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> bool {
+    let text = address.to_string();
+    let mut ips = local.ips.indexed(super::objects::IP_BY_ADDRESS, &text);
+    ips.any(|(key, _)| key.namespace == namespace)
+}
+
+fn slice_of(key: &Key) -> Ref {
+    Ref::of::<EndpointSlice>(&Cluster::Local, key)
+}
