@@ -3,6 +3,8 @@
 //! ```text
 //! this cluster                                             provider
 //! Service, ConfigMap, Secret   --controller-->             the same kind
+//! kinds that flags name        --controller-->             the same kind
+//!   their status              <--controller--
 //! EndpointSlice, Node, IP      --controller-->             ShadowEndpointSlice
 //! Pod, ServiceAccount          --tokens-->                 Secret with the tokens of the pod
 //! Event about a pod           <--event--               Event about its ShadowPod
@@ -33,11 +35,14 @@ mod memory;
 mod metadata;
 pub(crate) mod namespaces;
 mod observe;
+pub(crate) mod other;
 mod plan;
 mod present;
+mod refusals;
 mod registrations;
 mod restores;
 mod service;
+mod status;
 pub(crate) mod summary;
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! The kinds of this cluster that are reflected.
 
 use super::configmap;
+use super::other::Other;
 use crate::pod::forge::reflected_config_map_name;
 use control_api::ShadowEndpointSlice;
 use control_runtime::{Key, Resource};
@@ -19,27 +20,18 @@ pub(crate) enum Kind {
     ConfigMap,
     /// Secret, except those with tokens of pods.
     Secret,
+    /// A kind that a flag names.
+    Other(&'static Other),
 }
 
 impl Kind {
-    /// All kinds.
+    /// All kinds but those that flags name.
     pub(crate) const ALL: [Self; 4] = [
         Self::Service,
         Self::EndpointSlice,
         Self::ConfigMap,
         Self::Secret,
     ];
-
-    /// Returns the kind of a resource of this cluster.
-    pub(super) fn of_local(resource: &Resource) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.local() == *resource)
-    }
-
-    /// Returns the kind of a resource of the provider.
-    pub(super) fn of_remote(resource: &Resource) -> Option<Self> {
-        let mut kinds = Self::ALL.into_iter();
-        kinds.find(|kind| kind.remote() == *resource)
-    }
 
     /// Returns the resource in this cluster.
     pub(super) fn local(self) -> Resource {
@@ -48,6 +40,7 @@ impl Kind {
             Self::EndpointSlice => Resource::of::<EndpointSlice>(),
             Self::ConfigMap => Resource::of::<ConfigMap>(),
             Self::Secret => Resource::of::<Secret>(),
+            Self::Other(other) => other.resource(),
         }
     }
 
@@ -55,15 +48,27 @@ impl Kind {
     pub(super) fn remote(self) -> Resource {
         match self {
             Self::EndpointSlice => Resource::of::<ShadowEndpointSlice>(),
-            Self::Service | Self::ConfigMap | Self::Secret => self.local(),
+            Self::Service | Self::ConfigMap | Self::Secret | Self::Other(_) => self.local(),
         }
+    }
+
+    /// Returns whether a flag names the kind.
+    pub(super) fn is_other(self) -> bool {
+        matches!(self, Self::Other(_))
+    }
+
+    /// Returns whether the provider's status is written to the objects of this cluster.
+    pub(crate) fn has_status(self) -> bool {
+        matches!(self, Self::Other(other) if other.has_status)
     }
 
     /// Returns the name of the reflected object in a namespace of the provider.
     pub(super) fn remote_key(self, namespace: &str, name: &str, origin: &str) -> Key {
         match self {
             Self::ConfigMap => Key::new(namespace, reflected_config_map_name(name, origin)),
-            Self::Service | Self::EndpointSlice | Self::Secret => Key::new(namespace, name),
+            Self::Service | Self::EndpointSlice | Self::Secret | Self::Other(_) => {
+                Key::new(namespace, name)
+            }
         }
     }
 
@@ -71,7 +76,9 @@ impl Kind {
     pub(super) fn local_key(self, namespace: &str, name: &str, origin: &str) -> Key {
         match self {
             Self::ConfigMap => Key::new(namespace, configmap::local_name(name, origin)),
-            Self::Service | Self::EndpointSlice | Self::Secret => Key::new(namespace, name),
+            Self::Service | Self::EndpointSlice | Self::Secret | Self::Other(_) => {
+                Key::new(namespace, name)
+            }
         }
     }
 }
@@ -83,6 +90,7 @@ impl fmt::Display for Kind {
             Self::EndpointSlice => "EndpointSlice",
             Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
+            Self::Other(other) => &other.name,
         })
     }
 }

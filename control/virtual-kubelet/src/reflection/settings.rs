@@ -3,7 +3,7 @@
 use super::kind::Kind;
 use super::peering::Peering;
 use super::policy::Policy;
-use control_runtime::Key;
+use control_runtime::{Key, Resource};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 
@@ -28,12 +28,27 @@ impl Settings {
         self.policies.contains_key(&kind)
     }
 
+    /// Returns the kind of a resource of this cluster.
+    pub(super) fn kind_of_local(&self, resource: &Resource) -> Option<Kind> {
+        let mut kinds = self.policies.keys().copied();
+        kinds.find(|kind| kind.local() == *resource)
+    }
+
+    /// Returns the kind of a resource of the provider.
+    pub(super) fn kind_of_remote(&self, resource: &Resource) -> Option<Kind> {
+        let mut kinds = self.policies.keys().copied();
+        kinds.find(|kind| kind.remote() == *resource)
+    }
+
+    /// Returns the kinds that flags name.
+    pub(super) fn others(&self) -> impl Iterator<Item = Kind> + '_ {
+        self.policies.keys().copied().filter(|it| it.is_other())
+    }
+
     /// Returns the policy of a kind. EndpointSlices have that of Services.
     pub(super) fn policy(&self, kind: Kind) -> Policy {
-        let kind = match kind {
-            Kind::EndpointSlice if self.is_enabled(Kind::Service) => Kind::Service,
-            Kind::Service | Kind::EndpointSlice | Kind::ConfigMap | Kind::Secret => kind,
-        };
+        let of_service = kind == Kind::EndpointSlice && self.is_enabled(Kind::Service);
+        let kind = if of_service { Kind::Service } else { kind };
         self.policies.get(&kind).copied().unwrap_or_default()
     }
 

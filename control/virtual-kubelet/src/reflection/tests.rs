@@ -8,6 +8,7 @@ mod faults;
 mod golden;
 mod immutable;
 pub(crate) mod issuing;
+mod others;
 mod policy;
 mod reflection;
 mod rings;

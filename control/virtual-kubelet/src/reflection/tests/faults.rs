@@ -1,11 +1,13 @@
 //! The controller while replicas crash, clusters are away and objects change.
 
+use super::others::{budget, put_budget, set_status};
 use super::side::{Connect, Sides, local, milan, remote, settings};
 use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use control_runtime::Cluster;
 use control_runtime::simulation::Simulation;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -72,18 +74,21 @@ fn inject(sides: &mut Sides, fault: &Fault) {
             sides.put_in_shop::<Secret>(&name, json!({"type": "Opaque", "stringData": {}, "data": {"value": format!("AA{:02}", value % 90 + 10)}}));
             let spec = json!({"type": "ClusterIP", "ports": [{"port": u16::from(value) + 1}]});
             sides.put_in_shop::<Service>(&name, json!({"spec": spec}));
+            put_budget(sides, &name, budget(value));
         }
         Fault::Remove(object) => {
             let name = name(object);
             sides.remove::<ConfigMap>(&name);
             sides.remove::<Secret>(&name);
             sides.remove::<Service>(&name);
+            sides.remove::<PodDisruptionBudget>(&name);
         }
         Fault::RemoveRemote(object) => {
             let server = sides.simulation.cluster(&milan());
             server.remove::<ConfigMap>(&remote(&name(object)));
         }
         Fault::ChangeRemote(object, value) => {
+            set_status(sides, &name(object), value);
             let mut map = sides.remote::<ConfigMap>(&name(object));
             if map.is_object() {
                 map["data"]["value"] = value.to_string().into();
@@ -103,7 +108,7 @@ fn inject(sides: &mut Sides, fault: &Fault) {
 }
 
 /// Returns the content of an object in both clusters.
-fn contents(sides: &mut Sides, object: usize) -> ([Value; 3], [Value; 3]) {
+fn contents(sides: &mut Sides, object: usize) -> ([Value; 5], [Value; 5]) {
     let name = name(object);
     let server = sides.simulation.local();
     let field =
@@ -113,6 +118,8 @@ fn contents(sides: &mut Sides, object: usize) -> ([Value; 3], [Value; 3]) {
         field(server.get::<ConfigMap>(&key), "data"),
         field(server.get::<Secret>(&key), "data"),
         field(server.get::<Service>(&key), "spec"),
+        field(server.get::<PodDisruptionBudget>(&key), "spec"),
+        field(server.get::<PodDisruptionBudget>(&key), "status"),
     ];
     let server = sides.simulation.cluster(&milan());
     let key = remote(&name);
@@ -120,6 +127,8 @@ fn contents(sides: &mut Sides, object: usize) -> ([Value; 3], [Value; 3]) {
         field(server.get::<ConfigMap>(&key), "data"),
         field(server.get::<Secret>(&key), "data"),
         field(server.get::<Service>(&key), "spec"),
+        field(server.get::<PodDisruptionBudget>(&key), "spec"),
+        field(server.get::<PodDisruptionBudget>(&key), "status"),
     ];
     (here, there)
 }
@@ -149,9 +158,14 @@ proptest! {
         sides.simulation.settle(LIMIT)?;
 
         for object in 0..OBJECTS {
-            let (here, there) = contents(&mut sides, object);
-            let expected = if is_offloaded { here } else { Default::default() };
-            prop_assert_eq!(there, expected);
+            let (mut here, mut there) = contents(&mut sides, object);
+            if !is_offloaded {
+                here = Default::default();
+            } else if there[4].is_null() {
+                // A status of the provider stays after its object.
+                here[4] = there[4].take();
+            }
+            prop_assert_eq!(there, here);
         }
         prop_assert_eq!(sides.remote::<ConfigMap>("foreign"), foreign);
         let redundant = sides.simulation.redundant();
