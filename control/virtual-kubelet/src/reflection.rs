@@ -35,6 +35,7 @@ mod memory;
 mod metadata;
 pub(crate) mod namespaces;
 mod observe;
+mod observed;
 pub(crate) mod other;
 mod plan;
 mod present;

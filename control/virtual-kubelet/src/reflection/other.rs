@@ -2,6 +2,7 @@
 //! reflected as they are.
 
 use super::metadata::reflected;
+use super::observed;
 use super::peering::Peering;
 use control_api::ReflectedResource;
 use control_runtime::Resource;
@@ -59,10 +60,15 @@ pub(super) fn remote(local: &DynamicObject, peering: &Peering) -> Option<Value> 
     Some(object.into())
 }
 
-/// Returns the fields of the local object's status; `None` if the kind of the object is not known.
-pub(super) fn local_status(remote: &DynamicObject) -> Option<Value> {
+/// Returns the fields of the local object's status, which is about `generation` of it; `None` if the kind of the object is not known.
+pub(super) fn local_status(remote: &DynamicObject, generation: Option<i64>) -> Option<Value> {
     let kind = kind_of(remote)?;
-    Some(json!({"kind": kind, STATUS: remote.data.get(STATUS)?}))
+    let mut status = remote.data.get(STATUS)?.clone();
+    let observed = observed::take(&mut status.clone());
+    if let (Some(generation), Some(observed)) = (generation, observed) {
+        observed::shift(&mut status, generation.saturating_sub(observed));
+    }
+    Some(json!({"kind": kind, STATUS: status}))
 }
 
 fn kind_of(object: &DynamicObject) -> Option<&str> {

@@ -1,6 +1,7 @@
 //! The form in which the cache keeps objects of both clusters: digests, which are equal if the objects are.
 
 use super::endpointslice::USE_DIRECT_CONNECTIONS;
+use super::observed;
 use super::other::STATUS;
 use super::peering::Peering;
 use super::policy::Marks;
@@ -38,8 +39,11 @@ pub(crate) struct Summary<K> {
 pub(super) struct OtherState {
     /// Kind of the object; empty if the server has left it out of a list.
     pub(super) kind: Box<str>,
-    /// Digest of the status, if there is one.
+    /// Digest of the status without generations, if there is one.
     pub(super) status: Option<Digest>,
+    pub(super) generation: i64,
+    /// Generations of the object that the status does not know yet; `None` if the status names no generation.
+    pub(super) lag: Option<i64>,
 }
 
 /// Digests of the fields of an object that are reflected.
@@ -90,13 +94,17 @@ pub(crate) fn keep<K: Summarized>(object: K) -> Summary<K> {
 /// Returns the summary of an object of a kind that a flag names.
 pub(super) fn keep_unstructured(mut object: DynamicObject) -> Summary<DynamicObject> {
     let status = object.data.as_object_mut().and_then(|it| it.remove(STATUS));
-    let status = status.filter(|it| !it.is_null()).map(|it| Digest::of(&it));
+    let mut status = status.filter(|it| !it.is_null());
+    let generation = object.metadata.generation.unwrap_or_default();
+    let observed = status.as_mut().and_then(observed::take);
     let kind = object.types.map(|it| it.kind).unwrap_or_default();
     // An empty field may mean something else than an absent one.
     let mut summary = Summary::new(&object.metadata, None, Digest::of(&object.data));
     summary.other = Some(Box::new(OtherState {
         kind: kind.into(),
-        status,
+        status: status.map(|it| Digest::of(&it)),
+        generation,
+        lag: observed.map(|it| generation.saturating_sub(it)),
     }));
 
     summary

@@ -5,9 +5,8 @@ use crate::reflection::item::WorkItem;
 use crate::reflection::kind::Kind;
 use crate::reflection::present::Present;
 use crate::reflection::registrations::FIELD_MANAGER;
-use crate::reflection::summary::Summary;
-use control_runtime::{Action, Cache, Cluster, Entry, Outcome, Ref, Write};
-use kube::api::DynamicObject;
+use crate::reflection::status::status;
+use control_runtime::{Action, Cache, Cluster, Outcome, Ref, Write};
 
 /// Code of the response to a write that changes an immutable field.
 const INVALID: u16 = 422;
@@ -21,14 +20,11 @@ impl ReflectionController {
         outcome: &Outcome,
         cache: &Cache,
     ) -> bool {
-        let status = |entry: &Entry| {
-            let summary = entry.get::<Summary<DynamicObject>>()?;
-            summary.other.as_ref()?.status
-        };
         match outcome {
             Outcome::Stored(entry) => {
                 self.carried.remove(item);
-                self.memory.stored(item, &status(entry), false);
+                self.memory
+                    .stored(item, &status(entry).unwrap_or_default(), false);
             }
             Outcome::Refused(refusal) => self.memory.refuse(item, refusal),
             // The object was deleted meanwhile, or has no such subresource.
@@ -36,7 +32,8 @@ impl ReflectionController {
                 let Some(entry) = cache.entry(object) else {
                     return false;
                 };
-                self.memory.stored(item, &status(entry), false);
+                self.memory
+                    .stored(item, &status(entry).unwrap_or_default(), false);
                 let message = "the object has no subresource `status`";
                 self.memory.refuse_with(item, message);
                 return true;

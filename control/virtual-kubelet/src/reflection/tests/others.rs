@@ -161,6 +161,52 @@ fn the_status_of_the_provider_is_written_back_and_put_back() {
     }
 }
 
+/// The provider's object has another generation than that of this cluster.
+#[test]
+fn the_generation_of_a_status_is_that_of_this_cluster_once_the_provider_has_the_change() {
+    let mut sides = shop(1);
+    let generation = |generation: u8| json!({"generation": generation});
+    let changed = |available: u8, number: u8| {
+        let mut object = budget(available);
+        object["metadata"] = generation(number);
+        object
+    };
+    put_budget(&mut sides, "web", changed(1, 7));
+    sides.pass();
+    let report = |sides: &mut Sides, number: u8, observed: u8| {
+        let mut object = sides.remote::<PodDisruptionBudget>("web");
+        object["metadata"]["generation"] = number.into();
+        let conditions = json!([{"type": "Ready", "observedGeneration": observed}]);
+        object["status"] = json!({"observedGeneration": observed, "conditions": conditions});
+        sides.put_remote::<PodDisruptionBudget>("web", object);
+        sides.pass();
+    };
+    let about = |sides: &mut Sides| {
+        let status = status(sides, "web");
+        let condition = &status["conditions"][0]["observedGeneration"];
+        (status["observedGeneration"].clone(), condition.clone())
+    };
+    report(&mut sides, 3, 3);
+    assert_eq!(about(&mut sides), (json!(7), json!(7)));
+
+    // The provider refuses the change at first.
+    let right = Some(("apply", BUDGETS));
+    sides
+        .simulation
+        .cluster(&milan())
+        .refuse_right(right, false);
+    put_budget(&mut sides, "web", changed(2, 8));
+    sides.pass();
+    assert_eq!(about(&mut sides), (json!(7), json!(7)));
+    sides.simulation.cluster(&milan()).refuse_right(None, false);
+    sides.simulation.pass(Duration::from_secs(70));
+    report(&mut sides, 4, 3);
+    assert_eq!(about(&mut sides), (json!(7), json!(7)));
+    report(&mut sides, 4, 4);
+    assert_eq!(about(&mut sides), (json!(8), json!(8)));
+    sides.assert_settled();
+}
+
 #[test]
 fn a_status_that_another_controller_of_this_cluster_writes_is_left_for_a_minute() {
     let mut sides = with_budget(1);
