@@ -65,10 +65,10 @@ impl About<'_> {
         self.event("FailedReflection", true, note)
     }
 
-    /// Returns the Event about an object that the field manager `rival` of the provider changes again and again.
-    pub(super) fn contested(&self, remote: &Key, rival: &str) -> Event {
+    /// Returns the Event about an object that the field manager `other_manager` of the provider changes again and again.
+    pub(super) fn contested(&self, remote: &Key, other_manager: &str) -> Event {
         let note = format!(
-            "{rival} of cluster {} changes reflected fields of {} {remote} again and again, so they are written once a minute: \
+            "{other_manager} of cluster {} changes reflected fields of {} {remote} again and again, so they are written once a minute: \
              let one of them own the fields",
             self.destination,
             self.remote_kind(),
@@ -77,9 +77,9 @@ impl About<'_> {
     }
 
     /// Returns the Event about an object whose status another field manager of this cluster changes again and again.
-    pub(super) fn contested_status(&self, rival: &str) -> Event {
+    pub(super) fn contested_status(&self, other_manager: &str) -> Event {
         let note = format!(
-            "{rival} of this cluster changes the status again and again, so that of cluster {} is written once a minute: \
+            "{other_manager} of this cluster changes the status again and again, so that of cluster {} is written once a minute: \
              let one of them own it",
             self.destination
         );

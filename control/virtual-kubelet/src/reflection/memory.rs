@@ -116,13 +116,13 @@ impl Memory {
     }
 
     /// Notes the field manager that changes an object again and again.
-    pub(super) fn name_rival(&mut self, item: &WorkItem, rival: &str) {
-        self.restores.name(item, printable(rival));
+    pub(super) fn name_other_manager(&mut self, item: &WorkItem, other_manager: &str) {
+        self.restores.name(item, printable(other_manager));
     }
 
     /// Returns the field manager that changes an object again and again, if it is known.
-    pub(super) fn rival(&self, item: &WorkItem) -> Option<&str> {
-        self.restores.rival(item)
+    pub(super) fn other_manager(&self, item: &WorkItem) -> Option<&str> {
+        self.restores.other_manager(item)
     }
 
     /// Notes that another object has the name.

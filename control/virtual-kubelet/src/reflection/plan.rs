@@ -201,9 +201,9 @@ impl Object<'_> {
             return false;
         };
         self.plan.requeue.push((rest, self.item.clone()));
-        match self.memory.rival(&self.item) {
-            Some(rival) => {
-                let event = self.about.contested(&self.target.key, rival);
+        match self.memory.other_manager(&self.item) {
+            Some(other_manager) => {
+                let event = self.about.contested(&self.target.key, other_manager);
                 self.report(event);
             }
             // The object names its field managers.

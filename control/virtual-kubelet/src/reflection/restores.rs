@@ -36,7 +36,7 @@ struct Written {
     restored: Vec<Instant>,
     is_contested: bool,
     /// The field manager that changes the object; `None` until it is known.
-    rival: Option<String>,
+    other_manager: Option<String>,
 }
 
 impl Restores {
@@ -54,7 +54,7 @@ impl Restores {
                 at,
                 restored: Vec::new(),
                 is_contested: false,
-                rival: None,
+                other_manager: None,
             };
             self.items.insert(item.clone(), written);
             return;
@@ -96,15 +96,15 @@ impl Restores {
     }
 
     /// Notes the field manager that changes an object.
-    pub(super) fn name(&mut self, item: &WorkItem, rival: String) {
+    pub(super) fn name(&mut self, item: &WorkItem, other_manager: String) {
         if let Some(written) = self.items.get_mut(item).filter(|it| it.is_contested) {
-            written.rival = Some(rival);
+            written.other_manager = Some(other_manager);
         }
     }
 
     /// Returns the field manager that changes an object, if it is known.
-    pub(super) fn rival(&self, item: &WorkItem) -> Option<&str> {
-        self.contest(item)?.rival.as_deref()
+    pub(super) fn other_manager(&self, item: &WorkItem) -> Option<&str> {
+        self.contest(item)?.other_manager.as_deref()
     }
 
     /// Drops the state of an object.
@@ -190,10 +190,10 @@ mod tests {
             assert_eq!(restores.wait(&item, state, now), Some(CONTESTED_INTERVAL));
         }
         let last = after(start, 9 * 60_003);
-        assert_eq!(restores.rival(&item), Some("theirs"));
+        assert_eq!(restores.other_manager(&item), Some("theirs"));
         assert_eq!(restores.calm(&item, last), Some(CALM));
         assert_eq!(restores.calm(&item, last + CALM), None);
-        assert_eq!(restores.rival(&item), None);
+        assert_eq!(restores.other_manager(&item), None);
         assert_eq!(restores.wait(&item, state, last + CALM), None);
     }
 

@@ -45,8 +45,8 @@ pub(super) fn plan(
     }
     if let Some(rest) = memory.wait(&item, &pair.desired, now) {
         plan.requeue.push((rest, item.clone()));
-        match memory.rival(&item) {
-            Some(rival) => plan.events.push(about.contested_status(rival)),
+        match memory.other_manager(&item) {
+            Some(other_manager) => plan.events.push(about.contested_status(other_manager)),
             // The object names its field managers.
             None => plan.reads.push(pair.local),
         }

@@ -3,6 +3,7 @@
 use super::ReflectionController;
 use crate::reflection::item::WorkItem;
 use crate::reflection::kind::Kind;
+use crate::reflection::other::STATUS;
 use crate::reflection::present::Present;
 use crate::reflection::registrations::FIELD_MANAGER;
 use crate::reflection::status::status;
@@ -60,7 +61,7 @@ impl ReflectionController {
             return false;
         };
         match cluster {
-            Cluster::Local => self.name_rival(item, entry.managers()),
+            Cluster::Local => self.name_other_manager(item, entry.managers(STATUS)),
             Cluster::Remote(_) => self.carried.put(item.clone(), entry),
         }
         true
@@ -110,13 +111,17 @@ impl ReflectionController {
     }
 
     /// Notes the field manager of a contested object that has changed it last.
-    fn name_rival(&mut self, item: &WorkItem, managers: &[String]) {
-        let rival = managers.iter().find(|it| *it != FIELD_MANAGER);
-        let rival = rival.map_or_else(
+    fn name_other_manager<'a>(
+        &mut self,
+        item: &WorkItem,
+        mut managers: impl Iterator<Item = &'a str>,
+    ) {
+        let other_manager = managers.find(|it| *it != FIELD_MANAGER);
+        let other_manager = other_manager.map_or_else(
             || "a client".to_owned(),
             |it| format!("the field manager {it}"),
         );
-        self.memory.name_rival(item, &rival);
+        self.memory.name_other_manager(item, &other_manager);
     }
 
     /// Takes an object that was read; returns whether the item can proceed.
@@ -137,13 +142,13 @@ impl ReflectionController {
                 let is_ours = present.is_some_and(|it| it.is_reflected);
                 if is_ours {
                     self.memory.release(item);
-                    self.name_rival(item, entry.managers());
+                    self.name_other_manager(item, entry.managers(""));
                 }
                 is_ours
             }
             (Outcome::Gone, Cluster::Remote(_)) => {
                 self.memory.release(item);
-                self.name_rival(item, &[]);
+                self.name_other_manager(item, [].into_iter());
                 true
             }
             // The watch reports the deletion.

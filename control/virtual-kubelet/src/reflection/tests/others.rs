@@ -221,7 +221,8 @@ fn a_status_that_another_controller_of_this_cluster_writes_is_left_for_a_minute(
             .unwrap();
         object["status"]["currentHealthy"] = 9.into();
         object["metadata"]["managedFields"] = json!([
-            {"manager": "operator", "operation": "Update", "time": "2026-11-27T10:00:01Z"},
+            {"manager": "kubectl", "operation": "Update", "time": "2026-11-27T10:00:02Z"},
+            {"manager": "operator", "operation": "Update", "subresource": "status", "time": "2026-11-27T10:00:01Z"},
         ]);
         sides.put_in_shop::<PodDisruptionBudget>("web", object);
         sides.simulation.pass(Duration::from_secs(1));
