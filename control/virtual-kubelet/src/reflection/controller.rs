@@ -222,8 +222,21 @@ impl Controller for ReflectionController {
             }
             (WorkItem::Namespace(_), _) | (_, Request::Probe(_)) => false,
         };
+        // The status of the provider is now about the generation of this cluster, even if the write has changed nothing.
+        let status = match (item, request, outcome) {
+            (WorkItem::Object(kind, key), Request::Write(_), Outcome::Stored(_))
+                if kind.has_status() =>
+            {
+                Some(WorkItem::Status(*kind, key.clone()))
+            }
+            _ => None,
+        };
 
-        Vec::from_iter(can_proceed.then(|| item.clone()))
+        can_proceed
+            .then(|| item.clone())
+            .into_iter()
+            .chain(status)
+            .collect()
     }
 
     /// Namespaces take turns.

@@ -207,6 +207,29 @@ fn the_generation_of_a_status_is_that_of_this_cluster_once_the_provider_has_the_
     sides.assert_settled();
 }
 
+/// The provider has the changed field already, and a further one: the Apply changes nothing that a watch reports.
+#[test]
+fn a_change_that_the_provider_has_already_is_observed() {
+    let mut sides = shop(1);
+    let object =
+        |spec: Value, generation: u8| json!({"spec": spec, "metadata": {"generation": generation}});
+    put_budget(&mut sides, "web", object(json!({"minAvailable": 1}), 7));
+    sides.pass();
+    let mut remote = sides.remote::<PodDisruptionBudget>("web");
+    remote["metadata"]["generation"] = 3.into();
+    remote["spec"] = json!({"minAvailable": 1, "maxUnavailable": 5, "selector": {}});
+    remote["status"] = json!({"observedGeneration": 3});
+    sides.put_remote::<PodDisruptionBudget>("web", remote);
+    sides.pass();
+    assert_eq!(status(&mut sides, "web"), json!({"observedGeneration": 7}));
+
+    let changed = json!({"minAvailable": 1, "maxUnavailable": 5});
+    put_budget(&mut sides, "web", object(changed, 8));
+    sides.pass();
+
+    assert_eq!(status(&mut sides, "web"), json!({"observedGeneration": 8}));
+}
+
 #[test]
 fn a_status_that_another_controller_of_this_cluster_writes_is_left_for_a_minute() {
     let mut sides = with_budget(1);
