@@ -58,7 +58,7 @@ has(request.options) && ((has(request.options.propagationPolicy) && request.opti
 Returns a CEL list of the ClusterRoles that are bound in offloaded namespaces.
 */}}
 {{- define "liqo.offloadingRoles" -}}
-['liqo-controller-manager-remote-namespace', 'liqo-virtual-kubelet-remote', 'liqo-virtual-kubelet-local-namespace']
+['liqo-controller-manager-remote-namespace', 'liqo-virtual-kubelet-remote', 'liqo-virtual-kubelet-remote-extra', 'liqo-virtual-kubelet-local-namespace', 'liqo-virtual-kubelet-local-extra']
 {{- end }}
 
 {{/*

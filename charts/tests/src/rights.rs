@@ -172,7 +172,9 @@ fn no_role_holds_rights_that_grant_rights() {
                     "liqo-virtual-kubelet-remote-clusterwide",
                     "liqo-controller-manager-remote-namespace",
                     "liqo-virtual-kubelet-remote",
+                    "liqo-virtual-kubelet-remote-extra",
                     "liqo-virtual-kubelet-local-namespace",
+                    "liqo-virtual-kubelet-local-extra",
                     "liqo-virtual-kubelet-tenant",
                 ];
                 assert!(limited.contains(&name.as_str()), "{right}");
@@ -323,12 +325,18 @@ fn heading(role: &Value) -> String {
     format!("{kind} `{name}`, ")
 }
 
-/// Returns the rights in the table of [`PAGE`] that follows a heading.
+/// Returns the rights in the table of [`PAGE`] that follows a heading; none if another heading follows it. Administrators add
+/// rights to such a role.
 fn table(heading: &str) -> BTreeSet<Right> {
     let mut lines = PAGE.lines().skip_while(|line| !line.starts_with(heading));
     lines.next();
     let mut rights = BTreeSet::new();
+    let is_heading = |line: &str| {
+        let mut headings = ["#", "ClusterRole `", "Role `"].into_iter();
+        headings.any(|heading| line.starts_with(heading))
+    };
     let rows = lines
+        .take_while(|line| !is_heading(line))
         .skip_while(|line| !line.starts_with("|---"))
         .skip(1)
         .take_while(|line| line.starts_with('|'));

@@ -13,6 +13,13 @@ pub const TENANT_NAMESPACE: &str = "liqo.io/tenant-namespace";
 /// `true`. An addition of this project.
 pub const ALLOW_INTERNAL_ADDRESSES: &str = "ipam.liqo.io/allow-internal-addresses";
 
+/// On a ClusterRole whose rights all consumers have in their namespaces, to reflect further kinds of objects. Value: `true`. An
+/// addition of this project.
+pub const AGGREGATE_TO_REMOTE: &str = "liqo.io/aggregate-to-virtual-kubelet-remote";
+/// On a ClusterRole whose rights the virtual kubelets of this cluster have in offloaded namespaces, likewise. Value: `true`. An
+/// addition of this project.
+pub const AGGREGATE_TO_LOCAL: &str = "liqo.io/aggregate-to-virtual-kubelet-local";
+
 /// On a Node. Value for a virtual node: [`NODE_TYPE_VIRTUAL`].
 pub const NODE_TYPE: &str = "liqo.io/type";
 /// Value of [`NODE_TYPE`]: the node represents resources of a peer.

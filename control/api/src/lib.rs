@@ -27,9 +27,9 @@ pub use networking::{
 };
 pub use offloading::{
     NamespaceMap, NamespaceMapSpec, NamespaceMapStatus, NamespaceOffloading,
-    NamespaceOffloadingSpec, NamespaceOffloadingStatus, Quota, QuotaSpec, ShadowEndpointSlice,
-    ShadowEndpointSliceSpec, ShadowPod, ShadowPodSpec, ShadowPodStatus, VirtualNode,
-    VirtualNodeSpec, VirtualNodeStatus, VkOptionsTemplate, VkOptionsTemplateSpec,
+    NamespaceOffloadingSpec, NamespaceOffloadingStatus, Quota, QuotaSpec, ReflectedResource,
+    ShadowEndpointSlice, ShadowEndpointSliceSpec, ShadowPod, ShadowPodSpec, ShadowPodStatus,
+    VirtualNode, VirtualNodeSpec, VirtualNodeStatus, VkOptionsTemplate, VkOptionsTemplateSpec,
 };
 
 pub mod annotations;

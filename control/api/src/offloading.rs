@@ -5,6 +5,7 @@ pub use namespace_offloading::{
     NamespaceOffloading, NamespaceOffloadingSpec, NamespaceOffloadingStatus,
 };
 pub use quota::{Quota, QuotaSpec};
+pub use reflected_resource::ReflectedResource;
 pub use shadow_endpoint_slice::{ShadowEndpointSlice, ShadowEndpointSliceSpec};
 pub use shadow_pod::{ShadowPod, ShadowPodSpec, ShadowPodStatus};
 pub use virtual_node::{VirtualNode, VirtualNodeSpec, VirtualNodeStatus};
@@ -13,6 +14,7 @@ pub use vk_options_template::{VkOptionsTemplate, VkOptionsTemplateSpec};
 pub mod namespace_map;
 pub mod namespace_offloading;
 pub mod quota;
+pub mod reflected_resource;
 pub mod shadow_endpoint_slice;
 pub mod shadow_pod;
 pub mod virtual_node;

@@ -4,7 +4,9 @@ use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::api::ApiResource;
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use std::borrow::Cow;
+use std::cmp::Ordering;
 use std::fmt;
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// A cluster whose API server this process talks to.
@@ -40,13 +42,16 @@ const PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b':');
 
 /// A resource of the Kubernetes API: group, version, kind and plural name.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// The kind follows from the other three, so resources are compared without it. It is empty if a setting names the resource, until
+/// an object of the resource is known.
+#[derive(Clone, Debug)]
 pub struct Resource {
     /// API group; empty for the core group.
     pub group: Cow<'static, str>,
     /// Version within the group, for example `v1beta1`.
     pub version: Cow<'static, str>,
-    /// Kind of the objects, for example `ConfigMap`.
+    /// Kind of the objects, for example `ConfigMap`; empty if it is not known.
     pub kind: Cow<'static, str>,
     /// Name of the resource in URLs and roles, for example `configmaps`.
     pub plural: Cow<'static, str>,
@@ -102,6 +107,38 @@ impl Resource {
         }
 
         path
+    }
+}
+
+impl Resource {
+    fn identity(&self) -> (&str, &str, &str) {
+        (&self.group, &self.version, &self.plural)
+    }
+}
+
+impl PartialEq for Resource {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity() == other.identity()
+    }
+}
+
+impl Eq for Resource {}
+
+impl PartialOrd for Resource {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Resource {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.identity().cmp(&other.identity())
+    }
+}
+
+impl Hash for Resource {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.identity().hash(state);
     }
 }
 
@@ -214,7 +251,10 @@ impl Ref {
 
 impl fmt::Display for Ref {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} {}", self.resource.kind, self.key)?;
+        match self.resource.kind.as_ref() {
+            "" => write!(f, "{} {}", self.resource, self.key)?,
+            kind => write!(f, "{kind} {}", self.key)?,
+        }
         if self.cluster != Cluster::Local {
             write!(f, " of cluster {}", self.cluster)?;
         }
@@ -251,6 +291,24 @@ mod tests {
 
         assert_eq!(local.to_string(), "Node rome-1");
         assert_eq!(remote.to_string(), "Pod shop/web of cluster milan");
+    }
+
+    #[test]
+    fn a_resource_whose_kind_is_not_known_is_the_same_one() {
+        let known = Resource::of::<Lease>();
+        let unknown = Resource {
+            kind: "".into(),
+            ..known.clone()
+        };
+        let other = Resource {
+            version: "v1beta1".into(),
+            ..known.clone()
+        };
+
+        assert_eq!(known, unknown);
+        assert!(known != other && known.cmp(&other).is_lt());
+        let object = Ref::new(&Cluster::Local, &unknown, &Key::new("liqo", "a"));
+        assert_eq!(object.to_string(), "leases.coordination.k8s.io liqo/a");
     }
 
     #[test]

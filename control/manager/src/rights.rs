@@ -8,7 +8,7 @@ use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 19] = [
+const FURTHER: [Rights; 21] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
     bind("liqo-controller-manager-tenant"),
     // Gives consumers their rights.
@@ -37,7 +37,9 @@ const FURTHER: [Rights; 19] = [
     // Gives itself, and the virtual kubelets of both sides, their rights in offloaded namespaces.
     bind("liqo-controller-manager-remote-namespace"),
     bind("liqo-virtual-kubelet-remote"),
+    bind("liqo-virtual-kubelet-remote-extra"),
     bind("liqo-virtual-kubelet-local-namespace"),
+    bind("liqo-virtual-kubelet-local-extra"),
     // Reads whether a consumer has removed its root CA from a namespace that it withdraws.
     Rights {
         role: Role::RemoteNamespace,

@@ -91,6 +91,12 @@ impl Cache {
         progress.is_some_and(|progress| progress.is_synced)
     }
 
+    /// Returns the message of the server that refuses a watch, because the resource or the right is missing; `None` if it does
+    /// not. Objects that were listed before stay in the cache.
+    pub fn refusal(&self, id: &WatchId) -> Option<&str> {
+        self.watches.get(id)?.refusal.as_deref()
+    }
+
     /// Returns whether a namespace of a resource is watched, and was listed.
     pub fn is_listed<T: Kept>(&self, cluster: &Cluster, namespace: &str) -> bool {
         let resource = T::resource();

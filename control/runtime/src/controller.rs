@@ -57,6 +57,12 @@ pub trait Controller: Send + 'static {
         Vec::new()
     }
 
+    /// Returns the work items that depend on whether a server refuses a watch, because the resource or the right is missing. It is
+    /// called after each refusal; the watch is repeated until it is listed. See [`Cache::refusal`].
+    fn refused(&mut self, _id: &WatchId, _cache: &Cache) -> Vec<Self::Item> {
+        Vec::new()
+    }
+
     /// Takes the outcome of a request, and returns items to plan, for example with an object that
     /// was read. Most outcomes are objects, which [`observe`](Self::observe) has received before.
     fn done(
@@ -336,6 +342,14 @@ impl Outcome {
             Self::Stored(_) | Self::Answer(_) | Self::Gone | Self::NotLeader
         )
     }
+
+    /// Adds the field managers of an object that was read, whose JSON is `text`.
+    pub(crate) fn with_managers(self, text: &str) -> Self {
+        let Self::Stored(entry) = self else {
+            return self;
+        };
+        Self::Stored(entry.with_managers(text))
+    }
 }
 
 /// The body of a response. Not printed, because it may be secret.
@@ -405,7 +419,10 @@ pub(crate) fn named(resource: &Resource, key: &Key, mut fields: Value) -> Value 
         fields = Value::Object(serde_json::Map::new());
     }
     fields["apiVersion"] = resource.api_version().into();
-    fields["kind"] = resource.kind.as_ref().into();
+    // The controller sets the kind of a resource whose kind is not known here.
+    if !resource.kind.is_empty() {
+        fields["kind"] = resource.kind.as_ref().into();
+    }
     if !fields["metadata"].is_object() {
         fields["metadata"] = Value::Object(serde_json::Map::new());
     }

@@ -59,8 +59,8 @@ pub struct Entry {
     pub(crate) labels: Option<BTreeMap<String, String>>,
     /// Field managers that have changed the object by the operation `Update`, with the subresource.
     pub(crate) updaters: Vec<(String, String)>,
-    /// Field managers of an object that a plan has read, the latest first; `None` for other objects.
-    pub(crate) managers: Option<Box<[String]>>,
+    /// Field managers of an object that a plan has read, each with its subresource, the latest first; `None` for other objects.
+    pub(crate) managers: Option<Box<[(String, String)]>>,
     /// `None` for most objects.
     pub(crate) finalization: Option<Box<Finalization>>,
     pub(crate) kept: Arc<dyn Any + Send + Sync>,
@@ -87,10 +87,12 @@ impl Entry {
         Arc::clone(self.full.as_ref()?).downcast().ok()
     }
 
-    /// Returns the field managers of an object that a [plan has read](crate::Plan::reads), the latest first, without those of
-    /// subresources. Watches and writes do not report them.
-    pub fn managers(&self) -> &[String] {
-        self.managers.as_deref().unwrap_or_default()
+    /// Returns the field managers of a subresource of an object that a [plan has read](crate::Plan::reads), the latest first. An
+    /// empty name stands for the object itself. Watches and writes do not report them.
+    pub fn managers(&self, subresource: &str) -> impl Iterator<Item = &str> {
+        let managers = self.managers.iter().flatten();
+        let managers = managers.filter(move |(_, of)| of == subresource);
+        managers.map(|(name, _)| name.as_str())
     }
 
     /// Adds the field managers of the object, whose JSON is `text`.
@@ -288,16 +290,18 @@ struct Manager {
     time: Option<String>,
 }
 
-/// Returns the field managers of an object, the latest first, without those of subresources.
-fn managers(text: &str) -> Box<[String]> {
+/// Returns the field managers of an object, each with its subresource, the latest first.
+fn managers(text: &str) -> Box<[(String, String)]> {
     let outline = serde_json::from_str::<Outline<'_>>(text);
     let fields = outline.map(|it| it.metadata.managed_fields.get());
     let managers = fields.and_then(serde_json::from_str::<Vec<Manager>>);
     let mut managers = managers.unwrap_or_default();
-    managers.retain(|it| it.subresource.as_deref().unwrap_or_default().is_empty());
     managers.sort_by(|a, b| b.time.cmp(&a.time));
+    let managers = managers.into_iter();
 
-    managers.into_iter().filter_map(|it| it.manager).collect()
+    managers
+        .filter_map(|it| Some((it.manager?, it.subresource.unwrap_or_default())))
+        .collect()
 }
 
 /// Returns the field managers of an object that have changed it by the operation `Update`, and the object without its managed
@@ -356,9 +360,11 @@ mod tests {
             .entry(&resource, |map: ConfigMap| map, false)
             .unwrap();
 
-        assert!(entry.managers().is_empty());
+        assert_eq!(entry.managers("").next(), None);
         let entry = entry.with_managers(text);
-        assert_eq!(entry.managers(), ["third", "second", "first"]);
+        let of = |subresource| Vec::from_iter(entry.managers(subresource));
+        assert_eq!(of(""), ["third", "second", "first"]);
+        assert_eq!(of("status"), ["status"]);
         assert!(managers(r#"{"metadata": {"name": "a"}}"#).is_empty());
     }
 

@@ -49,10 +49,7 @@ impl Context {
 
     async fn read(&self, object: &Ref) -> Outcome {
         match self.get(object).await {
-            Ok(text) => match self.stored(&text, &object.cluster) {
-                Outcome::Stored(entry) => Outcome::Stored(entry.with_managers(&text)),
-                outcome => outcome,
-            },
+            Ok(text) => self.stored(&text, &object.cluster).with_managers(&text),
             Err(outcome) => outcome,
         }
     }

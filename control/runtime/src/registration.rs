@@ -218,7 +218,7 @@ impl Registration {
     }
 
     /// Lets the controller plan before the objects are listed. A server that refuses the watch is asked
-    /// again every 10 minutes, and this is no failure.
+    /// again every 10 minutes, or after 60 to 100 s if a plan has added the watch, and this is no failure.
     #[must_use]
     pub fn optional(mut self) -> Self {
         self.is_optional = true;

@@ -59,6 +59,9 @@ pub(crate) trait Worker: Send {
     /// Adds the items of [`Controller::listed`].
     fn listed(&mut self, id: &WatchId, cache: &Cache, now: Instant);
 
+    /// Adds the items of [`Controller::refused`].
+    fn refused(&mut self, id: &WatchId, cache: &Cache, now: Instant);
+
     /// Plans the next due item; `None` if there is none.
     fn step(&mut self, cache: &Cache, env: &mut Env<'_>) -> Option<Effects>;
 
@@ -272,6 +275,11 @@ impl<C: Controller> Worker for TypedWorker<C> {
 
     fn listed(&mut self, id: &WatchId, cache: &Cache, now: Instant) {
         let items = self.controller.listed(id, cache);
+        self.push_all(items, now);
+    }
+
+    fn refused(&mut self, id: &WatchId, cache: &Cache, now: Instant) {
+        let items = self.controller.refused(id, cache);
         self.push_all(items, now);
     }
 

@@ -4,6 +4,8 @@
 //! this cluster                                             provider
 //! Service, Ingress, ConfigMap,  --controller-->             the same kind
 //! Secret
+//! kinds that flags name        --controller-->             the same kind
+//!   their status              <--controller--
 //! EndpointSlice, Node, IP      --controller-->             ShadowEndpointSlice
 //! Pod, ServiceAccount          --tokens-->                 Secret with the tokens of the pod
 //! Event                       <--event--               Event about the object, the pod or its ShadowPod
@@ -35,11 +37,15 @@ mod memory;
 mod metadata;
 pub(crate) mod namespaces;
 mod observe;
+mod observed;
+pub(crate) mod other;
 mod plan;
 mod present;
+mod refusals;
 mod registrations;
 mod restores;
 mod service;
+mod status;
 pub(crate) mod summary;
 
 #[cfg(test)]

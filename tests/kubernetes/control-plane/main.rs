@@ -22,6 +22,7 @@ mod namespaces;
 mod offline;
 mod offload;
 mod offloading;
+mod other_kinds;
 mod ownership;
 mod peering;
 mod policies;
@@ -46,6 +47,8 @@ use std::process::ExitCode;
 /// durations.
 const SLOW: &[&str] = &[
     "peering::interrupted::a_manager_that_is_killed_after_each_of_its_writes_peers_and_parts",
+    "conflicts::other_owners_at_the_provider_keep_their_objects_and_fields",
+    "other_kinds::a_custom_resource_is_reflected_as_both_clusters_permit",
     "peering::interrupted::a_provider_that_is_away_during_each_step_delays_it_only",
     "peering::renewal::credentials_of_four_minutes_are_renewed_without_a_failed_request",
     "runtime::failures::a_cut_network_loses_no_change",
@@ -85,6 +88,7 @@ fn main() -> ExitCode {
     offloading::add(&mut suite);
     changes::add(&mut suite);
     conflicts::add(&mut suite);
+    other_kinds::add(&mut suite);
     peering::add(&mut suite);
     policies::add(&mut suite);
     proxy::add(&mut suite);

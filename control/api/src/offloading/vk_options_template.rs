@@ -1,5 +1,6 @@
 //! `VkOptionsTemplate`: options of the virtual kubelets that refer to it.
 
+use super::reflected_resource::ReflectedResource;
 use crate::schema;
 use k8s_openapi::api::core::v1::LocalObjectReference;
 use k8s_openapi::api::core::v1::ResourceRequirements;
@@ -84,6 +85,13 @@ pub struct VkOptionsTemplateSpec {
     /// Pull policy of the image: `Always`, `IfNotPresent` or `Never`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub pull_policy: Option<String>,
+
+    /// Further kinds of objects that are reflected. The provider grants them by ClusterRoles with the label
+    /// `liqo.io/aggregate-to-virtual-kubelet-remote: "true"`, this cluster by those with
+    /// `liqo.io/aggregate-to-virtual-kubelet-local: "true"`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(length(max = 64))]
+    pub reflected_resources: Vec<ReflectedResource>,
 
     /// Options of each reflector, by reflected resource.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -14,10 +14,6 @@ const REFUSED: Backoff = Backoff {
     max: Duration::from_secs(60),
 };
 
-/// Delay after the server has refused a watch that no controller requires: most clusters lack the
-/// resource, and every node may ask for it.
-const OPTIONAL_DELAY: Duration = Duration::from_secs(600);
-
 /// Mean interval between the lists of a cluster if all its watches list again at once: 300 watches list
 /// within 6 s, with a tenth of the requests that kube-apiserver serves at a time.
 const LIST_INTERVAL: Duration = Duration::from_millis(20);
@@ -75,12 +71,29 @@ impl Delay {
         self.failures = 0;
     }
 
-    /// Delays the next request after a refusal.
-    pub(super) fn refused(&mut self, is_optional: bool) {
-        self.next = match is_optional {
-            true => backoff::spread(OPTIONAL_DELAY, backoff::random()),
-            false => REFUSED.delay(self.failures, backoff::random()),
+    /// Delays the next request after a refusal, by about `delay` if it is set.
+    pub(super) fn refused(&mut self, delay: Option<Duration>) {
+        self.next = match delay {
+            Some(delay) => backoff::spread(delay, backoff::random()),
+            None => REFUSED.delay(self.failures, backoff::random()),
         };
         self.failures = self.failures.saturating_add(1);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_refused_watch_is_repeated_soon_or_after_the_delay_that_is_set() {
+        let mut delay = Delay::default();
+        delay.refused(None);
+        assert!(delay.next < Duration::from_millis(50), "{delay:?}");
+        for _ in 0..1000 {
+            delay.refused(Some(Duration::from_secs(80)));
+            let range = Duration::from_secs(60)..=Duration::from_secs(100);
+            assert!(range.contains(&delay.next), "{delay:?}");
+        }
     }
 }

@@ -67,8 +67,8 @@ pub struct Target {
     pub client: Client,
     /// Which objects are watched.
     pub id: WatchId,
-    /// A watch that is optional and refused is repeated rarely.
-    pub is_optional: bool,
+    /// Mean delay of the next request after the server has refused the watch; `None` for a short one that grows.
+    pub refused_delay: Option<Duration>,
     /// All watches of a cluster share it, and so know their number.
     pub siblings: Arc<Siblings>,
 }
@@ -271,7 +271,7 @@ impl<W: Watched, O, F: Fn(W) -> O> State<W, F> {
         }
         let (code, message) = refusal(error);
         if code.is_some_and(|code| REFUSALS.contains(&code)) {
-            self.delay.refused(self.target.is_optional);
+            self.delay.refused(self.target.refused_delay);
             return Some(Signal::Refused(message));
         }
         let is_list = matches!(next, Step::Begin);

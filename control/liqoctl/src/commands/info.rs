@@ -1,5 +1,6 @@
 //! `liqoctl info`: the state of an installation and its peers.
 
+mod aggregated;
 mod boxes;
 mod exposed;
 mod foreign;

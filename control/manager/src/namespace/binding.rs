@@ -15,8 +15,17 @@ use serde_json::{Value, json};
 /// ClusterRole of virtual kubelets in the offloaded namespaces of this cluster, and name of its RoleBindings.
 pub(super) const LOCAL_ROLE: &str = "liqo-virtual-kubelet-local-namespace";
 
+/// ClusterRole of virtual kubelets for further kinds of objects, likewise.
+pub(super) const LOCAL_EXTRA_ROLE: &str = "liqo-virtual-kubelet-local-extra";
+
+/// ClusterRole of consumers for further kinds of objects in their namespaces, and name of its RoleBindings.
+pub(super) const REMOTE_EXTRA_ROLE: &str = "liqo-virtual-kubelet-remote-extra";
+
 /// ClusterRole of the manager in the namespaces of consumers, and name of its RoleBindings.
 pub(crate) const MANAGER_ROLE: &str = "liqo-controller-manager-remote-namespace";
+
+/// ClusterRoles of virtual kubelets in the offloaded namespaces of this cluster.
+const KUBELET_ROLES: [&str; 2] = [LOCAL_EXTRA_ROLE, LOCAL_ROLE];
 
 /// A RoleBinding that must exist.
 pub(super) struct Binding {
@@ -29,20 +38,20 @@ pub(super) struct Binding {
 
 impl Binding {
     /// Returns the rights of virtual kubelets in an offloaded namespace. `kubelets` are the names of their ServiceAccounts.
-    pub(super) fn of_kubelets(namespace: &str, kubelets: &[Key]) -> Self {
+    pub(super) fn of_kubelets(namespace: &str, kubelets: &[Key]) -> [Self; 2] {
         let subject = |account: &Key| Subject {
             kind: "ServiceAccount".to_owned(),
             name: account.name.clone(),
             namespace: Some(account.namespace.clone()),
             api_group: None,
         };
-        Self {
-            key: Key::new(namespace, LOCAL_ROLE),
-            role: LOCAL_ROLE,
+        KUBELET_ROLES.map(|role| Self {
+            key: Key::new(namespace, role),
+            role,
             subjects: kubelets.iter().map(subject).collect(),
             labels: json!({labels::APP_MANAGED_BY: "liqo", labels::MANAGED: "true"}),
             annotations: json!({}),
-        }
+        })
     }
 
     /// Returns the rights of the manager in the namespace of a consumer.
@@ -62,10 +71,17 @@ impl Binding {
     }
 
     /// Returns the rights of a consumer in its namespace, which its NamespaceMap `map` requests.
-    pub(super) fn of_consumer(namespace: &str, map: &Key, peer: &str) -> Self {
-        Self {
-            key: Key::new(namespace, &*map.namespace),
-            role: REMOTE_ROLE,
+    ///
+    /// The one for further kinds is the first. It is so in effect once the other one is: a virtual kubelet watches these kinds when
+    /// it may watch others.
+    pub(super) fn of_consumer(namespace: &str, map: &Key, peer: &str) -> [Self; 2] {
+        let roles = [
+            (REMOTE_EXTRA_ROLE, REMOTE_EXTRA_ROLE),
+            (&map.namespace, REMOTE_ROLE),
+        ];
+        roles.map(|(name, role)| Self {
+            key: Key::new(namespace, name),
+            role,
             subjects: vec![Subject {
                 kind: "Group".to_owned(),
                 name: peer.to_owned(),
@@ -78,7 +94,7 @@ impl Binding {
                 labels::REMOTE_CLUSTER_ID: peer,
             }),
             annotations: json!({annotations::NAMESPACE_MAP: map.to_string()}),
-        }
+        })
     }
 
     /// Adds the change of the RoleBinding to a plan, and returns whether it is right already.
@@ -128,16 +144,18 @@ impl Binding {
     }
 }
 
-/// Adds the deletion of the virtual kubelets' RoleBinding in a namespace to a plan.
+/// Adds the deletion of the virtual kubelets' RoleBindings in a namespace to a plan.
 pub(super) fn delete_of_kubelets(local: &Local<'_>, namespace: &str, plan: &mut Plan<WorkItem>) {
-    let key = Key::new(namespace, LOCAL_ROLE);
-    let present = local.role_bindings.get(&key).filter(|present| {
-        present.metadata.deletion_timestamp.is_none()
-            && label(&present.metadata, labels::MANAGED) == Some("true")
-    });
-    if let Some(present) = present {
-        let object = Ref::of::<RoleBinding>(&Cluster::Local, &key);
-        plan.delete(object, present.metadata.uid.clone().unwrap_or_default());
+    for role in KUBELET_ROLES {
+        let key = Key::new(namespace, role);
+        let present = local.role_bindings.get(&key).filter(|present| {
+            present.metadata.deletion_timestamp.is_none()
+                && label(&present.metadata, labels::MANAGED) == Some("true")
+        });
+        if let Some(present) = present {
+            let object = Ref::of::<RoleBinding>(&Cluster::Local, &key);
+            plan.delete(object, present.metadata.uid.clone().unwrap_or_default());
+        }
     }
 }
 

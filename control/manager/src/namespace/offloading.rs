@@ -107,7 +107,9 @@ fn plan_bindings(local: &Local<'_>, namespace: &str, plan: &mut Plan<WorkItem>) 
         binding::delete_of_kubelets(local, namespace, plan);
     } else if !local.is_terminating(namespace) {
         let kubelets = Vec::from_iter(kubelets);
-        Binding::of_kubelets(namespace, &kubelets).plan(local, plan);
+        for binding in Binding::of_kubelets(namespace, &kubelets) {
+            binding.plan(local, plan);
+        }
     }
 }
 

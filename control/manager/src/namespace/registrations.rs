@@ -1,6 +1,6 @@
 //! The resources of the namespace controller.
 
-use super::binding::{LOCAL_ROLE, MANAGER_ROLE};
+use super::binding::{LOCAL_EXTRA_ROLE, LOCAL_ROLE, MANAGER_ROLE};
 use super::objects::{BY_ENTRY, BY_MAP, BY_NAME, BY_REMOTE, entries, map_of};
 use super::quota;
 use crate::authentication::is_replica;
@@ -49,6 +49,9 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
             .written_in(Scope::Bound(MANAGER_ROLE)),
         Registration::of(Scope::All, keep::<RoleBinding>)
             .name(LOCAL_ROLE)
+            .verbs(&["patch", "delete"]),
+        Registration::of(Scope::All, keep::<RoleBinding>)
+            .name(LOCAL_EXTRA_ROLE)
             .verbs(&["patch", "delete"]),
         Registration::of(Scope::All, kept_quota)
             .name(quota::NAME)

@@ -171,13 +171,15 @@ impl<'a> Consumer<'a> {
             plan.writes.push(write);
         }
         let of_manager = Binding::of_manager(remote, self.local.liqo).plan(self.local, plan);
-        let of_consumer = Binding::of_consumer(remote, self.key, self.peer).plan(self.local, plan);
+        let of_consumer = Binding::of_consumer(remote, self.key, self.peer);
+        let of_consumer = of_consumer.map(|it| it.plan(self.local, plan));
         let has_quota = quota::plan(self.local, remote, policy.map(|it| &it.spec), plan);
         let mapping = super::objects::mapping(Some(self.map), original);
         let previous = mapping.and_then(|it| it.phase);
         let was_accepted = previous == Some(Phase::Accepted);
 
-        (of_manager && of_consumer && has_quota || was_accepted).then_some(Phase::Accepted)
+        (of_manager && of_consumer == [true; 2] && has_quota || was_accepted)
+            .then_some(Phase::Accepted)
     }
 
     fn namespace(&self, original: &str, remote: &str, labels: &PolicyLabels<'_>) -> Value {

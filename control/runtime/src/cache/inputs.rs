@@ -35,7 +35,11 @@ impl Cache {
                 }
                 None
             }
-            Signal::Bookmark | Signal::WentBack | Signal::Refused(_) | Signal::Failed(_) => None,
+            Signal::Refused(message) => {
+                self.refuse(id, message);
+                None
+            }
+            Signal::Bookmark | Signal::WentBack | Signal::Failed(_) => None,
         };
 
         Ok(change.into_iter().collect())

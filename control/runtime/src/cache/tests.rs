@@ -1,4 +1,5 @@
 use super::*;
+use crate::entry::Signal;
 use crate::registration::{Registration, Scope};
 use k8s_openapi::api::core::v1::ConfigMap;
 use serde_json::json;
@@ -87,6 +88,21 @@ fn objects_that_a_new_list_does_not_contain_were_deleted() {
     assert_eq!(gone[0].object.key, Key::new("a", "x"));
     assert!(gone[0].new.is_none());
     assert_eq!(fixture.names("milan"), ["y", "z"]);
+}
+
+#[test]
+fn a_refusal_lasts_until_the_next_list() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+    let refusal = Signal::Refused("forbidden".into());
+
+    fixture.cache.take_signal(&fixture.id, refusal).unwrap();
+
+    assert_eq!(fixture.cache.refusal(&fixture.id), Some("forbidden"));
+    assert!(fixture.cache.is_synced(&fixture.id));
+    assert_eq!(fixture.names("milan"), ["x"]);
+    fixture.list(&["x"]);
+    assert_eq!(fixture.cache.refusal(&fixture.id), None);
 }
 
 #[test]

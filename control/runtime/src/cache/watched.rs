@@ -19,6 +19,8 @@ pub(super) struct Progress {
     /// Keys in the list that is in progress; `None` if none is.
     listed: Option<BTreeSet<Key>>,
     pub(super) is_synced: bool,
+    /// Why the server refuses the watch, until it is listed.
+    pub(super) refusal: Option<String>,
     /// Highest version that this watch has reported.
     newest: Option<u64>,
     /// Keys of objects that requests have returned since the list began, which may be newer.
@@ -76,9 +78,17 @@ impl Cache {
             return Vec::new();
         };
         progress.is_synced = true;
+        progress.refusal = None;
         listed.append(&mut progress.answered);
         let number = progress.number;
         self.retract_except(id, number, &listed)
+    }
+
+    /// Notes that the server refuses a watch.
+    pub(crate) fn refuse(&mut self, id: &WatchId, message: String) {
+        if let Some(progress) = self.watches.get_mut(id) {
+            progress.refusal = Some(message);
+        }
     }
 
     /// Notes that a watch reports none but these objects; returns those that no other watch reports.

@@ -16,6 +16,7 @@ impl Runtime {
         }
         self.note(id, &signal);
         let ends_list = matches!(signal, Signal::ListEnds);
+        let is_refused = matches!(signal, Signal::Refused(_));
         if matches!(signal, Signal::WentBack) {
             self.watches.went_back(&id.cluster, Instant::now());
         }
@@ -26,6 +27,9 @@ impl Runtime {
         if ends_list {
             self.status.synced(id);
             self.listed(id);
+        }
+        if is_refused {
+            self.refused(id);
         }
         self.report_usage(&id.cluster);
         self.start_workers();
@@ -87,6 +91,15 @@ impl Runtime {
         for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
             if hosted.resources.contains(&id.resource) {
                 hosted.worker.listed(id, &cache, now);
+            }
+        }
+    }
+
+    fn refused(&mut self, id: &WatchId) {
+        let (cache, now) = (self.cache.read(), Instant::now());
+        for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
+            if hosted.resources.contains(&id.resource) {
+                hosted.worker.refused(id, &cache, now);
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use super::relists::Relists;
 use super::{Runtime, write};
+use crate::registration::{Registration, Scope};
 use control_client::object::Cluster;
 use control_client::watch::{Siblings, Target, WatchId, spread};
 use futures_util::StreamExt as _;
@@ -9,6 +10,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::{AbortHandle, JoinSet};
+
+/// Mean delay after the server has refused a watch that no controller requires: most clusters lack the resource, and every node may
+/// ask for it.
+const OPTIONAL_DELAY: Duration = Duration::from_secs(600);
+
+/// Mean delay of such a watch that a plan has added. It is spread over 60 to 100 s.
+const PLANNED_DELAY: Duration = Duration::from_secs(80);
 
 /// A watch is needed as long as a controller has it registered or planned. It runs while its cluster is
 /// connected, unless only cold standbys need it.
@@ -150,7 +158,7 @@ impl Runtime {
         let mut signals = form.watch(Target {
             client,
             id: id.clone(),
-            is_optional: self.is_optional(id),
+            refused_delay: self.refused_delay(id),
             siblings,
         });
         let (watched, sender) = (id.clone(), self.sender.clone());
@@ -201,12 +209,31 @@ impl Runtime {
         }
     }
 
-    /// Returns whether a watch is registered, and all registrations of it are optional.
+    /// Returns whether all controllers that need a watch go on without it.
     pub(super) fn is_optional(&self, id: &WatchId) -> bool {
-        let registrations = (self.workers.iter()).flat_map(|it| it.worker.registrations());
-        let mut registrations = registrations
-            .filter(|it| it.watch_id().as_ref() == Some(id))
-            .peekable();
+        let mut registrations = self.registrations(id).peekable();
         registrations.peek().is_some() && registrations.all(|it| it.is_optional)
+    }
+
+    /// Returns the mean delay after a refusal of a watch; `None` for a short one that grows.
+    fn refused_delay(&self, id: &WatchId) -> Option<Duration> {
+        let mut registrations = self.registrations(id);
+        let delay = match registrations.any(|it| it.scope != Scope::Planned) {
+            true => OPTIONAL_DELAY,
+            false => PLANNED_DELAY,
+        };
+
+        self.is_optional(id).then_some(delay)
+    }
+
+    /// Returns the registrations by which controllers need a watch.
+    fn registrations(&self, id: &WatchId) -> impl Iterator<Item = &Registration> {
+        let needed = self.watches.needed.get(id);
+        let workers = needed.into_iter().flat_map(|it| &it.workers);
+        let registrations = workers.flat_map(|it| self.workers[*it].worker.registrations());
+        registrations.filter(move |it| {
+            let is_planned = it.scope == Scope::Planned && it.resource == id.resource;
+            is_planned || it.watch_id().as_ref() == Some(id)
+        })
     }
 }

@@ -2,6 +2,7 @@
 
 use super::fields::merge;
 use crate::controller::{Action, Write};
+use control_client::object::Key;
 use control_client::watch::WatchId;
 use serde_json::{Value, json};
 
@@ -64,4 +65,12 @@ pub(super) fn is_selected(id: &WatchId, labels: &Value, object: &Value) -> bool 
     });
 
     id.selector.selects(&labels) && is_of_node && has_fields
+}
+
+pub(super) fn key(object: &Value) -> Key {
+    Key::new(text(object, "namespace"), text(object, "name"))
+}
+
+pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
+    object["metadata"][field].as_str().unwrap_or_default()
 }

@@ -36,6 +36,8 @@ pub(super) struct Hosted {
 pub(super) struct Progress {
     signals: VecDeque<Signal>,
     position: Option<usize>,
+    /// Whether the server has refused its list.
+    is_refused: bool,
 }
 
 /// A request that was sent.
@@ -127,6 +129,9 @@ impl Replica {
         else {
             return false;
         };
+        if server.refuses_lists(id) {
+            return !progress.is_refused;
+        }
         let next = progress
             .position
             .map(|position| server.next(id, position, &**form));
@@ -140,11 +145,19 @@ impl Replica {
         else {
             return;
         };
+        if server.refuses_lists(id) {
+            *progress = Progress {
+                is_refused: true,
+                ..Progress::default()
+            };
+            return self.take_signal(id, Signal::Refused("Forbidden (status 403)".into()), now);
+        }
         if progress.position.is_none() {
             let (signals, position) = server.list(id, &**form);
             *progress = Progress {
                 signals,
                 position: Some(position),
+                is_refused: false,
             };
         }
         let signal = progress.signals.pop_front().or_else(|| {
@@ -159,11 +172,15 @@ impl Replica {
 
     fn take_signal(&mut self, id: &WatchId, signal: Signal, now: Instant) {
         let ends_list = matches!(signal, Signal::ListEnds);
+        let is_refused = matches!(signal, Signal::Refused(_));
         let changes = self.cache.take_signal(id, signal).unwrap_or_default();
         self.observe(&changes, now);
         for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
             if ends_list && hosted.resources.contains(&id.resource) {
                 hosted.worker.listed(id, &self.cache, now);
+            }
+            if is_refused && hosted.resources.contains(&id.resource) {
+                hosted.worker.refused(id, &self.cache, now);
             }
         }
         for hosted in &mut self.workers {

@@ -1,7 +1,7 @@
 //! The API server of one cluster, in memory.
 
 use super::fields::{Owners, merge};
-use super::parts::{is_selected, scope};
+use super::parts::{is_selected, key, scope, text};
 use crate::controller::{Action, Answer, Outcome, Request, Write, named};
 use crate::entry::Signal;
 use crate::execute::{content, missing, refusal};
@@ -159,6 +159,11 @@ impl Server {
         self.is_trusted = is_trusted;
     }
 
+    /// Returns whether the right to list a resource is withdrawn.
+    pub(super) fn refuses_lists(&self, id: &WatchId) -> bool {
+        self.refused == Some(("list", &*id.resource.plural))
+    }
+
     /// Returns the number of lists so far.
     pub fn lists(&self) -> usize {
         self.lists
@@ -229,11 +234,9 @@ impl Server {
         let outcome = match result {
             Ok(Value::Null) => return Outcome::Gone,
             Ok(object) => {
-                return match (decode(&object), request) {
-                    (Outcome::Stored(entry), Request::Read(_)) => {
-                        Outcome::Stored(entry.with_managers(&object.to_string()))
-                    }
-                    (outcome, _) => outcome,
+                return match request {
+                    Request::Read(_) => decode(&object).with_managers(&object.to_string()),
+                    Request::Write(_) | Request::Probe(_) => decode(&object),
                 };
             }
             Err((code, reason)) => {
@@ -493,11 +496,3 @@ impl Default for Stored {
 type Refusal = (u16, &'static str);
 
 const NOT_FOUND: Refusal = (404, "NotFound");
-
-fn key(object: &Value) -> Key {
-    Key::new(text(object, "namespace"), text(object, "name"))
-}
-
-fn text<'a>(object: &'a Value, field: &str) -> &'a str {
-    object["metadata"][field].as_str().unwrap_or_default()
-}

@@ -6,6 +6,7 @@ use crate::server::CertificateType;
 use crate::settings::Settings;
 use anyhow::{Context as _, bail};
 use clap::{ArgAction, Parser};
+use control_api::ReflectedResource;
 use control_runtime::Destinations;
 use ipam::Remap;
 use ipnet::Ipv4Net;
@@ -211,6 +212,9 @@ pub(super) struct Reflection {
     pub(super) secret_reflection_type: Policy,
     #[arg(long, value_name = "TYPE", default_value = "DenyList")]
     pub(super) event_reflection_type: Policy,
+    /// Further kind to reflect, with its policy, and whether the provider's status is written back. Can be repeated.
+    #[arg(long, value_name = "RESOURCE.VERSION.GROUP:TYPE[:status]")]
+    pub(super) reflected_resource: Vec<ReflectedResource>,
 }
 
 impl Cli {
@@ -237,6 +241,9 @@ impl Cli {
         let mut remaps = remaps("pod", &self.remote_pod_cidr, &self.remote_pod_cidr_remap)?;
         let external = (&self.remote_external_cidr, &self.remote_external_cidr_remap);
         remaps.extend(self::remaps("external", external.0, external.1)?);
+        if let Some(name) = self.repeated_resource() {
+            bail!("--reflected-resource names {name} twice: choose one version");
+        }
         let destinations = if self.local_api_servers {
             Destinations::Any
         } else {
@@ -438,6 +445,18 @@ mod tests {
             (&["--service-reflection-type=denylist"], "DenyList"),
             (&["--home-api-server-host=a"], "--home-api-server-port"),
             (&["--unknown"], "--unknown"),
+            (&["--reflected-resource=secrets.v1"], "core group"),
+            (
+                &["--reflected-resource=roles.v1.rbac.authorization.k8s.io"],
+                "roles.v1.rbac",
+            ),
+            (
+                &[
+                    "--reflected-resource=widgets.v1.example.com",
+                    "--reflected-resource=widgets.v2.example.com:AllowList",
+                ],
+                "names widgets.example.com twice",
+            ),
         ] {
             let error = format!("{:#}", settings(flags).unwrap_err());
             assert!(error.contains(expected), "{error}");

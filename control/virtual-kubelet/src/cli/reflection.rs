@@ -4,13 +4,14 @@ use super::Cli;
 use crate::pod::forge::ApiServerSupport;
 use crate::reflection::event::settings::EventSettings;
 use crate::reflection::kind::Kind;
+use crate::reflection::other::Other;
 use crate::reflection::peering::Peering;
 use crate::reflection::policy::Policy;
 use crate::reflection::settings::Settings;
 use crate::reflection::tokens::settings::TokenSettings;
 use control_api::VirtualNode;
 use ipnet::IpNet;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 impl Cli {
     /// Returns the values for reflection; `None` if no kind is reflected.
@@ -100,7 +101,28 @@ impl Cli {
             ),
         ];
         let enabled = kinds.into_iter().filter(|(_, workers, _)| *workers > 0);
-        enabled.map(|(kind, _, policy)| (kind, policy)).collect()
+        let others = flags.reflected_resource.iter().map(|it| {
+            let policy = match it.is_allow_list() {
+                true => Policy::AllowList,
+                false => Policy::DenyList,
+            };
+            (Kind::Other(Other::leak(it)), policy)
+        });
+        enabled
+            .map(|(kind, _, policy)| (kind, policy))
+            .chain(others)
+            .collect()
+    }
+
+    /// Returns the first resource that two flags name, maybe in different versions.
+    pub(super) fn repeated_resource(&self) -> Option<String> {
+        let mut known = BTreeSet::new();
+        let mut names = self
+            .reflection
+            .reflected_resource
+            .iter()
+            .map(|it| it.name());
+        names.find(|it| !known.insert(it.clone()))
     }
 }
 
@@ -150,6 +172,22 @@ mod tests {
             "--secret-reflection-workers=0",
         ]);
         assert!(none.reflection(&node()).is_none());
+    }
+
+    #[test]
+    fn further_kinds_have_a_policy_of_their_own() {
+        let settings = cli(&[
+            "--reflected-resource=widgets.v1.example.com:AllowList:status",
+            "--reflected-resource=certificates.v1.cert-manager.io:DenyList",
+        ]);
+        let policies = settings.reflection(&node()).unwrap().policies;
+
+        assert_eq!(policies.len(), Kind::ALL.len() + 2);
+        let named = |name: &str| policies.iter().find(|(kind, _)| kind.to_string() == name);
+        let (kind, policy) = named("widgets.example.com").unwrap();
+        assert!(*policy == Policy::AllowList && kind.has_status());
+        let (kind, policy) = named("certificates.cert-manager.io").unwrap();
+        assert!(*policy == Policy::DenyList && !kind.has_status());
     }
 
     #[test]

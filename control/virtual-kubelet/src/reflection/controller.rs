@@ -2,25 +2,28 @@
 
 use super::conflicts::Conflicts;
 use super::desired::View;
+use super::events::kind_refused;
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::memory::Memory;
 use super::namespaces::{Namespaces, State, names};
 use super::observe;
 use super::plan;
-use super::present::Present;
-use super::registrations::{FIELD_MANAGER, local_watches, registrations, remote_watch};
+use super::refusals::Refusals;
+use super::registrations::{
+    FIELD_MANAGER, local_watch, local_watches, registrations, remote_watch,
+};
 use super::settings::Settings;
+use super::status;
 use control_api::NamespaceMap;
 use control_runtime::{
-    Action, Cache, Carried, Change, Cluster, Controller, Env, Outcome, Plan, Queue, Registration,
-    Request, WatchId, Write,
+    Cache, Carried, Change, Cluster, Controller, Env, Outcome, Plan, Queue, Registration, Request,
+    WatchId,
 };
 use std::collections::BTreeSet;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-/// Code of the response to a write that changes an immutable field.
-const INVALID: u16 = 422;
+mod outcomes;
 
 /// Reflects objects of this cluster into the namespaces of a provider.
 pub(crate) struct ReflectionController {
@@ -28,6 +31,7 @@ pub(crate) struct ReflectionController {
     namespaces: Namespaces,
     carried: Carried<WorkItem>,
     memory: Memory,
+    refusals: Refusals,
 }
 
 impl ReflectionController {
@@ -38,6 +42,7 @@ impl ReflectionController {
             namespaces: Namespaces::default(),
             carried: Carried::default(),
             memory: Memory::new(conflicts),
+            refusals: Refusals::default(),
         }
     }
 
@@ -49,12 +54,16 @@ impl ReflectionController {
         }
     }
 
-    fn plan_namespace(&mut self, namespace: &str, cache: &Cache) -> Plan<WorkItem> {
+    fn plan_namespace(
+        &mut self,
+        namespace: &str,
+        (cache, now): (&Cache, Instant),
+    ) -> Plan<WorkItem> {
         let mut plan = Plan::default();
         let map = self.settings.map();
         let state = State::in_cache(cache, &map, namespace);
         let settings = &self.settings;
-        let of_remote = |remote: &str| watches(settings, (namespace, state), remote);
+        let of_remote = |remote: &str| watches(cache, settings, (namespace, state), remote);
         let is_followed = self.namespaces.remote(namespace).is_some();
         self.namespaces.plan(namespace, state, of_remote, &mut plan);
         if !is_followed {
@@ -62,78 +71,37 @@ impl ReflectionController {
             let items = self.observer(cache).items_in(namespace).into_iter();
             plan.requeue.extend(items.map(|it| (Duration::ZERO, it)));
         }
+        self.report_refusals(namespace, (cache, now), &mut plan);
 
         plan
     }
 
-    /// Takes the outcome of a write of a reflected object.
-    fn written(&mut self, item: &WorkItem, write: &Write, outcome: &Outcome, kind: Kind) {
-        match outcome {
-            Outcome::Stored(entry) if write.action != Action::Delete => {
-                self.carried.remove(item);
-                if let Some(present) = Present::of(entry, &self.settings.peering, kind) {
-                    self.memory.stored(item, present.fingerprint);
-                }
-            }
-            Outcome::AlreadyExists(Some(entry)) => {
-                let present = Present::of(entry, &self.settings.peering, kind);
-                if !present.is_some_and(|it| it.is_reflected) {
-                    self.memory.mark_foreign(item);
-                }
-            }
-            Outcome::Refused(status) => {
-                self.memory.refuse(item, status);
-                if let (INVALID, Action::Apply(_), Some(uid)) =
-                    (status.code, &write.action, &write.uid)
+    /// Reports the kinds that flags name and of which a cluster refuses the watch in a namespace.
+    fn report_refusals(
+        &mut self,
+        namespace: &str,
+        (cache, now): (&Cache, Instant),
+        plan: &mut Plan<WorkItem>,
+    ) {
+        let Some(remote) = self.namespaces.remote(namespace) else {
+            let namespaces = &self.namespaces;
+            let peering = &self.settings.peering;
+            self.refusals
+                .retain(|id| namespaces.of_watch(id, peering).is_some());
+            return;
+        };
+        let destination = self.settings.peering.destination.as_str();
+        for kind in self.settings.others() {
+            let local = local_watch(kind.local(), namespace);
+            for id in [remote_watch(&self.settings.peering, kind, remote), local] {
+                let refusal = cache.refusal(&id);
+                if self.refusals.is_due(&id, refusal, now)
+                    && let Some(message) = refusal
                 {
-                    self.memory.replace(item, uid);
+                    let event = kind_refused((namespace, kind), (destination, &id), message);
+                    plan.events.push(event);
                 }
             }
-            Outcome::Stored(_)
-            | Outcome::AlreadyExists(None)
-            | Outcome::Answer(_)
-            | Outcome::Gone
-            | Outcome::Conflict(_)
-            | Outcome::TimedOut
-            | Outcome::Failed(_)
-            | Outcome::Untrusted(_)
-            | Outcome::NotLeader => {}
-        }
-    }
-
-    /// Notes the field manager of a contested object that has changed it last.
-    fn name_rival(&mut self, item: &WorkItem, managers: &[String]) {
-        let rival = managers.iter().find(|it| *it != FIELD_MANAGER);
-        let rival = rival.map_or_else(
-            || "a client".to_owned(),
-            |it| format!("the field manager {it}"),
-        );
-        self.memory.name_rival(item, &rival);
-    }
-
-    /// Takes an object that was read; returns whether the item can proceed.
-    fn read(&mut self, item: &WorkItem, cluster: &Cluster, outcome: &Outcome, kind: Kind) -> bool {
-        match (outcome, cluster) {
-            (Outcome::Stored(entry), Cluster::Local) => {
-                self.carried.put(item.clone(), entry);
-                true
-            }
-            (Outcome::Stored(entry), Cluster::Remote(_)) => {
-                let present = Present::of(entry, &self.settings.peering, kind);
-                let is_ours = present.is_some_and(|it| it.is_reflected);
-                if is_ours {
-                    self.memory.release(item);
-                    self.name_rival(item, entry.managers());
-                }
-                is_ours
-            }
-            (Outcome::Gone, Cluster::Remote(_)) => {
-                self.memory.release(item);
-                self.name_rival(item, &[]);
-                true
-            }
-            // The watch reports the deletion.
-            (_, Cluster::Local | Cluster::Remote(_)) => false,
         }
     }
 }
@@ -149,13 +117,19 @@ impl Controller for ReflectionController {
 
     fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<WorkItem> {
         let items = self.observer(cache).items_of(change);
-        let kind = Kind::of_local(&change.object.resource);
-        if let (Cluster::Local, Some(kind)) = (&change.object.cluster, kind) {
+        let is_local = change.object.cluster == Cluster::Local;
+        let kind = self.settings.kind_of_local(&change.object.resource);
+        if let (true, Some(kind)) = (is_local, kind) {
             let item = WorkItem::Object(kind, change.object.key.clone());
             match change.entry() {
                 Some(entry) if items.contains(&item) => self.carried.put(item, entry),
                 Some(_) | None => self.carried.remove(&item),
             }
+        }
+        // The status is that of the provider's object.
+        let status = items.iter().find(|it| matches!(it, WorkItem::Status(..)));
+        if let (false, Some(item), Some(entry)) = (is_local, status, change.entry()) {
+            self.carried.put(item.clone(), entry);
         }
 
         Vec::from_iter(items)
@@ -166,6 +140,7 @@ impl Controller for ReflectionController {
         self.namespaces = Namespaces::default();
         self.carried = Carried::default();
         self.memory.reset();
+        self.refusals = Refusals::default();
         let map = cache.local::<NamespaceMap>(&self.settings.map());
         let names = map.into_iter().flat_map(names);
         names.map(|it| WorkItem::Namespace(it.to_owned())).collect()
@@ -178,22 +153,43 @@ impl Controller for ReflectionController {
         let items = self.observer(cache).items_in(namespace).into_iter();
 
         // The root CA of a withdrawn namespace waits until all kinds are known.
-        items
-            .filter(|it| it.is_of(&id.resource) || *it == observe::root_ca(namespace))
-            .collect()
+        let items = items.filter(|it| it.is_of(&id.resource) || *it == observe::root_ca(namespace));
+        // The watches of kinds that flags name follow those of other kinds.
+        let further = self.settings.others().next();
+        let further = further.map(|_| WorkItem::Namespace(namespace.to_owned()));
+        items.chain(further).collect()
+    }
+
+    fn refused(&mut self, id: &WatchId, _cache: &Cache) -> Vec<WorkItem> {
+        let kind = self.settings.kind_of_remote(&id.resource);
+        let namespace = self.namespaces.of_watch(id, &self.settings.peering);
+        let namespace = namespace.filter(|_| kind.is_some_and(Kind::is_other));
+        let items = namespace.map(|namespace| {
+            let report = WorkItem::Namespace(namespace.to_owned());
+            // That of a withdrawn namespace does not wait for the kind.
+            [report, observe::root_ca(namespace)]
+        });
+
+        items.into_iter().flatten().collect()
     }
 
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
         match item {
-            WorkItem::Namespace(namespace) => self.plan_namespace(namespace, cache),
-            WorkItem::Object(kind, key) => {
+            WorkItem::Namespace(namespace) => self.plan_namespace(namespace, (cache, env.at)),
+            WorkItem::Object(kind, key) | WorkItem::Status(kind, key) => {
                 let view = View {
                     cache,
                     settings: &self.settings,
                     carried: &self.carried,
                 };
                 let remote = self.namespaces.remote(&key.namespace);
-                let planned = plan::plan(&view, (*kind, key), remote, (&mut self.memory, env.at));
+                let memory = (&mut self.memory, env.at);
+                let planned = match item {
+                    WorkItem::Status(..) => status::plan(&view, (*kind, key), remote, memory),
+                    WorkItem::Object(..) | WorkItem::Namespace(_) => {
+                        plan::plan(&view, (*kind, key), remote, memory)
+                    }
+                };
                 // Nothing is left to write, or the object is gone.
                 if planned.writes.is_empty() && planned.reads.is_empty() {
                     self.carried.remove(item);
@@ -208,21 +204,39 @@ impl Controller for ReflectionController {
         item: &WorkItem,
         request: &Request,
         outcome: &Outcome,
-        _cache: &Cache,
+        cache: &Cache,
     ) -> Vec<WorkItem> {
-        let WorkItem::Object(kind, _) = item else {
-            return Vec::new();
-        };
-        let can_proceed = match request {
-            Request::Write(write) => {
+        let can_proceed = match (item, request) {
+            (WorkItem::Object(kind, _), Request::Write(write)) => {
                 self.written(item, write, outcome, *kind);
                 false
             }
-            Request::Read(object) => self.read(item, &object.cluster, outcome, *kind),
-            Request::Probe(_) => false,
+            (WorkItem::Object(kind, _), Request::Read(object)) => {
+                self.read(item, &object.cluster, outcome, *kind)
+            }
+            (WorkItem::Status(..), Request::Write(write)) => {
+                self.wrote_status(item, &write.object, outcome, cache)
+            }
+            (WorkItem::Status(..), Request::Read(object)) => {
+                self.read_for_status(item, &object.cluster, outcome)
+            }
+            (WorkItem::Namespace(_), _) | (_, Request::Probe(_)) => false,
+        };
+        // The status of the provider is now about the generation of this cluster, even if the write has changed nothing.
+        let status = match (item, request, outcome) {
+            (WorkItem::Object(kind, key), Request::Write(_), Outcome::Stored(_))
+                if kind.has_status() =>
+            {
+                Some(WorkItem::Status(*kind, key.clone()))
+            }
+            _ => None,
         };
 
-        Vec::from_iter(can_proceed.then(|| item.clone()))
+        can_proceed
+            .then(|| item.clone())
+            .into_iter()
+            .chain(status)
+            .collect()
     }
 
     /// Namespaces take turns.
@@ -236,19 +250,36 @@ impl Controller for ReflectionController {
 }
 
 /// Returns the watches of a namespace in its state.
+///
+/// The watches of kinds that flags name start after others: once one of these is listed, the rights of the namespace are in effect, and
+/// a refusal means that a right is missing.
 fn watches(
+    cache: &Cache,
     settings: &Settings,
     (namespace, state): (&str, State<'_>),
     remote: &str,
 ) -> BTreeSet<WatchId> {
-    let kinds = settings.policies.keys().copied();
-    let remote = kinds
-        .clone()
-        .map(|kind| remote_watch(&settings.peering, kind, remote));
-    let local = kinds.flat_map(|kind| local_watches(kind, namespace));
-    match state {
-        State::Accepted(_) => remote.chain(local).collect(),
-        // The objects of this cluster no longer matter.
-        State::Withdrawn(_) | State::Suspended | State::Absent => remote.collect(),
+    let (others, kinds): (Vec<_>, Vec<_>) =
+        (settings.policies.keys().copied()).partition(|it| it.is_other());
+    // The objects of this cluster matter only while the namespace is offloaded.
+    let is_accepted = matches!(state, State::Accepted(_));
+    let of_kinds = |kinds: &[Kind]| {
+        let remote = kinds
+            .iter()
+            .map(|kind| remote_watch(&settings.peering, *kind, remote));
+        let local = kinds.iter().filter(|_| is_accepted);
+        let local = local.flat_map(|kind| local_watches(*kind, namespace));
+        remote.chain(local).collect::<BTreeSet<_>>()
+    };
+    let mut watches = of_kinds(&kinds);
+    let is_served = [true, false].into_iter().all(|is_local| {
+        let of_cluster = |id: &&WatchId| (id.cluster == Cluster::Local) == is_local;
+        let mut of_cluster = watches.iter().filter(of_cluster).peekable();
+        of_cluster.peek().is_none() || of_cluster.any(|id| cache.is_synced(id))
+    });
+    if is_served {
+        watches.extend(of_kinds(&others));
     }
+
+    watches
 }

@@ -8,14 +8,16 @@ use super::policy::{ContradictionError, Marks};
 use super::registrations::{BY_SPEC, service_of};
 use super::settings::Settings;
 use super::summary::{Fingerprint, Summary, keep};
-use super::{configmap, endpointslice, ingress, secret, service};
+use super::{configmap, endpointslice, ingress, other, secret, service};
 use control_api::root_ca::reflected_name;
 use control_api::{IP, labels};
 use control_runtime::{Cache, Carried, Cluster, Key, Objects};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::Ingress;
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 
@@ -66,6 +68,7 @@ impl View<'_> {
             Kind::Ingress => self.ingress(key),
             Kind::ConfigMap => self.config_map(key),
             Kind::Secret => self.secret(key),
+            Kind::Other(_) => self.other(kind, key),
         }
     }
 
@@ -90,6 +93,7 @@ impl View<'_> {
                 let slices = self.cache.objects::<EndpointSlice>(&Cluster::Local);
                 slices.get(key)?.metadata.labels.as_ref()?
             }
+            Kind::Other(_) => &self.unstructured(kind, key)?.fingerprint.labels,
         };
 
         Some(labels)
@@ -147,6 +151,38 @@ impl View<'_> {
             json!(remote.unwrap_or_default())
         };
         self.of_kind((Kind::Secret, key), summary.marks, fingerprint, object)
+    }
+
+    fn other(&self, kind: Kind, key: &Key) -> Desired {
+        let Some(summary) = self.unstructured(kind, key) else {
+            return Desired::Absent(None);
+        };
+        if !summary.marks.is_reflected(self.settings.policy(kind)) {
+            return Desired::Absent(Some(Exclusion::Policy));
+        }
+        let item = WorkItem::Object(kind, key.clone());
+        let full = self.carried.get::<DynamicObject>(&item);
+        Desired::Present {
+            fingerprint: Box::new(self.fingerprint(summary)),
+            object: full.and_then(|it| other::remote(it, &self.settings.peering)),
+        }
+    }
+
+    /// Returns an object of this cluster of a kind that a flag names.
+    fn unstructured(&self, kind: Kind, key: &Key) -> Option<&Summary<DynamicObject>> {
+        let objects = self.cache.dynamic(&Cluster::Local, &kind.local());
+        objects.get(key)
+    }
+
+    /// Returns the name of a kind, as objects have it.
+    pub(super) fn kind_name(&self, kind: Kind, key: &Key) -> Cow<'static, str> {
+        if !kind.is_other() {
+            return kind.local().kind;
+        }
+        let summary = self.unstructured(kind, key);
+        let state = summary.and_then(|it| it.other.as_deref());
+        let name = state.map(|it| it.kind.to_string());
+        name.unwrap_or_default().into()
     }
 
     fn slice(&self, key: &Key) -> Desired {

@@ -124,6 +124,11 @@ impl EventSummary {
         }
     }
 
+    /// Returns whether this is the summary of an Event.
+    fn is_of(&self, event: &Event) -> bool {
+        self.reflected == Digest::of(&Content::of(event).reflected())
+    }
+
     /// Returns the name of the object that the Event is about.
     pub(crate) fn object(&self) -> &str {
         &self.about.name

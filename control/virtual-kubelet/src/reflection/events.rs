@@ -3,7 +3,12 @@
 use super::desired::Exclusion;
 use super::kind::Kind;
 use super::policy::{ALLOW_REFLECTION, ContradictionError, Policy, SKIP_REFLECTION};
-use control_runtime::{Cluster, Event, Key, Ref};
+use control_api::{NamespaceOffloading, labels};
+use control_runtime::{Cluster, Event, Key, Ref, Resource, WatchId};
+use std::borrow::Cow;
+
+/// Name of each NamespaceOffloading.
+const OFFLOADING: &str = "offloading";
 
 /// An Event about the object of a kind.
 pub(super) struct About<'a> {
@@ -11,12 +16,18 @@ pub(super) struct About<'a> {
     pub(super) key: &'a Key,
     /// Cluster ID of the provider.
     pub(super) destination: &'a str,
+    /// Kind of the object; empty if it is not known.
+    pub(super) name: Cow<'static, str>,
 }
 
 impl About<'_> {
     fn event(&self, reason: &'static str, is_warning: bool, note: String) -> Event {
+        let resource = Resource {
+            kind: self.name.clone(),
+            ..self.kind.local()
+        };
         Event {
-            object: Ref::new(&Cluster::Local, &self.kind.local(), self.key),
+            object: Ref::new(&Cluster::Local, &resource, self.key),
             is_warning,
             reason,
             note,
@@ -50,21 +61,48 @@ impl About<'_> {
     pub(super) fn foreign(&self, remote: &Key) -> Event {
         let note = format!(
             "{} {remote} of cluster {} already exists and is not a reflected object: rename or delete one of them",
-            self.kind.remote().kind,
+            self.remote_kind(),
             self.destination
         );
         self.event("FailedReflection", true, note)
     }
 
-    /// Returns the Event about an object that the field manager `rival` of the provider changes again and again.
-    pub(super) fn contested(&self, remote: &Key, rival: &str) -> Event {
+    /// Returns the Event about an object that the field manager `other_manager` of the provider changes again and again.
+    pub(super) fn contested(&self, remote: &Key, other_manager: &str) -> Event {
         let note = format!(
-            "{rival} of cluster {} changes reflected fields of {} {remote} again and again, so they are written once a minute: \
+            "{other_manager} of cluster {} changes reflected fields of {} {remote} again and again, so they are written once a minute: \
              let one of them own the fields",
             self.destination,
-            self.kind.remote().kind,
+            self.remote_kind(),
         );
         self.event("FailedReflection", true, note)
+    }
+
+    /// Returns the Event about an object whose status another field manager of this cluster changes again and again.
+    pub(super) fn contested_status(&self, other_manager: &str) -> Event {
+        let note = format!(
+            "{other_manager} of this cluster changes the status again and again, so that of cluster {} is written once a minute: \
+             let one of them own it",
+            self.destination
+        );
+        self.event("FailedReflection", true, note)
+    }
+
+    /// Returns the Event about an object of this cluster whose status cannot be written.
+    pub(super) fn status_refused(&self, message: &str) -> Event {
+        let note = format!(
+            "the status of cluster {} is not written: {message}",
+            self.destination
+        );
+        self.event("FailedReflection", true, note)
+    }
+
+    /// Returns the kind of the reflected object.
+    fn remote_kind(&self) -> String {
+        if self.kind.is_other() {
+            return self.kind.to_string();
+        }
+        self.kind.remote().kind.into_owned()
     }
 
     /// Returns the Event about an object that is not reflected; `None` if there is no action for the user.
@@ -110,5 +148,38 @@ impl About<'_> {
                 Some(self.event("FailedReflection", true, note))
             }
         }
+    }
+}
+
+/// Returns the Event about a kind that a flag names, of which a cluster refuses the watch in an offloaded namespace.
+pub(super) fn kind_refused(
+    (namespace, kind): (&str, Kind),
+    (destination, id): (&str, &WatchId),
+    message: &str,
+) -> Event {
+    let (refuser, grantor, label) = match id.cluster {
+        Cluster::Local => (
+            "this cluster".to_owned(),
+            "grant",
+            labels::AGGREGATE_TO_LOCAL,
+        ),
+        Cluster::Remote(_) => (
+            format!("cluster {destination}"),
+            "have its administrator grant",
+            labels::AGGREGATE_TO_REMOTE,
+        ),
+    };
+    let note = format!(
+        "{kind} is not reflected to cluster {destination}, because {refuser} refuses it: {message}: install its \
+         CustomResourceDefinition, or {grantor} it by a ClusterRole with the label {label}=true"
+    );
+    let key = Key::new(namespace, OFFLOADING);
+    Event {
+        object: Ref::of::<NamespaceOffloading>(&Cluster::Local, &key),
+        is_warning: true,
+        reason: "FailedReflection",
+        note,
+        // Several kinds may be refused.
+        is_repeated: true,
     }
 }

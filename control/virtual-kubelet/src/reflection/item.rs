@@ -13,6 +13,8 @@ pub(crate) enum WorkItem {
     Namespace(String),
     /// Reflected object of a kind, by the name of the object in this cluster.
     Object(Kind, Key),
+    /// Status of an object of this cluster, by its name.
+    Status(Kind, Key),
 }
 
 impl WorkItem {
@@ -20,13 +22,13 @@ impl WorkItem {
     pub(super) fn namespace(&self) -> &str {
         match self {
             Self::Namespace(namespace) => namespace,
-            Self::Object(_, key) => &key.namespace,
+            Self::Object(_, key) | Self::Status(_, key) => &key.namespace,
         }
     }
 
     /// Returns whether the item depends on objects of a resource.
     pub(super) fn is_of(&self, resource: &Resource) -> bool {
-        let Self::Object(kind, _) = self else {
+        let (Self::Object(kind, _) | Self::Status(kind, _)) = self else {
             return true;
         };
         let further = [Resource::of::<Service>(), Resource::of::<IP>()];
@@ -42,6 +44,8 @@ impl WorkItem {
             Self::Object(Kind::Ingress, _) => "ingress",
             Self::Object(Kind::ConfigMap, _) => "configmap",
             Self::Object(Kind::Secret, _) => "secret",
+            Self::Object(Kind::Other(other), _) => &other.name,
+            Self::Status(..) => "status",
         }
     }
 }
@@ -51,6 +55,7 @@ impl fmt::Display for WorkItem {
         match self {
             Self::Namespace(namespace) => write!(f, "namespace {namespace}"),
             Self::Object(kind, key) => write!(f, "{kind} {key}"),
+            Self::Status(kind, key) => write!(f, "status of {kind} {key}"),
         }
     }
 }

@@ -1,6 +1,7 @@
 //! The kinds of this cluster that are reflected.
 
 use super::configmap;
+use super::other::Other;
 use crate::pod::forge::reflected_config_map_name;
 use control_api::ShadowEndpointSlice;
 use control_runtime::{Key, Resource};
@@ -22,10 +23,12 @@ pub(crate) enum Kind {
     ConfigMap,
     /// Secret, except those with tokens of pods.
     Secret,
+    /// A kind that a flag names.
+    Other(&'static Other),
 }
 
 impl Kind {
-    /// All kinds.
+    /// All kinds but those that flags name.
     pub(crate) const ALL: [Self; 5] = [
         Self::Service,
         Self::EndpointSlice,
@@ -33,17 +36,6 @@ impl Kind {
         Self::ConfigMap,
         Self::Secret,
     ];
-
-    /// Returns the kind of a resource of this cluster.
-    pub(super) fn of_local(resource: &Resource) -> Option<Self> {
-        Self::ALL.into_iter().find(|kind| kind.local() == *resource)
-    }
-
-    /// Returns the kind of a resource of the provider.
-    pub(super) fn of_remote(resource: &Resource) -> Option<Self> {
-        let mut kinds = Self::ALL.into_iter();
-        kinds.find(|kind| kind.remote() == *resource)
-    }
 
     /// Returns the resource in this cluster.
     pub(super) fn local(self) -> Resource {
@@ -53,6 +45,7 @@ impl Kind {
             Self::Ingress => Resource::of::<Ingress>(),
             Self::ConfigMap => Resource::of::<ConfigMap>(),
             Self::Secret => Resource::of::<Secret>(),
+            Self::Other(other) => other.resource(),
         }
     }
 
@@ -60,15 +53,27 @@ impl Kind {
     pub(super) fn remote(self) -> Resource {
         match self {
             Self::EndpointSlice => Resource::of::<ShadowEndpointSlice>(),
-            Self::Service | Self::Ingress | Self::ConfigMap | Self::Secret => self.local(),
+            Self::Service | Self::Ingress | Self::ConfigMap | Self::Secret | Self::Other(_) => {
+                self.local()
+            }
         }
+    }
+
+    /// Returns whether a flag names the kind.
+    pub(super) fn is_other(self) -> bool {
+        matches!(self, Self::Other(_))
+    }
+
+    /// Returns whether the provider's status is written to the objects of this cluster.
+    pub(crate) fn has_status(self) -> bool {
+        matches!(self, Self::Other(other) if other.has_status)
     }
 
     /// Returns the name of the reflected object in a namespace of the provider.
     pub(super) fn remote_key(self, namespace: &str, name: &str, origin: &str) -> Key {
         match self {
             Self::ConfigMap => Key::new(namespace, reflected_config_map_name(name, origin)),
-            Self::Service | Self::EndpointSlice | Self::Ingress | Self::Secret => {
+            Self::Service | Self::EndpointSlice | Self::Ingress | Self::Secret | Self::Other(_) => {
                 Key::new(namespace, name)
             }
         }
@@ -78,7 +83,7 @@ impl Kind {
     pub(super) fn local_key(self, namespace: &str, name: &str, origin: &str) -> Key {
         match self {
             Self::ConfigMap => Key::new(namespace, configmap::local_name(name, origin)),
-            Self::Service | Self::EndpointSlice | Self::Ingress | Self::Secret => {
+            Self::Service | Self::EndpointSlice | Self::Ingress | Self::Secret | Self::Other(_) => {
                 Key::new(namespace, name)
             }
         }
@@ -93,6 +98,7 @@ impl fmt::Display for Kind {
             Self::Ingress => "Ingress",
             Self::ConfigMap => "ConfigMap",
             Self::Secret => "Secret",
+            Self::Other(other) => &other.name,
         })
     }
 }

@@ -3,10 +3,10 @@
 use super::conflicts::{Cause, Conflicts};
 use super::item::WorkItem;
 use super::restores::Restores;
-use super::summary::Fingerprint;
 use control_runtime::Digest;
 use kube::core::Status;
 use std::collections::{BTreeMap, BTreeSet};
+use std::hash::Hash;
 use std::time::{Duration, Instant};
 
 /// Longest part of a provider's message that is published, in characters.
@@ -54,7 +54,7 @@ impl Memory {
     }
 
     /// Notes that the desired state of an object is written.
-    pub(super) fn send(&mut self, item: &WorkItem, desired: &Fingerprint, now: Instant) {
+    pub(super) fn send(&mut self, item: &WorkItem, desired: &impl Hash, now: Instant) {
         self.sent.insert(item.clone(), (Digest::of(desired), now));
     }
 
@@ -62,14 +62,14 @@ impl Memory {
     pub(super) fn wait(
         &self,
         item: &WorkItem,
-        desired: &Fingerprint,
+        desired: &impl Hash,
         now: Instant,
     ) -> Option<Duration> {
         self.restores.wait(item, Digest::of(desired), now)
     }
 
     /// Notes that the provider has stored an object.
-    pub(super) fn stored(&mut self, item: &WorkItem, present: &Fingerprint) {
+    pub(super) fn stored(&mut self, item: &WorkItem, present: &impl Hash) {
         self.refused.remove(item);
         self.release(item);
         self.settled.remove(item);
@@ -90,8 +90,8 @@ impl Memory {
     pub(super) fn is_settled(
         &self,
         item: &WorkItem,
-        desired: &Fingerprint,
-        present: &Fingerprint,
+        desired: &impl Hash,
+        present: &impl Hash,
     ) -> bool {
         let settled = self.settled.get(item);
         settled.is_some_and(|it| *it == (Digest::of(desired), Digest::of(present)))
@@ -119,13 +119,13 @@ impl Memory {
     }
 
     /// Notes the field manager that changes an object again and again.
-    pub(super) fn name_rival(&mut self, item: &WorkItem, rival: &str) {
-        self.restores.name(item, printable(rival));
+    pub(super) fn name_other_manager(&mut self, item: &WorkItem, other_manager: &str) {
+        self.restores.name(item, printable(other_manager));
     }
 
     /// Returns the field manager that changes an object again and again, if it is known.
-    pub(super) fn rival(&self, item: &WorkItem) -> Option<&str> {
-        self.restores.rival(item)
+    pub(super) fn other_manager(&self, item: &WorkItem) -> Option<&str> {
+        self.restores.other_manager(item)
     }
 
     /// Notes that another object has the name.
@@ -162,9 +162,13 @@ impl Memory {
 
     /// Notes that the provider has refused a write.
     pub(super) fn refuse(&mut self, item: &WorkItem, status: &Status) {
+        self.refuse_with(item, &status.message);
+    }
+
+    /// Notes why a write has no effect.
+    pub(super) fn refuse_with(&mut self, item: &WorkItem, message: &str) {
         self.failed.insert(item.clone());
-        self.refused
-            .insert(item.clone(), printable(&status.message));
+        self.refused.insert(item.clone(), printable(message));
     }
 
     /// Takes the provider's message about a refused write.

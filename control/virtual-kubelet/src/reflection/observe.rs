@@ -14,6 +14,7 @@ use control_runtime::{Cache, Change, Cluster, Key, Ref};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::Ingress;
+use kube::api::DynamicObject;
 use std::collections::BTreeSet;
 
 type Items = BTreeSet<WorkItem>;
@@ -30,7 +31,8 @@ impl Observer<'_> {
     pub(super) fn items_of(&self, change: &Change<'_>) -> Items {
         let Ref { cluster, key, .. } = change.object;
         if *cluster != Cluster::Local {
-            let mut items: Items = self.of_remote(change.object).into_iter().collect();
+            let items = self.of_remote(change.object).into_iter();
+            let mut items: Items = items.flat_map(with_status).collect();
             if change.entry().is_none() {
                 items.extend(self.root_ca(change.object));
             }
@@ -61,7 +63,7 @@ impl Observer<'_> {
             let keys = self.keys_in(*kind, &Cluster::Local, namespace);
             keys.into_iter().map(|key| WorkItem::Object(*kind, key))
         });
-        let mut items: Items = local.collect();
+        let mut items: Items = local.flat_map(with_status).collect();
         let remote = self.namespaces.remote(namespace);
         let cluster = self.settings.peering.cluster();
         for (kind, remote) in kinds.flat_map(|kind| remote.map(|it| (*kind, it))) {
@@ -97,17 +99,20 @@ impl Observer<'_> {
                 let slices = cache.objects::<Summary<control_api::ShadowEndpointSlice>>(cluster);
                 keys(slices.within(namespace))
             }
+            (Kind::Other(_), _) => {
+                let objects = cache.dynamic::<Summary<DynamicObject>>(cluster, &kind.local());
+                keys(objects.within(namespace))
+            }
         }
     }
 
     /// Returns the item of an object of the provider.
     fn of_remote(&self, object: &Ref) -> Option<WorkItem> {
-        let kind = Kind::of_remote(&object.resource)?;
+        let kind = self.settings.kind_of_remote(&object.resource)?;
         let is_ours = object.cluster == self.settings.peering.cluster();
         let local = self.namespaces.local(&object.key.namespace)?;
-        let is_enabled = is_ours && self.settings.is_enabled(kind);
 
-        is_enabled.then(|| self.item(kind, local, &object.key.name))
+        is_ours.then(|| self.item(kind, local, &object.key.name))
     }
 
     /// Returns the root CA of a withdrawn namespace if the last one of its other objects is gone.
@@ -127,12 +132,12 @@ impl Observer<'_> {
 
     fn of_local(&self, change: &Change<'_>) -> Items {
         let key = &change.object.key;
-        let kind = Kind::of_local(&change.object.resource);
-        let kind = kind.filter(|it| self.settings.is_enabled(*it));
+        let kind = self.settings.kind_of_local(&change.object.resource);
         let followed = kind.filter(|_| self.namespaces.remote(&key.namespace).is_some());
         let mut items: Items = followed
             .map(|kind| WorkItem::Object(kind, key.clone()))
             .into_iter()
+            .flat_map(with_status)
             .collect();
         if change.is::<Service>() {
             let state =
@@ -200,4 +205,16 @@ impl Observer<'_> {
 /// Returns the item of the root CA of a namespace of this cluster.
 pub(super) fn root_ca(namespace: &str) -> WorkItem {
     WorkItem::Object(Kind::ConfigMap, Key::new(namespace, ROOT_CA))
+}
+
+/// Returns the item of an object, and that of its status.
+fn with_status(item: WorkItem) -> impl Iterator<Item = WorkItem> {
+    let status = match &item {
+        WorkItem::Object(kind, key) if kind.has_status() => {
+            Some(WorkItem::Status(*kind, key.clone()))
+        }
+        WorkItem::Object(..) | WorkItem::Status(..) | WorkItem::Namespace(_) => None,
+    };
+
+    [item].into_iter().chain(status)
 }

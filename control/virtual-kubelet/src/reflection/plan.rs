@@ -39,6 +39,7 @@ pub(super) fn plan(
             kind,
             key,
             destination: &peering.destination,
+            name: view.kind_name(kind, key),
         },
         present: Present::find(view.cache, peering, (kind, &remote_key)),
         target: Ref::new(&peering.cluster(), &kind.remote(), &remote_key),
@@ -46,7 +47,10 @@ pub(super) fn plan(
         now,
         plan: Plan::default(),
     };
-    let is_listed = view.cache.is_synced(&remote_watch(peering, kind, remote));
+    let watch = remote_watch(peering, kind, remote);
+    // Nothing can be written while the provider lacks the kind.
+    let is_served = !kind.is_other() || view.cache.refusal(&watch).is_none();
+    let is_listed = is_served && view.cache.is_synced(&watch);
     let map = view.settings.map();
     match State::in_cache(view.cache, &map, &key.namespace) {
         State::Accepted(accepted) if is_listed && accepted == remote => object.reflect(),
@@ -207,9 +211,9 @@ impl Object<'_> {
             return false;
         };
         self.plan.requeue.push((rest, self.item.clone()));
-        match self.memory.rival(&self.item) {
-            Some(rival) => {
-                let event = self.about.contested(&self.target.key, rival);
+        match self.memory.other_manager(&self.item) {
+            Some(other_manager) => {
+                let event = self.about.contested(&self.target.key, other_manager);
                 self.report(event);
             }
             // The object names its field managers.

@@ -10,6 +10,7 @@ use control_api::root_ca::reflected_name;
 use control_runtime::{Cache, Cluster, Entry, Key, Ref};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::networking::v1::Ingress;
+use kube::api::DynamicObject;
 
 /// An object of the provider.
 #[derive(Clone, Copy, Debug)]
@@ -47,6 +48,10 @@ impl<'a> Present<'a> {
                 let summary = entry.get::<Summary<ShadowEndpointSlice>>()?;
                 Some(Self::new(entry, summary, peering))
             }
+            Kind::Other(_) => {
+                let summary = entry.get::<Summary<DynamicObject>>()?;
+                Some(Self::new(entry, summary, peering))
+            }
         }
     }
 
@@ -70,15 +75,22 @@ pub(super) fn has_others(cache: &Cache, settings: &Settings, namespace: &str) ->
     let mut kinds = settings.policies.keys();
 
     kinds.any(|kind| {
-        let is_listed = cache.is_synced(&remote_watch(&settings.peering, *kind, namespace));
+        let watch = remote_watch(&settings.peering, *kind, namespace);
+        // The provider deletes what it does not show with the namespace.
+        let is_shown = !kind.is_other() || cache.refusal(&watch).is_none();
+        let is_listed = cache.is_synced(&watch);
         let has_any = match kind {
             Kind::Service => has::<Service>(cache, &cluster, (namespace, "")),
             Kind::EndpointSlice => has::<ShadowEndpointSlice>(cache, &cluster, (namespace, "")),
             Kind::Ingress => has::<Ingress>(cache, &cluster, (namespace, "")),
             Kind::Secret => has::<Secret>(cache, &cluster, (namespace, "")),
             Kind::ConfigMap => has::<ConfigMap>(cache, &cluster, (namespace, &root_ca)),
+            Kind::Other(_) => {
+                let objects = cache.dynamic::<Summary<DynamicObject>>(&cluster, &kind.remote());
+                objects.within(namespace).next().is_some()
+            }
         };
-        has_any || !is_listed
+        is_shown && (has_any || !is_listed)
     })
 }
 

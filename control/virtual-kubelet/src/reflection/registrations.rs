@@ -1,10 +1,11 @@
 //! The resources of reflection. All controllers of the process that follow one of them use its function.
 
 use super::kind::Kind;
+use super::other;
 use super::peering::Peering;
 use super::policy::{ALLOW_REFLECTION, SKIP_REFLECTION};
 use super::settings::Settings;
-use super::summary::{Summarized, keep};
+use super::summary::{Summarized, keep, keep_unstructured};
 use control_api::{IP, NamespaceMap, ShadowEndpointSlice};
 use control_runtime::{Cluster, Registration, Resource, Scope, Selector, Source, WatchId};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
@@ -15,6 +16,9 @@ use std::collections::BTreeSet;
 
 /// ClusterRole of a virtual kubelet in the namespaces of the provider.
 pub(super) const REMOTE_ROLE: &str = "liqo-virtual-kubelet-remote";
+
+/// ClusterRole of a virtual kubelet in the namespaces of the provider for the kinds that flags name.
+pub(super) const REMOTE_EXTRA_ROLE: &str = "liqo-virtual-kubelet-remote-extra";
 
 /// ClusterRole of a virtual kubelet in the offloaded namespaces of this cluster.
 pub(super) const LOCAL_ROLE: &str = "liqo-virtual-kubelet-local-namespace";
@@ -44,8 +48,10 @@ pub(super) fn registrations(settings: &Settings) -> Vec<Registration> {
             Kind::ConfigMap => registrations.push(reflected::<ConfigMap>()),
             Kind::Secret => registrations.push(reflected::<Secret>()),
             Kind::EndpointSlice => registrations.extend(of_slices()),
+            Kind::Other(_) => {}
         }
     }
+    registrations.extend(settings.others().map(unstructured));
 
     registrations
 }
@@ -66,6 +72,7 @@ pub(super) fn followed(settings: &Settings) -> Vec<Registration> {
                 Registration::of(Scope::Planned, keep_slice),
                 of::<ShadowEndpointSlice>(),
             ],
+            Kind::Other(_) => Vec::new(),
         })
         .collect()
 }
@@ -81,7 +88,23 @@ pub(super) fn reflected<K>() -> Registration
 where
     K: Summarized + Source + PartialEq,
 {
-    Registration::of(Scope::Planned, keep::<K>)
+    written(Registration::of(Scope::Planned, keep::<K>)).written_in(Scope::Bound(REMOTE_ROLE))
+}
+
+/// Returns a kind that a flag names. One of the clusters may lack it, or the right to it.
+fn unstructured(kind: Kind) -> Registration {
+    let registration = Registration::dynamic(Scope::Planned, kind.local(), keep_unstructured);
+    written(registration)
+        .optional()
+        .force(
+            other::STATUS,
+            "The status of the provider's object is that of this cluster's object.",
+        )
+        .written_in(Scope::Bound(REMOTE_EXTRA_ROLE))
+}
+
+fn written(registration: Registration) -> Registration {
+    registration
         .full_objects()
         .adopt(FIELD_MANAGER)
         .force(
@@ -89,7 +112,6 @@ where
             "The fields of a reflected object are those of this cluster's object.",
         )
         .verbs(&["create", "patch", "delete"])
-        .written_in(Scope::Bound(REMOTE_ROLE))
 }
 
 fn of_slices() -> Vec<Registration> {

@@ -22,7 +22,11 @@ const REMEMBERED_MAX: usize = 256;
 
 /// The last written state of objects.
 #[derive(Debug, Default)]
-pub(super) struct Restores(BTreeMap<WorkItem, Written>);
+pub(super) struct Restores {
+    items: BTreeMap<WorkItem, Written>,
+    /// Number of states from which older ones are dropped, so that this costs O(1) per write.
+    prune_at: usize,
+}
 
 #[derive(Debug)]
 struct Written {
@@ -32,16 +36,17 @@ struct Written {
     restored: Vec<Instant>,
     is_contested: bool,
     /// The field manager that changes the object; `None` until it is known.
-    rival: Option<String>,
+    other_manager: Option<String>,
 }
 
 impl Restores {
     /// Notes that a state was written.
     pub(super) fn wrote(&mut self, item: &WorkItem, state: Digest, at: Instant) {
-        if self.0.len() >= REMEMBERED_MAX && !self.0.contains_key(item) {
-            self.0.retain(|_, it| !it.is_outdated(at));
+        if self.items.len() >= self.prune_at.max(REMEMBERED_MAX) {
+            self.items.retain(|_, it| !it.is_outdated(at));
+            self.prune_at = 2 * self.items.len();
         }
-        let known = self.0.get_mut(item);
+        let known = self.items.get_mut(item);
         let known = known.filter(|it| it.state == state && !it.is_calm(at));
         let Some(written) = known else {
             let written = Written {
@@ -49,9 +54,9 @@ impl Restores {
                 at,
                 restored: Vec::new(),
                 is_contested: false,
-                rival: None,
+                other_manager: None,
             };
-            self.0.insert(item.clone(), written);
+            self.items.insert(item.clone(), written);
             return;
         };
         written.at = at;
@@ -91,24 +96,24 @@ impl Restores {
     }
 
     /// Notes the field manager that changes an object.
-    pub(super) fn name(&mut self, item: &WorkItem, rival: String) {
-        if let Some(written) = self.0.get_mut(item).filter(|it| it.is_contested) {
-            written.rival = Some(rival);
+    pub(super) fn name(&mut self, item: &WorkItem, other_manager: String) {
+        if let Some(written) = self.items.get_mut(item).filter(|it| it.is_contested) {
+            written.other_manager = Some(other_manager);
         }
     }
 
     /// Returns the field manager that changes an object, if it is known.
-    pub(super) fn rival(&self, item: &WorkItem) -> Option<&str> {
-        self.contest(item)?.rival.as_deref()
+    pub(super) fn other_manager(&self, item: &WorkItem) -> Option<&str> {
+        self.contest(item)?.other_manager.as_deref()
     }
 
     /// Drops the state of an object.
     pub(super) fn forget(&mut self, item: &WorkItem) {
-        self.0.remove(item);
+        self.items.remove(item);
     }
 
     fn contest(&self, item: &WorkItem) -> Option<&Written> {
-        self.0.get(item).filter(|it| it.is_contested)
+        self.items.get(item).filter(|it| it.is_contested)
     }
 }
 
@@ -185,10 +190,10 @@ mod tests {
             assert_eq!(restores.wait(&item, state, now), Some(CONTESTED_INTERVAL));
         }
         let last = after(start, 9 * 60_003);
-        assert_eq!(restores.rival(&item), Some("theirs"));
+        assert_eq!(restores.other_manager(&item), Some("theirs"));
         assert_eq!(restores.calm(&item, last), Some(CALM));
         assert_eq!(restores.calm(&item, last + CALM), None);
-        assert_eq!(restores.rival(&item), None);
+        assert_eq!(restores.other_manager(&item), None);
         assert_eq!(restores.wait(&item, state, last + CALM), None);
     }
 
@@ -204,7 +209,7 @@ mod tests {
             restores.wrote(&other, state, after(start, 60_000 + number * 1_000));
         }
 
-        assert!(restores.0.len() <= REMEMBERED_MAX);
+        assert!(restores.items.len() <= REMEMBERED_MAX);
         assert!(restores.is_contested(&item("web")));
     }
 }

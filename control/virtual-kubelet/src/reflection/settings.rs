@@ -3,7 +3,7 @@
 use super::kind::Kind;
 use super::peering::Peering;
 use super::policy::Policy;
-use control_runtime::Key;
+use control_runtime::{Key, Resource};
 use ipnet::IpNet;
 use std::collections::BTreeMap;
 
@@ -28,6 +28,23 @@ impl Settings {
     /// Returns whether a kind is reflected.
     pub(super) fn is_enabled(&self, kind: Kind) -> bool {
         self.policies.contains_key(&kind)
+    }
+
+    /// Returns the kind of a resource of this cluster.
+    pub(super) fn kind_of_local(&self, resource: &Resource) -> Option<Kind> {
+        let mut kinds = self.policies.keys().copied();
+        kinds.find(|kind| kind.local() == *resource)
+    }
+
+    /// Returns the kind of a resource of the provider.
+    pub(super) fn kind_of_remote(&self, resource: &Resource) -> Option<Kind> {
+        let mut kinds = self.policies.keys().copied();
+        kinds.find(|kind| kind.remote() == *resource)
+    }
+
+    /// Returns the kinds that flags name.
+    pub(super) fn others(&self) -> impl Iterator<Item = Kind> + '_ {
+        self.policies.keys().copied().filter(|it| it.is_other())
     }
 
     /// Returns the policy of a kind. EndpointSlices have that of Services.

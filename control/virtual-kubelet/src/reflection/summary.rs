@@ -3,6 +3,8 @@
 use super::endpointslice::USE_DIRECT_CONNECTIONS;
 use super::ingress;
 use super::kind::Kind;
+use super::observed;
+use super::other::STATUS;
 use super::peering::Peering;
 use super::policy::Marks;
 use super::service;
@@ -12,6 +14,7 @@ use control_runtime::{Digest, Kept, Resource};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::networking::v1::Ingress;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::DynamicObject;
 use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -28,8 +31,22 @@ pub(crate) struct Summary<K> {
     pub(super) service_type: Option<String>,
     /// State of a Secret with tokens of a pod.
     pub(super) tokens: Option<Box<TokenState>>,
+    /// State of an object of a kind that a flag names.
+    pub(super) other: Option<Box<OtherState>>,
     pub(super) is_terminating: bool,
     marker: PhantomData<fn() -> K>,
+}
+
+/// State of an object of a kind that a flag names.
+#[derive(Debug, PartialEq)]
+pub(super) struct OtherState {
+    /// Kind of the object; empty if the server has left it out of a list.
+    pub(super) kind: Box<str>,
+    /// Digest of the status without generations, if there is one.
+    pub(super) status: Option<Digest>,
+    pub(super) generation: i64,
+    /// Generations of the object that the status does not know yet; `None` if the status names no generation.
+    pub(super) lag: Option<i64>,
 }
 
 /// Digests of the fields of an object that are reflected.
@@ -85,27 +102,51 @@ where
 
 /// Returns the summary of an object.
 pub(crate) fn keep<K: Summarized>(object: K) -> Summary<K> {
-    let metadata = object.meta();
-    let mut summary = Summary {
-        fingerprint: Fingerprint {
-            labels: metadata.labels.clone().unwrap_or_default(),
-            annotations: digests(metadata),
-            class: object.class(),
-            content: object.content(),
-        },
-        marks: Marks::of(metadata.annotations.as_ref()),
-        is_direct: is_true(metadata, USE_DIRECT_CONNECTIONS),
-        service_type: None,
-        tokens: None,
-        is_terminating: metadata.deletion_timestamp.is_some(),
-        marker: PhantomData,
-    };
+    let mut summary = Summary::new(object.meta(), object.class(), object.content());
     object.complete(&mut summary);
 
     summary
 }
 
+/// Returns the summary of an object of a kind that a flag names.
+pub(super) fn keep_unstructured(mut object: DynamicObject) -> Summary<DynamicObject> {
+    let status = object.data.as_object_mut().and_then(|it| it.remove(STATUS));
+    let mut status = status.filter(|it| !it.is_null());
+    let generation = object.metadata.generation.unwrap_or_default();
+    let observed = status.as_mut().and_then(observed::take);
+    let kind = object.types.map(|it| it.kind).unwrap_or_default();
+    // An empty field may mean something else than an absent one.
+    let mut summary = Summary::new(&object.metadata, None, Digest::of(&object.data));
+    summary.other = Some(Box::new(OtherState {
+        kind: kind.into(),
+        status: status.map(|it| Digest::of(&it)),
+        generation,
+        lag: observed.map(|it| generation.saturating_sub(it)),
+    }));
+
+    summary
+}
+
 impl<K> Summary<K> {
+    /// Returns the summary of an object with this class and content.
+    pub(super) fn new(metadata: &ObjectMeta, class: Option<String>, content: Digest) -> Self {
+        Self {
+            fingerprint: Fingerprint {
+                labels: metadata.labels.clone().unwrap_or_default(),
+                annotations: digests(metadata),
+                class,
+                content,
+            },
+            marks: Marks::of(metadata.annotations.as_ref()),
+            is_direct: is_true(metadata, USE_DIRECT_CONNECTIONS),
+            service_type: None,
+            tokens: None,
+            other: None,
+            is_terminating: metadata.deletion_timestamp.is_some(),
+            marker: PhantomData,
+        }
+    }
+
     /// Returns whether an object of the provider is reflected from this cluster.
     pub(super) fn is_reflected(&self, peering: &Peering) -> bool {
         peering.is_reflected(&self.fingerprint.labels)

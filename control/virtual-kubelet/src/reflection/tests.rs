@@ -10,6 +10,7 @@ mod golden;
 mod immutable;
 mod ingress;
 pub(crate) mod issuing;
+mod others;
 mod policy;
 mod reflection;
 mod rings;

@@ -14,6 +14,7 @@ pub(crate) fn add(suite: &mut Suite) {
         suite,
         the_managers_token_writes_namespaces_of_consumers_only,
         the_managers_token_binds_the_roles_of_offloaded_namespaces_there_only,
+        the_roles_of_further_kinds_are_bound_like_those_beside_them,
         the_managers_token_repairs_endpoint_slices_of_consumers_there_only,
     );
 }
@@ -26,6 +27,10 @@ const BINDINGS: &str = "liqo-offloading-bindings";
 const OF_MANAGER: &str = "liqo-controller-manager-remote-namespace";
 pub(super) const OF_CONSUMER: &str = "liqo-virtual-kubelet-remote";
 const OF_KUBELET: &str = "liqo-virtual-kubelet-local-namespace";
+
+/// The ClusterRoles of further kinds, to which administrators add rights.
+const OF_CONSUMER_EXTRA: &str = "liqo-virtual-kubelet-remote-extra";
+const OF_KUBELET_EXTRA: &str = "liqo-virtual-kubelet-local-extra";
 
 fn namespace(name: &str, labels: &Value, annotations: &Value) -> Value {
     json!({
@@ -193,6 +198,43 @@ async fn the_managers_token_binds_the_roles_of_offloaded_namespaces_there_only(
         manager
             .may_not(&administrator, &request, Refusal::Rbac)
             .await?;
+    }
+
+    Ok(())
+}
+
+async fn the_roles_of_further_kinds_are_bound_like_those_beside_them(
+    fixture: &'static Fixture,
+) -> Result<()> {
+    let administrator = administrator(fixture).await?;
+    let manager = manager(fixture).await?;
+    of_consumer(fixture, "extra-of-a-buyer").await?;
+    fixture.namespace("extra-of-kubelets").await?;
+    let (remote, local) = ("extra-of-a-buyer", "extra-of-kubelets");
+    let group = |name: &str| json!({"apiGroup": RBAC, "kind": "Group", "name": name});
+    let kubelet =
+        || json!({"kind": "ServiceAccount", "name": "seller", "namespace": "liqo-tenant-seller"});
+    let request = |namespace: &str, role: &str, subject: Value| {
+        Request::Create(binding(namespace, role, role, subject))
+    };
+    for allowed in [
+        request(remote, OF_CONSUMER_EXTRA, group("buyer")),
+        request(local, OF_KUBELET_EXTRA, kubelet()),
+    ] {
+        manager.may(&allowed).await?;
+    }
+
+    for refused in [
+        request(local, OF_CONSUMER_EXTRA, group("buyer")),
+        request(remote, OF_CONSUMER_EXTRA, group("other")),
+        request(remote, OF_CONSUMER_EXTRA, kubelet()),
+        request(local, OF_KUBELET_EXTRA, group("system:authenticated")),
+        request(LIQO, OF_KUBELET_EXTRA, kubelet()),
+        Request::Create(binding(local, "other", OF_KUBELET_EXTRA, kubelet())),
+    ] {
+        let policy = Refusal::Policy(BINDINGS);
+        manager.is_refused(&refused, policy).await?;
+        administrator.is_refused(&refused, policy).await?;
     }
 
     Ok(())

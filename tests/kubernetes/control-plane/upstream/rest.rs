@@ -52,6 +52,8 @@ const RESOURCES: &[(&str, &str, &str)] = &[
         "clusterrolebindings",
         "/apis/rbac.authorization.k8s.io/v1",
     ),
+    // The custom resource of a test.
+    ("Widget", "widgets", "/apis/example.com/v1"),
     ("Tenant", "tenants", AUTHENTICATION),
     ("Identity", "identities", AUTHENTICATION),
     ("ResourceSlice", "resourceslices", AUTHENTICATION),

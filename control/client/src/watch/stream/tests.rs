@@ -92,7 +92,7 @@ fn watch(client: Client, siblings: &Arc<Siblings>) -> BoxStream<'static, Signal>
     let target = Target {
         client,
         id,
-        is_optional: false,
+        refused_delay: None,
         siblings: Arc::clone(siblings),
     };
     stream(target, |secret| secret)

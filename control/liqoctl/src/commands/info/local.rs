@@ -1,5 +1,6 @@
 //! The report of an installation.
 
+use super::aggregated::{self, Excess};
 use super::boxes::{Item, draw};
 use super::render::{self, Health, Networks};
 use super::unreflected::{self, Unreflected};
@@ -32,6 +33,8 @@ pub(crate) struct Report {
     pub(super) daemon_sets: Vec<Exposed>,
     /// Objects that were not reflected.
     pub(super) unreflected: Vec<Unreflected>,
+    /// ClusterRoles that give consumers rights which they must not have.
+    pub(super) excess: Vec<Excess>,
 }
 
 /// Parts of the report that are read on request.
@@ -65,7 +68,7 @@ pub(crate) async fn collect(
 ) -> Result<Report> {
     let namespace = &installation.namespace;
     let pods = Api::<Pod>::namespaced(cluster.client.clone(), namespace);
-    let (manager, pods, foreign, (virtual_nodes, daemon_sets, unreflected)) = tokio::try_join!(
+    let (manager, pods, foreign, workloads) = tokio::try_join!(
         manager::find(cluster, namespace),
         cluster.list(&pods, "Pods", ""),
         foreign_clusters(cluster),
@@ -93,25 +96,29 @@ pub(crate) async fn collect(
         health: render::health(&pods),
         networks,
         peers: foreign.iter().map(peer).collect(),
-        virtual_nodes,
-        daemon_sets,
-        unreflected,
+        ..workloads
     })
 }
 
-type Workloads = (Vec<Summary>, Vec<Exposed>, Vec<Unreflected>);
-
-async fn workloads(cluster: &Cluster, parts: Parts) -> Result<Workloads> {
+/// Returns a report with what concerns workloads only.
+async fn workloads(cluster: &Cluster, parts: Parts) -> Result<Report> {
     if !parts.workloads {
-        return Ok(Workloads::default());
+        return Ok(Report::default());
     }
     let daemon_sets = async { if_permitted(daemon_sets::find(cluster).await) };
-    let (nodes, daemon_sets, unreflected) = tokio::try_join!(
+    let (virtual_nodes, daemon_sets, unreflected, excess) = tokio::try_join!(
         virtual_nodes::all(cluster),
         daemon_sets,
         unreflected::find(cluster),
+        aggregated::find(cluster),
     )?;
-    Ok((nodes, daemon_sets.unwrap_or_default(), unreflected))
+    Ok(Report {
+        virtual_nodes,
+        daemon_sets: daemon_sets.unwrap_or_default(),
+        unreflected,
+        excess,
+        ..Report::default()
+    })
 }
 
 /// Lists the ForeignClusters in the order of their cluster IDs.
@@ -170,6 +177,9 @@ impl Report {
         if !self.unreflected.is_empty() {
             value["notReflected"] = unreflected::value(&self.unreflected);
         }
+        if !self.excess.is_empty() {
+            value["excessiveRights"] = aggregated::value(&self.excess);
+        }
         value
     }
 
@@ -207,6 +217,10 @@ impl Report {
         if !self.unreflected.is_empty() {
             let items = unreflected::items(&self.unreflected);
             text += &draw("Objects that were not reflected in the last hour", &items);
+        }
+        if !self.excess.is_empty() {
+            let items = aggregated::items(&self.excess);
+            text += &draw("Excessive rights of consumers", &items);
         }
         Ok(text)
     }

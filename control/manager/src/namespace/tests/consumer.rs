@@ -309,6 +309,9 @@ fn virtual_kubelets_have_rights_in_namespaces_that_are_offloaded_to_their_provid
         ])
     );
 
+    let extra = Key::new("shop", "liqo-virtual-kubelet-local-extra");
+    assert_eq!(rome.object::<RoleBinding>(&extra)["subjects"], subjects);
+
     rome.remove::<VirtualNode>(&key("naples", "naples-gpu"));
     let subjects = rome.object::<RoleBinding>(&binding)["subjects"].clone();
     assert_eq!(subjects.as_array().unwrap().len(), 1);
@@ -321,6 +324,7 @@ fn virtual_kubelets_have_rights_in_namespaces_that_are_offloaded_to_their_provid
     );
     rome.respond("naples", &json!({}));
     assert_eq!(rome.object::<RoleBinding>(&binding), Value::Null);
+    assert_eq!(rome.object::<RoleBinding>(&extra), Value::Null);
     rome.assert_stable();
 }
 

@@ -61,6 +61,13 @@ fn a_namespace_is_created_with_the_rights_of_the_consumer() {
     assert_eq!(binding["subjects"][0]["kind"], "Group");
     assert_eq!(binding["subjects"][0]["name"], "rome");
     assert_eq!(binding["subjects"].as_array().unwrap().len(), 1);
+    let extra = Key::new("shop-rome", "liqo-virtual-kubelet-remote-extra");
+    let extra = milan.object::<RoleBinding>(&extra);
+    assert_eq!(
+        extra["roleRef"]["name"],
+        "liqo-virtual-kubelet-remote-extra"
+    );
+    assert_eq!(extra["subjects"], binding["subjects"]);
     assert_eq!(phases(&mut milan, &map()), json!({"shop": "Accepted"}));
     assert_eq!(milan.requests::<NamespaceMap>(), 1, "one status");
     milan.assert_settled();

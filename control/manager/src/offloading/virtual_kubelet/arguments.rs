@@ -16,6 +16,8 @@ pub(super) fn arguments(
     let mut arguments = identity(source);
     arguments.extend(classes(spec));
     arguments.extend(reflectors(options));
+    let resources = options.reflected_resources.iter();
+    arguments.extend(resources.map(|it| format!("--reflected-resource={it}")));
     let extra = [
         ("node-extra-annotations", &options.node_extra_annotations),
         ("node-extra-labels", &options.node_extra_labels),

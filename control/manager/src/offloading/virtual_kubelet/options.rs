@@ -7,7 +7,7 @@ use super::image::is_image;
 use crate::offloading::bounds::{Bounds, Reason, check_key, check_label};
 use crate::offloading::objects::{Local, Refusal};
 use control_api::offloading::vk_options_template::ReflectorConfig;
-use control_api::{VirtualNode, VkOptionsTemplate, VkOptionsTemplateSpec};
+use control_api::{ReflectedResource, VirtualNode, VkOptionsTemplate, VkOptionsTemplateSpec};
 use control_runtime::Key;
 use std::collections::BTreeMap;
 
@@ -108,6 +108,7 @@ fn bounded(
     options.metrics_address = Some(metrics_address(spec.metrics_address.as_deref(), bounds));
     options.pull_policy = pull_policy(spec.pull_policy.as_deref(), bounds);
     options.reflectors_config = reflectors(&spec.reflectors_config, bounds);
+    options.reflected_resources = resources(&spec.reflected_resources, bounds);
     options.extra_args = taken("extraArgs", &spec.extra_args, bounds, check_argument);
     options.extra_labels = bounds.map("extraLabels", &spec.extra_labels, |key, value| {
         check_label(key, value)
@@ -240,6 +241,22 @@ fn reflectors(
     });
 
     BTreeMap::from(reflectors)
+}
+
+/// Returns the further kinds that may be reflected, each in one version.
+fn resources(named: &[ReflectedResource], bounds: &mut Bounds<'_>) -> Vec<ReflectedResource> {
+    let names: Vec<_> = named.iter().map(ReflectedResource::name).collect();
+    let numbered = names.iter().zip(named).enumerate();
+    let numbered = numbered.map(|(number, (name, it))| (name.as_str(), (number, it)));
+    let taken = bounds.take("reflectedResources", numbered, |name, (number, it)| {
+        it.check()?;
+        if names[..*number].iter().any(|earlier| earlier == name) {
+            return Err("named twice");
+        }
+        Ok(())
+    });
+
+    taken.into_iter().map(|(_, it)| it.clone()).collect()
 }
 
 fn taken(

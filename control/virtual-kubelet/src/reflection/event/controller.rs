@@ -4,9 +4,10 @@ use super::involved::{Involved, remote_name};
 use super::settings::EventSettings;
 use super::written::{Decision, Written};
 use super::{EventSummary, about, local_watch, reflected_fields, registration, remote_watch};
+use crate::pod::kept;
 use crate::reflection::namespaces::{Namespaces, State, is_object_name, names};
 use crate::reflection::registrations::{followed, namespace_maps};
-use control_api::{NamespaceMap, ShadowPod};
+use control_api::NamespaceMap;
 use control_runtime::{
     Action, Cache, Carried, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Ref,
     Registration, Request, Resource, Scope, WatchId, Write,
@@ -149,9 +150,14 @@ impl EventController {
             }
         }
         let remote = self.namespaces.remote(&key.namespace).unwrap_or_default();
-        let Some(full) = self.carried.get::<Event>(&item) else {
-            let remote = Key::new(remote, &*key.name);
-            plan.reads.push(Ref::of::<Event>(&self.provider(), &remote));
+        let remote = Ref::of::<Event>(&self.provider(), &Key::new(remote, &*key.name));
+        let full = self.carried.get::<Event>(&item);
+        let Some(full) = full.filter(|it| event.is_of(it)) else {
+            // The watch reports a later state that a read has returned.
+            let observed = cache.entry(&remote).and_then(|it| it.version);
+            if full.is_none_or(|it| version(it) < observed) {
+                plan.reads.push(remote);
+            }
             return plan;
         };
         let mut fields = reflected_fields(full);
@@ -246,6 +252,11 @@ impl EventController {
     }
 }
 
+/// Returns the version of an Event as a number, which is comparable.
+fn version(event: &Event) -> Option<u64> {
+    event.metadata.resource_version.as_ref()?.parse().ok()
+}
+
 impl Controller for EventController {
     type Item = WorkItem;
     const NAME: &'static str = "event";
@@ -256,9 +267,9 @@ impl Controller for EventController {
         let mut registrations = vec![registration(), namespace_maps(settings)];
         if let Some(node) = &self.settings.node {
             registrations.extend([
-                Registration::whole::<Pod>(Scope::All).node(node),
-                Registration::whole::<Pod>(Scope::Planned),
-                Registration::whole::<ShadowPod>(Scope::Planned),
+                kept::pods(Scope::All).node(node),
+                kept::pods(Scope::Planned),
+                kept::shadow_pods(Scope::Planned),
             ]);
         }
         registrations.extend(followed(settings));

@@ -70,7 +70,7 @@ impl<'a> Involved<'a> {
 
 /// Returns the name at the provider of an object that Events may be about.
 pub(super) fn remote_name(resource: &Resource, name: &str, settings: &EventSettings) -> String {
-    let kind = Kind::of_local(resource);
+    let kind = settings.reflection.kind_of_local(resource);
     let origin = &settings.reflection.peering.origin;
 
     kind.map_or_else(

@@ -12,6 +12,10 @@ const INTERVAL: Duration = Duration::from_secs(10);
 /// number.
 const OF_OBJECT_MAX: usize = 64;
 
+/// Most repeated writes of one content, while the API server shows another one. An earlier write may arrive later; an API server
+/// may also store what it likes.
+const REPEATS_MAX: u8 = 3;
+
 /// Number of remembered writes from which older ones are dropped.
 const WRITTEN_MAX: usize = 4096;
 
@@ -25,6 +29,8 @@ struct Write {
     content: Digest,
     /// Name of the object.
     object: String,
+    /// Writes of this content but the first.
+    repeats: u8,
 }
 
 /// Whether an Event is written.
@@ -47,7 +53,9 @@ impl Written {
     ) -> Decision {
         if let Some(last) = self.0.get(key) {
             let rest = INTERVAL.saturating_sub(now.saturating_duration_since(last.at));
-            return match (last.content == event.reflected, rest.is_zero()) {
+            let is_settled = last.content == event.reflected
+                && (last.repeats >= REPEATS_MAX || !is_other(cache, key, event));
+            return match (is_settled, rest.is_zero()) {
                 (true, _) => Decision::Skip,
                 (false, true) => Decision::Write,
                 (false, false) => Decision::Wait(rest),
@@ -75,7 +83,9 @@ impl Written {
             self.0
                 .retain(|_, it| at.saturating_duration_since(it.at) < INTERVAL);
         }
+        let same = self.0.get(key).filter(|it| it.content == event.reflected);
         let write = Write {
+            repeats: same.map_or(0, |it| it.repeats.saturating_add(1)),
             at,
             content: event.reflected,
             object: object.to_owned(),
@@ -87,4 +97,10 @@ impl Written {
     pub(super) fn forget(&mut self, key: &Key) {
         self.0.remove(key);
     }
+}
+
+/// Returns whether this cluster has the Event with another content. One that has expired is not created again.
+fn is_other(cache: &Cache, key: &Key, event: &EventSummary) -> bool {
+    let present = cache.local::<EventSummary>(key);
+    present.is_some_and(|it| it.content != event.reflected)
 }

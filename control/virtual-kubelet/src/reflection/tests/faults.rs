@@ -1,5 +1,6 @@
 //! The controller while replicas crash, clusters are away and objects change.
 
+use super::others::{budget, put_budget, set_status};
 use super::side::{Connect, Sides, local, milan, remote, settings};
 use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
@@ -7,6 +8,7 @@ use control_runtime::Cluster;
 use control_runtime::simulation::Simulation;
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::networking::v1::Ingress;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -75,6 +77,7 @@ fn inject(sides: &mut Sides, fault: &Fault) {
             sides.put_in_shop::<Service>(&name, json!({"spec": spec}));
             let rules = json!([{"host": format!("{value}.example")}]);
             sides.put_in_shop::<Ingress>(&name, json!({"spec": {"rules": rules}}));
+            put_budget(sides, &name, budget(value));
         }
         Fault::Remove(object) => {
             let name = name(object);
@@ -82,12 +85,14 @@ fn inject(sides: &mut Sides, fault: &Fault) {
             sides.remove::<Secret>(&name);
             sides.remove::<Service>(&name);
             sides.remove::<Ingress>(&name);
+            sides.remove::<PodDisruptionBudget>(&name);
         }
         Fault::RemoveRemote(object) => {
             let server = sides.simulation.cluster(&milan());
             server.remove::<ConfigMap>(&remote(&name(object)));
         }
         Fault::ChangeRemote(object, value) => {
+            set_status(sides, &name(object), value);
             let mut map = sides.remote::<ConfigMap>(&name(object));
             if map.is_object() {
                 map["data"]["value"] = value.to_string().into();
@@ -107,7 +112,7 @@ fn inject(sides: &mut Sides, fault: &Fault) {
 }
 
 /// Returns the content of an object in both clusters.
-fn contents(sides: &mut Sides, object: usize) -> ([Value; 4], [Value; 4]) {
+fn contents(sides: &mut Sides, object: usize) -> ([Value; 6], [Value; 6]) {
     let name = name(object);
     let server = sides.simulation.local();
     let field =
@@ -118,6 +123,8 @@ fn contents(sides: &mut Sides, object: usize) -> ([Value; 4], [Value; 4]) {
         field(server.get::<Secret>(&key), "data"),
         field(server.get::<Service>(&key), "spec"),
         field(server.get::<Ingress>(&key), "spec"),
+        field(server.get::<PodDisruptionBudget>(&key), "spec"),
+        field(server.get::<PodDisruptionBudget>(&key), "status"),
     ];
     let server = sides.simulation.cluster(&milan());
     let key = remote(&name);
@@ -126,6 +133,8 @@ fn contents(sides: &mut Sides, object: usize) -> ([Value; 4], [Value; 4]) {
         field(server.get::<Secret>(&key), "data"),
         field(server.get::<Service>(&key), "spec"),
         field(server.get::<Ingress>(&key), "spec"),
+        field(server.get::<PodDisruptionBudget>(&key), "spec"),
+        field(server.get::<PodDisruptionBudget>(&key), "status"),
     ];
     (here, there)
 }
@@ -155,9 +164,14 @@ proptest! {
         sides.simulation.settle(LIMIT)?;
 
         for object in 0..OBJECTS {
-            let (here, there) = contents(&mut sides, object);
-            let expected = if is_offloaded { here } else { Default::default() };
-            prop_assert_eq!(there, expected);
+            let (mut here, mut there) = contents(&mut sides, object);
+            if !is_offloaded {
+                here = Default::default();
+            } else if there[4].is_null() {
+                // A status of the provider stays after its object.
+                here[4] = there[4].take();
+            }
+            prop_assert_eq!(there, here);
         }
         prop_assert_eq!(sides.remote::<ConfigMap>("foreign"), foreign);
         let redundant = sides.simulation.redundant();

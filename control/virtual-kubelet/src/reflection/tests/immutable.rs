@@ -1,5 +1,6 @@
 //! Objects whose immutable fields differ.
 
+use super::others::{budget, put_budget};
 use super::side::{Connect, Sides, settings};
 use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
@@ -8,6 +9,7 @@ use control_runtime::{
     Action, Cache, Change, Controller, Env, Outcome, Plan, Registration, Request, WatchId,
 };
 use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::Status;
 use serde_json::json;
 
@@ -51,6 +53,10 @@ impl Controller for Immutable {
         self.0.listed(id, cache)
     }
 
+    fn refused(&mut self, id: &WatchId, cache: &Cache) -> Vec<Self::Item> {
+        self.0.refused(id, cache)
+    }
+
     fn done(
         &mut self,
         item: &Self::Item,
@@ -62,10 +68,14 @@ impl Controller for Immutable {
     }
 }
 
+fn sides() -> Sides {
+    let make = || Immutable(ReflectionController::new(settings(), Conflicts::default()));
+    Sides::with(Simulation::new(1).host(|| Connect).host(make))
+}
+
 #[test]
 fn an_object_with_another_value_of_an_immutable_field_is_created_again() {
-    let make = || Immutable(ReflectionController::new(settings(), Conflicts::default()));
-    let mut sides = Sides::with(Simulation::new(1).host(|| Connect).host(make));
+    let mut sides = sides();
     let secret = |value: &str| json!({"data": {"key": value}, "type": "Opaque", "immutable": true});
     sides.put_in_shop::<Secret>("web", secret("AAE="));
     sides.pass();
@@ -82,4 +92,24 @@ fn an_object_with_another_value_of_an_immutable_field_is_created_again() {
         ]
     );
     sides.assert_stable();
+}
+
+/// A webhook or a rule of the CustomResourceDefinition may refuse a change. The object may be the only copy of data.
+#[test]
+fn a_custom_resource_whose_change_is_invalid_is_not_deleted() {
+    let mut sides = sides();
+    put_budget(&mut sides, "web", budget(1));
+    sides.pass();
+    put_budget(&mut sides, "web", budget(5));
+    sides.pass();
+
+    let object = sides.remote::<PodDisruptionBudget>("web");
+    assert_eq!(object["spec"]["minAvailable"], 1);
+    assert_eq!(sides.writes(), ["create poddisruptionbudgets/web"]);
+    let event = "FailedReflection PodDisruptionBudget/web: cluster milan refuses the reflected object: field is immutable";
+    assert!(
+        sides.events().contains(&event.to_owned()),
+        "{:?}",
+        sides.events()
+    );
 }

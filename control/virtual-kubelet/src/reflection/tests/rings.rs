@@ -1,12 +1,14 @@
 //! Objects that are reflected from another cluster are not reflected on.
 
+use super::others::{budget, put_budget};
 use super::shop::shop;
-use super::side::{Sides, settings};
+use super::side::{Sides, budgets, settings};
 use crate::reflection::kind::Kind;
 use control_api::{ShadowEndpointSlice, labels};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::Ingress;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -31,6 +33,7 @@ fn reflected(sides: &mut Sides) -> Vec<(Kind, Value)> {
         (Kind::Ingress, sides.remote::<Ingress>("web")),
         (Kind::ConfigMap, sides.remote::<ConfigMap>("web")),
         (Kind::Secret, sides.remote::<Secret>("web")),
+        (budgets(), sides.remote::<PodDisruptionBudget>("web")),
     ]
 }
 
@@ -43,6 +46,7 @@ fn put(sides: &mut Sides, (kind, mut object): (Kind, Value)) {
         Kind::Ingress => sides.put_in_shop::<Ingress>("replica", object),
         Kind::ConfigMap => sides.put_in_shop::<ConfigMap>("replica", object),
         Kind::Secret => sides.put_in_shop::<Secret>("replica", object),
+        Kind::Other(_) => put_budget(sides, "replica", object),
     }
 }
 
@@ -53,13 +57,14 @@ proptest! {
     #[test]
     fn no_kind_is_reflected_from_one_cluster_to_a_third_one(seed: u64, next in "[a-z]{1,12}") {
         prop_assume!(next != "rome");
+        let mut settings = settings();
         let mut first = with_ingress(seed);
+        put_budget(&mut first, "web", budget(1));
         first.pass();
         let objects = reflected(&mut first);
-        let kinds: Vec<_> = objects.iter().map(|(kind, _)| *kind).collect();
-        prop_assert_eq!(kinds, Kind::ALL);
+        let kinds: Vec<_> = objects.iter().map(|(kind, _)| kind).collect();
+        prop_assert_eq!(kinds, Vec::from_iter(settings.policies.keys()));
 
-        let mut settings = settings();
         settings.peering.origin = next;
         let mut second = Sides::new(seed, settings);
         for (kind, object) in objects {
@@ -71,7 +76,7 @@ proptest! {
         prop_assert_eq!(second.writes(), Vec::<String>::new());
         let events = second.events();
         let disabled = events.iter().filter(|it| it.starts_with("ReflectionDisabled "));
-        prop_assert_eq!(disabled.count(), 4, "{:?}", events);
+        prop_assert_eq!(disabled.count(), 5, "{:?}", events);
         second.assert_stable();
     }
 }
@@ -80,6 +85,7 @@ proptest! {
 #[test]
 fn an_object_with_the_markers_of_this_cluster_is_reflected() {
     let mut first = with_ingress(1);
+    put_budget(&mut first, "web", budget(1));
     first.pass();
     let objects = reflected(&mut first);
     let mut again = Sides::new(1, settings());
@@ -90,5 +96,5 @@ fn an_object_with_the_markers_of_this_cluster_is_reflected() {
     }
     again.pass();
 
-    assert_eq!(again.writes().len(), 4, "{:?}", again.writes());
+    assert_eq!(again.writes().len(), 5, "{:?}", again.writes());
 }

@@ -3,6 +3,7 @@
 use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::kind::Kind;
+use crate::reflection::other::Other;
 use crate::reflection::policy::Policy;
 use crate::reflection::settings::Settings;
 use control_api::NamespaceMap;
@@ -53,12 +54,19 @@ pub(super) struct Sides {
     pub(super) simulation: Simulation,
 }
 
+/// Returns a kind that a flag names, whose status is written back.
+pub(super) fn budgets() -> Kind {
+    let resource = "poddisruptionbudgets.v1.policy:DenyList:status";
+    Kind::Other(Other::leak(&resource.parse().unwrap()))
+}
+
 /// Returns settings by which all kinds are reflected.
 pub(super) fn settings() -> Settings {
+    let kinds = Kind::ALL.into_iter().chain([budgets()]);
     Settings {
         peering: super::peering(),
         tenant_namespace: TENANT.to_owned(),
-        policies: Kind::ALL.map(|kind| (kind, Policy::DenyList)).into(),
+        policies: kinds.map(|kind| (kind, Policy::DenyList)).collect(),
         pod_cidrs: vec!["10.244.0.0/16".parse().unwrap()],
         ..Settings::default()
     }
@@ -179,12 +187,11 @@ impl Sides {
         let writes = log.filter(|sent| *sent.request.cluster() == milan());
         let text = |sent: &Sent| {
             let object = sent.request.object().unwrap();
-            format!(
-                "{} {}/{}",
-                sent.request.verb(),
-                object.resource.kind,
-                object.key.name
-            )
+            let kind = match object.resource.kind.as_ref() {
+                "" => &object.resource.plural,
+                kind => kind,
+            };
+            format!("{} {kind}/{}", sent.request.verb(), object.key.name)
         };
         writes.map(text).collect()
     }

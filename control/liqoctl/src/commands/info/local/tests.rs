@@ -28,6 +28,7 @@ fn rome() -> Report {
         virtual_nodes: Vec::new(),
         daemon_sets: Vec::new(),
         unreflected: Vec::new(),
+        excess: Vec::new(),
     }
 }
 
@@ -131,8 +132,8 @@ fn a_pod_that_is_not_ready_is_shown() {
     assert_eq!(health.value(), expected);
 }
 
-#[tokio::test]
-async fn the_virtual_nodes_and_daemon_sets_are_read_unless_a_field_is_requested() {
+/// Returns an API server with a virtual node, a DaemonSet, and what prevents reflection.
+fn server() -> fake_apiserver::ApiServer {
     let server = fake_apiserver::ApiServer::start();
     server.put(
         "/apis/offloading.liqo.io/v1beta1/namespaces/liqo-tenant-milan/virtualnodes/milan",
@@ -151,6 +152,32 @@ async fn the_virtual_nodes_and_daemon_sets_are_read_unless_a_field_is_requested(
             "spec": {"selector": {}, "template": {"metadata": {}, "spec": pod}},
         }),
     );
+    server.put(
+        "/api/v1/namespaces/shop/events/web.1",
+        json!({
+            "apiVersion": "v1", "kind": "Event", "metadata": {"name": "web.1", "namespace": "shop"},
+            "reason": "FailedReflection", "message": "already exists",
+            "involvedObject": {"kind": "ConfigMap", "namespace": "shop", "name": "web"},
+        }),
+    );
+    let rule = json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["get"]});
+    server.put(
+        "/apis/rbac.authorization.k8s.io/v1/clusterroles/too-much",
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole",
+            "metadata": {
+                "name": "too-much",
+                "labels": {"liqo.io/aggregate-to-virtual-kubelet-remote": "true"},
+            },
+            "rules": [rule],
+        }),
+    );
+    server
+}
+
+#[tokio::test]
+async fn the_virtual_nodes_and_daemon_sets_are_read_unless_a_field_is_requested() {
+    let server = server();
     let front = fake_apiserver::Front::start(&server, |_| fake_apiserver::Reply::Forward);
     let cluster = Cluster::behind(&front, "local");
     let installation = Installation {
@@ -165,19 +192,27 @@ async fn the_virtual_nodes_and_daemon_sets_are_read_unless_a_field_is_requested(
         collect(&cluster, &installation, parts).await.unwrap()
     };
     let is_of_workloads = |head: &fake_apiserver::Head| {
-        ["/virtualnodes", "/daemonsets", "/api/v1/pods"]
-            .iter()
-            .any(|part| head.target.contains(part))
+        [
+            "/virtualnodes",
+            "/daemonsets",
+            "/api/v1/pods",
+            "/events",
+            "/clusterroles",
+        ]
+        .iter()
+        .any(|part| head.target.contains(part))
     };
 
     assert!(read(false).await.value()["virtualNodes"].is_null());
     assert_eq!(front.count(is_of_workloads), 0);
     let report = read(true).await;
 
-    assert_eq!(front.count(is_of_workloads), 3);
+    assert_eq!(front.count(is_of_workloads), 5);
     let value = report.value();
     assert_eq!(value["virtualNodes"][0]["clusterID"], "milan");
     assert_eq!(value["daemonSets"][0]["namespace"], "logging");
+    assert_eq!(value["notReflected"][0]["cause"], "already exists");
+    assert_eq!(value["excessiveRights"][0]["clusterRole"], "too-much");
     let boxes = report.boxes().unwrap();
     assert!(
         boxes.contains("─ Virtual nodes ─") && boxes.contains("logging/agent"),

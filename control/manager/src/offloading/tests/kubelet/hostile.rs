@@ -8,6 +8,8 @@ fn invalid_options_are_left_out_and_named() {
     let many: serde_json::Map<_, _> = (100..1100)
         .map(|number| (format!("key-{number}"), json!("v")))
         .collect();
+    let resource =
+        |group: &str, name: &str| json!({"group": group, "version": "v1", "resource": name});
     let workers = json!({"pod": {"workers": -5}, "other": {"workers": 1}});
     let edits = [
         ("containerImage", json!("a b"), "a b"),
@@ -26,6 +28,26 @@ fn invalid_options_are_left_out_and_named() {
         ("imagePullSecrets", json!([{"name": "../x"}]), "../x"),
         ("tolerations", json!([{"key": "a b"}]), "a b"),
         ("reflectorsConfig", workers, "=-5"),
+        (
+            "reflectedResources",
+            json!([resource("", "secrets")]),
+            "--reflected-resource",
+        ),
+        (
+            "reflectedResources",
+            json!([resource("apps", "deployments")]),
+            "--reflected-resource",
+        ),
+        (
+            "reflectedResources",
+            json!([resource("example.com", "a b")]),
+            "--reflected-resource",
+        ),
+        (
+            "reflectedResources",
+            json!([resource("example.com", "widgets"), {"group": "example.com", "version": "v9", "resource": "widgets"}]),
+            ".v9.",
+        ),
     ];
     for (field, value, part) in edits {
         let mut rome = rome(1);

@@ -34,6 +34,10 @@ fn every_option_reaches_the_deployment() {
         spec["nodeExtraAnnotations"] = json!({"example.com/n": "3"});
         spec["labelsNotReflected"] = json!(["example.com/l"]);
         spec["reflectorsConfig"]["ingress"] = json!({"workers": 0, "type": "AllowList"});
+        spec["reflectedResources"] = json!([
+            {"group": "cert-manager.io", "version": "v1", "resource": "certificates", "status": true},
+            {"group": "policy", "version": "v1", "resource": "poddisruptionbudgets", "type": "AllowList"},
+        ]);
     });
 
     let deployment = rome.object::<Deployment>(&vk()).unwrap();
@@ -66,6 +70,8 @@ fn every_option_reaches_the_deployment() {
     let order = [
         "--ingress-reflection-workers=0",
         "--ingress-reflection-type=AllowList",
+        "--reflected-resource=certificates.v1.cert-manager.io:DenyList:status",
+        "--reflected-resource=poddisruptionbudgets.v1.policy:AllowList",
         "--node-extra-annotations=example.com/n=3",
         "--node-extra-labels=x=1,y=2",
         "--enable-apiserver-support=false",

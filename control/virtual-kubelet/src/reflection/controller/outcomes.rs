@@ -1,0 +1,155 @@
+//! Outcomes of requests, which the next plans depend on.
+
+use super::ReflectionController;
+use crate::reflection::item::WorkItem;
+use crate::reflection::kind::Kind;
+use crate::reflection::other::STATUS;
+use crate::reflection::present::Present;
+use crate::reflection::registrations::FIELD_MANAGER;
+use crate::reflection::status::status;
+use control_runtime::{Action, Cache, Cluster, Outcome, Ref, Write};
+
+/// Code of the response to a write that changes an immutable field.
+const INVALID: u16 = 422;
+
+impl ReflectionController {
+    /// Takes the outcome of a write of a status; returns whether to plan it again.
+    pub(super) fn wrote_status(
+        &mut self,
+        item: &WorkItem,
+        object: &Ref,
+        outcome: &Outcome,
+        cache: &Cache,
+    ) -> bool {
+        match outcome {
+            Outcome::Stored(entry) => {
+                self.carried.remove(item);
+                self.memory.stored(item, &status(entry).unwrap_or_default());
+            }
+            Outcome::Refused(refusal) => self.memory.refuse(item, refusal),
+            // The object was deleted meanwhile, or has no such subresource.
+            Outcome::Gone => {
+                let Some(entry) = cache.entry(object) else {
+                    return false;
+                };
+                self.memory.stored(item, &status(entry).unwrap_or_default());
+                let message = "the object has no subresource `status`";
+                self.memory.refuse_with(item, message);
+                return true;
+            }
+            Outcome::AlreadyExists(_)
+            | Outcome::Answer(_)
+            | Outcome::Conflict(_)
+            | Outcome::TimedOut
+            | Outcome::Failed(_)
+            | Outcome::Untrusted(_)
+            | Outcome::NotLeader => {}
+        }
+        false
+    }
+
+    /// Takes an object that was read for a status; returns whether the item can proceed.
+    pub(super) fn read_for_status(
+        &mut self,
+        item: &WorkItem,
+        cluster: &Cluster,
+        outcome: &Outcome,
+    ) -> bool {
+        let Outcome::Stored(entry) = outcome else {
+            return false;
+        };
+        match cluster {
+            Cluster::Local => self.name_other_manager(item, entry.managers(STATUS)),
+            Cluster::Remote(_) => self.carried.put(item.clone(), entry),
+        }
+        true
+    }
+
+    /// Takes the outcome of a write of a reflected object.
+    pub(super) fn written(
+        &mut self,
+        item: &WorkItem,
+        write: &Write,
+        outcome: &Outcome,
+        kind: Kind,
+    ) {
+        match outcome {
+            Outcome::Stored(entry) if write.action != Action::Delete => {
+                self.carried.remove(item);
+                if let Some(present) = Present::of(entry, &self.settings.peering, kind) {
+                    self.memory.stored(item, present.fingerprint);
+                }
+            }
+            Outcome::AlreadyExists(Some(entry)) => {
+                let present = Present::of(entry, &self.settings.peering, kind);
+                if !present.is_some_and(|it| it.is_reflected) {
+                    self.memory.mark_foreign(item);
+                }
+            }
+            Outcome::Refused(status) => {
+                self.memory.refuse(item, status);
+                // A webhook may refuse a change of a custom resource, which may be the only copy of data.
+                if let (INVALID, Action::Apply(_), Some(uid), false) =
+                    (status.code, &write.action, &write.uid, kind.is_other())
+                {
+                    self.memory.replace(item, uid);
+                }
+            }
+            Outcome::Stored(_)
+            | Outcome::AlreadyExists(None)
+            | Outcome::Answer(_)
+            | Outcome::Gone
+            | Outcome::Conflict(_)
+            | Outcome::TimedOut
+            | Outcome::Failed(_)
+            | Outcome::Untrusted(_)
+            | Outcome::NotLeader => {}
+        }
+    }
+
+    /// Notes the field manager of a contested object that has changed it last.
+    fn name_other_manager<'a>(
+        &mut self,
+        item: &WorkItem,
+        mut managers: impl Iterator<Item = &'a str>,
+    ) {
+        let other_manager = managers.find(|it| *it != FIELD_MANAGER);
+        let other_manager = other_manager.map_or_else(
+            || "a client".to_owned(),
+            |it| format!("the field manager {it}"),
+        );
+        self.memory.name_other_manager(item, &other_manager);
+    }
+
+    /// Takes an object that was read; returns whether the item can proceed.
+    pub(super) fn read(
+        &mut self,
+        item: &WorkItem,
+        cluster: &Cluster,
+        outcome: &Outcome,
+        kind: Kind,
+    ) -> bool {
+        match (outcome, cluster) {
+            (Outcome::Stored(entry), Cluster::Local) => {
+                self.carried.put(item.clone(), entry);
+                true
+            }
+            (Outcome::Stored(entry), Cluster::Remote(_)) => {
+                let present = Present::of(entry, &self.settings.peering, kind);
+                let is_ours = present.is_some_and(|it| it.is_reflected);
+                if is_ours {
+                    self.memory.release(item);
+                    self.name_other_manager(item, entry.managers(""));
+                }
+                is_ours
+            }
+            (Outcome::Gone, Cluster::Remote(_)) => {
+                self.memory.release(item);
+                self.name_other_manager(item, [].into_iter());
+                true
+            }
+            // The watch reports the deletion.
+            (_, Cluster::Local | Cluster::Remote(_)) => false,
+        }
+    }
+}
