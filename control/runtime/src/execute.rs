@@ -68,9 +68,11 @@ impl Context {
         if let Some(reason) = invalid(write, &self.fields) {
             return Outcome::Failed(reason);
         }
-        let sent = match write.action {
-            Action::Apply(_) if !self.adopted.is_empty() => self.adopting(write).await,
-            _ => self.send_write(write).await,
+        let is_apply = matches!(write.action, Action::Apply(_));
+        let sent = if is_apply && !self.adopted.is_empty() {
+            self.adopting(write).await
+        } else {
+            self.send_write(write).await
         };
         match sent {
             Ok(text) if matches!(write.action, Action::Post(_)) => {

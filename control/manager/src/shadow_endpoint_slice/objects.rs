@@ -198,8 +198,8 @@ impl Health {
     /// Returns whether endpoints of the peer are reached, as far as this cluster knows, and for how long that holds if nothing
     /// changes; `None` for ever.
     ///
-    /// What its API server has said of them stays true for the grace period while the networks are connected: an upgrade of the
-    /// control plane does not concern pods.
+    /// The last state that its API server has reported counts for the grace period while the networks are connected: an upgrade of
+    /// the control plane does not concern pods.
     pub(super) fn is_ready(self, grace: Duration, now: Timestamp) -> (bool, Option<Duration>) {
         let Some(since) = self.outage else {
             return (self.is_connected || !self.is_networked, None);

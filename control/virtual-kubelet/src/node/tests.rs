@@ -298,7 +298,7 @@ fn after_the_grace_period_the_node_is_lost_and_its_conditions_are_the_node_contr
         heartbeat
     );
 
-    // The loss of the network is shown all the same.
+    // The loss of the network is shown.
     rome.put_outage(Some("Error"));
     rome.pass();
     assert_eq!(rome.conditions()[0], "Ready=False KubeletNotReady");

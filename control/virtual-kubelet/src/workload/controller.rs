@@ -341,7 +341,7 @@ impl Controller for WorkloadController {
     }
 }
 
-/// Returns whether a Node is not ready, or nobody knows.
+/// Returns whether the state of a Node is not ready, or unknown.
 fn is_lost(node: &Node) -> bool {
     let conditions = node.status.as_ref().and_then(|it| it.conditions.as_ref());
     let mut conditions = conditions.into_iter().flatten();

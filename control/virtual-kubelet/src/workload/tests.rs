@@ -1,7 +1,7 @@
 use crate::side::{Side, settings};
 use control_api::{NamespaceMap, ShadowPod};
 use control_runtime::{Cluster, Key};
-use k8s_openapi::api::core::v1::{Node, Pod};
+use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ mod addresses;
 mod changes;
 mod delayed;
 mod events;
+mod outages;
 mod tokens;
 mod unscheduled;
 
@@ -424,59 +425,6 @@ fn a_shadow_pod_stays_as_it_is_while_the_node_is_not_ready() {
         labels.remove("liqo.io/remote-unavailable");
     });
     assert_eq!(rome.shadow("web")["metadata"]["labels"]["version"], "2");
-}
-
-/// Returns status and reason of the condition Ready of a pod.
-fn readiness(rome: &mut Side) -> String {
-    let ready = rome.pod("web")["status"]["conditions"][0].clone();
-    format!("{} {}", ready["status"], ready["reason"])
-}
-
-#[test]
-fn pods_are_not_ready_while_the_networks_are_not_connected() {
-    let mut rome = rome(21);
-    assert_eq!(readiness(&mut rome), r#""True" null"#);
-
-    rome.put_foreign("Established", Some("Error"));
-    rome.pass();
-    assert_eq!(readiness(&mut rome), r#""False" "RemoteUnavailable""#);
-    // Another status of the remote pod does not change it.
-    let mut status = running("10.244.1.7");
-    status["containerStatuses"][0]["restartCount"] = json!(1);
-    rome.put_remote("web", &status);
-    assert_eq!(readiness(&mut rome), r#""False" "RemoteUnavailable""#);
-
-    rome.put_foreign("Established", Some("Established"));
-    rome.pass();
-    assert_eq!(readiness(&mut rome), r#""True" null"#);
-    assert!(rome.redundant().is_empty(), "{:?}", rome.redundant());
-}
-
-#[test]
-fn pods_stay_ready_while_only_the_api_server_of_the_provider_is_away() {
-    let mut rome = rome(22);
-    let before = rome.pod("web");
-    rome.simulation.partition(&Cluster::remote("milan"));
-    rome.put_outage(Some("Established"));
-    rome.simulation.pass(Duration::from_secs(240));
-    assert_eq!(rome.pod("web"), before);
-    assert_eq!(rome.conditions()[0], "Ready=True KubeletReady");
-}
-
-/// The node controller of Kubernetes sets the condition once; a virtual kubelet that sets it back would undo that for good.
-#[test]
-fn pods_of_a_lost_node_are_not_set_ready() {
-    let mut rome = rome(23);
-    rome.put_outage(Some("Established"));
-    rome.simulation.pass(Duration::from_secs(310));
-    rome.edit::<Node>(&Key::cluster("milan"), |node| {
-        node["status"]["conditions"][0]["status"] = json!("Unknown");
-    });
-    rome.edit::<Pod>(&pod_key(), |pod| {
-        pod["status"]["conditions"][0]["status"] = json!("False");
-    });
-    rome.simulation.pass(Duration::from_secs(60));
-    assert_eq!(readiness(&mut rome), r#""False" "RemoteUnavailable""#);
 }
 
 #[test]

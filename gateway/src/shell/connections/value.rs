@@ -211,7 +211,7 @@ fn error(shown: &ConnectionStatus) -> Value {
     without_votes(patch, shown)
 }
 
-/// Adds to a patch that nobody has lost the peer any more, or that all have.
+/// Adds to a patch that the list of replicas without connection ends.
 fn without_votes(mut patch: Value, shown: &ConnectionStatus) -> Value {
     if !shown.lost_by.is_empty() {
         patch["lostBy"] = Value::Null;

@@ -110,6 +110,16 @@ fn latencies(latencies: &[Latency]) -> String {
 }
 
 fn judge(samples: &Samples) -> Vec<Limited> {
+    let judged = of_latencies(samples).into_iter().chain(of_others(samples));
+    judged
+        .filter_map(|(what, limit, value)| Some(Limited::at_most(what, limit, value?)))
+        .collect()
+}
+
+/// A number with its limit, if it was measured.
+type Judged = (&'static str, f64, Option<f64>);
+
+fn of_latencies(samples: &Samples) -> [Judged; 8] {
     let latency = |kind: &str| samples.latencies.iter().find(|it| it.kind == kind);
     let ms = |kind: &str, percent| {
         let seconds = percentile(&latency(kind)?.reflected_s, percent)?;
@@ -121,14 +131,8 @@ fn judge(samples: &Samples) -> Vec<Limited> {
             [&latency.reflected_s, &latency.direct_s].map(|it| percentile(it, 50));
         Some(reflected? / direct?)
     };
-    let requests = |kind: &str, number: fn(&Requests) -> f64| {
-        let found = samples.requests.iter().find(|it| it.kind == kind);
-        found.map(number)
-    };
-    let many = samples.many.iter().map(|it| it.reflected_s / it.local_s);
-    let restart = Summary::of(samples.restart_s.iter().copied());
     let endpoints = percentile(&samples.endpoints_s, 50).map(|it| it * 1e3);
-    let judged = [
+    [
         ("ConfigMap, p50, ms", 8.0, ms("ConfigMap", 50)),
         ("ConfigMap, p90, ms", 14.0, ms("ConfigMap", 90)),
         ("Secret, p50, ms", 8.0, ms("Secret", 50)),
@@ -145,10 +149,22 @@ fn judge(samples: &Samples) -> Vec<Limited> {
             60.0,
             endpoints,
         ),
+    ]
+}
+
+fn of_others(samples: &Samples) -> [Judged; 7] {
+    let requests = |kind: &str, number: fn(&Requests) -> f64| {
+        let found = samples.requests.iter().find(|it| it.kind == kind);
+        found.map(number)
+    };
+    let many = samples.many.iter().map(|it| it.reflected_s / it.local_s);
+    let many = Summary::of(many).map(|it| it.median);
+    let restart = Summary::of(samples.restart_s.iter().copied());
+    [
         (
             "1,000 ConfigMaps, against a namespace that is not offloaded",
             1.3,
-            Summary::of(many).map(|it| it.median),
+            many,
         ),
         (
             "memory per 1,000 reflected objects, MB",
@@ -180,12 +196,7 @@ fn judge(samples: &Samples) -> Vec<Limited> {
             2.0,
             restart.map(|it| it.median),
         ),
-    ];
-    let judged = judged.into_iter();
-
-    judged
-        .filter_map(|(what, limit, value)| Some(Limited::at_most(what, limit, value?)))
-        .collect()
+    ]
 }
 
 #[cfg(test)]
