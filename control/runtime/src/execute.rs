@@ -32,6 +32,8 @@ pub(crate) struct Context {
     pub(crate) fields: Vec<&'static str>,
     /// Earlier field managers whose fields are adopted before this Apply; usually empty.
     pub(crate) adopted: Vec<&'static str>,
+    /// Whether only fields are adopted that the Apply leaves.
+    pub(crate) adopts_late: bool,
 }
 
 impl Context {
@@ -103,8 +105,7 @@ impl Context {
 
     /// Sends an Apply to an object with fields of earlier field managers.
     async fn adopting(&self, write: &Write) -> Result<String, Outcome> {
-        if !self.force {
-            // The API server would refuse it.
+        if !self.adopts_late {
             return match self.get(&write.object).await {
                 Ok(text) => self.adopt(write, &text).await,
                 Err(Outcome::Gone) => self.send_write(write).await,

@@ -49,6 +49,8 @@ pub struct Registration {
     /// Names of field managers of earlier releases. Before the first Apply to an object that one of
     /// them has changed by the operation `Update`, their fields are assigned to the new manager.
     pub adopted: Vec<&'static str>,
+    /// Whether that happens only if an Apply leaves some of their fields.
+    pub adopts_late: bool,
     /// Subresources whose Applies take fields from other field managers, and why; an empty name stands for the
     /// object itself.
     pub force: Vec<(&'static str, &'static str)>,
@@ -112,6 +114,7 @@ impl Registration {
             subresource_verbs: Vec::new(),
             write_scope: None,
             adopted: Vec::new(),
+            adopts_late: false,
             force: Vec::new(),
             fields: Vec::new(),
             is_optional: false,
@@ -190,6 +193,14 @@ impl Registration {
     pub fn adopt(mut self, manager: &'static str) -> Self {
         self.adopted.push(manager);
         self
+    }
+
+    /// Does the same for the fields that an Apply leaves, for objects that the controller itself creates: most need no request but
+    /// the Apply then. It must be able to take fields of other field managers.
+    #[must_use]
+    pub fn adopt_rest(mut self, manager: &'static str) -> Self {
+        self.adopts_late = true;
+        self.adopt(manager)
     }
 
     /// Lets Applies of a subresource, or of the object itself for an empty name, take fields from other field

@@ -79,6 +79,21 @@ impl ForeignCluster {
     }
 }
 
+impl Module {
+    /// Returns whether the networks are connected. [`ForeignClusterConditionStatus::SomeNotReady`] is a fault of a part of the path,
+    /// such as that of one node, while the gateways are connected.
+    pub fn is_connected(&self) -> bool {
+        self.conditions.iter().any(|it| {
+            it.type_ == ForeignClusterConditionType::NetworkConnectionStatus
+                && matches!(
+                    it.status,
+                    ForeignClusterConditionStatus::Established
+                        | ForeignClusterConditionStatus::SomeNotReady
+                )
+        })
+    }
+}
+
 /// Observed state of a [`ForeignCluster`].
 #[derive(JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]

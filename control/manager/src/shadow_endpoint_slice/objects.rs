@@ -6,9 +6,6 @@ use super::settings::Settings;
 use crate::authentication::label;
 use crate::network::is_real;
 use control_api::authentication::tenant_policy;
-use control_api::core::foreign_cluster::{
-    ForeignClusterConditionStatus as Status, ForeignClusterConditionType as Type,
-};
 use control_api::tenant_namespace::peer_of;
 use control_api::{
     ForeignCluster, Network, ShadowEndpointSlice, TenantPolicy, annotations, labels,
@@ -185,12 +182,10 @@ impl Health {
     pub(super) fn of(foreign_cluster: &ForeignCluster) -> Option<Self> {
         let status = foreign_cluster.status.as_ref()?;
         let networking = &status.modules.as_ref()?.networking;
-        let mut of_network = networking.conditions.iter();
-        let network = of_network.find(|it| it.type_ == Type::NetworkConnectionStatus);
 
         Some(Self {
             is_networked: networking.enabled,
-            is_connected: network.is_some_and(|it| it.status == Status::Established),
+            is_connected: networking.is_connected(),
             outage: foreign_cluster.api_server_outage(),
         })
     }

@@ -126,6 +126,7 @@ async fn an_apply_of_a_field_that_is_not_declared_is_not_sent() {
         form: None,
         field_manager: "manager",
         fields: vec!["data"],
+        adopts_late: false,
         adopted: Vec::new(),
     };
     let apply = |fields| {
@@ -193,6 +194,7 @@ async fn only_a_write_of_a_leader_needs_the_leadership() {
         form: None,
         field_manager: "manager",
         fields: Vec::new(),
+        adopts_late: false,
         adopted: Vec::new(),
     };
     let mut write = Write::new(object("a", "b"), Action::Apply(json!({})));

@@ -143,6 +143,7 @@ impl Runtime {
             form: resource.and_then(|it| cache.form(it)).cloned(),
             field_manager: hosted.worker.field_manager(),
             force: of_resource.clone().any(|it| it.is_forced(subresource)),
+            adopts_late: of_resource.clone().any(|it| it.adopts_late),
             fields: of_resource
                 .flat_map(|it| it.fields.iter().copied())
                 .collect(),

@@ -2,9 +2,7 @@
 
 use crate::connection::Provider;
 use crate::settings::Settings;
-use control_api::core::foreign_cluster::{
-    ForeignClusterConditionStatus as Status, ForeignClusterConditionType as Type, Module,
-};
+use control_api::core::foreign_cluster::Module;
 use control_api::{ForeignCluster, VirtualNode};
 use k8s_openapi::api::core::v1::NodeCondition;
 use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
@@ -37,8 +35,8 @@ impl State {
         let networking = modules.map(|it| &it.networking);
         let is_needed = networking.is_none_or(|it| it.enabled);
 
-        let is_connected =
-            (settings.checks_network && is_needed).then(|| networking.is_some_and(is_connected));
+        let is_connected = (settings.checks_network && is_needed)
+            .then(|| networking.is_some_and(Module::is_connected));
         let is_alive = match provider {
             Provider::Responds => true,
             Provider::Unknown => false,
@@ -192,13 +190,6 @@ fn has_resources(capacity: &BTreeMap<String, Quantity>) -> bool {
     };
 
     is_positive("cpu") && is_positive("memory")
-}
-
-fn is_connected(networking: &Module) -> bool {
-    networking
-        .conditions
-        .iter()
-        .any(|it| it.type_ == Type::NetworkConnectionStatus && it.status == Status::Established)
 }
 
 #[cfg(test)]

@@ -106,7 +106,7 @@ fn unstructured(kind: Kind) -> Registration {
 fn written(registration: Registration) -> Registration {
     registration
         .full_objects()
-        .adopt(FIELD_MANAGER)
+        .adopt_rest(FIELD_MANAGER)
         .force(
             "",
             "The fields of a reflected object are those of this cluster's object.",

@@ -27,6 +27,8 @@ fn endpoints_are_ready_while_the_peer_is_reached() {
         (true, "Established", Some("Established"), true),
         (true, "Established", Some("None"), true),
         (true, "Established", Some("Error"), false),
+        // The path of one node has a fault.
+        (true, "SomeNotReady", None, true),
         (true, "Pending", None, false),
         (true, "Error", Some("Established"), false),
         (true, "NotReady", None, false),

@@ -29,6 +29,16 @@ fn pods_are_not_ready_while_the_networks_are_not_connected() {
     assert!(rome.redundant().is_empty(), "{:?}", rome.redundant());
 }
 
+/// Then the gateways are connected, and other nodes reach the pods.
+#[test]
+fn pods_stay_ready_while_the_path_of_one_node_has_a_fault() {
+    let mut rome = rome(24);
+    rome.put_foreign("Established", Some("SomeNotReady"));
+    rome.pass();
+    assert_eq!(readiness(&mut rome), r#""True" null"#);
+    assert_eq!(rome.conditions()[0], "Ready=True KubeletReady");
+}
+
 #[test]
 fn pods_stay_ready_while_only_the_api_server_of_the_provider_is_away() {
     let mut rome = rome(22);
