@@ -28,6 +28,9 @@ pub(super) struct Content {
     field: Option<String>,
 }
 
+/// End of the component that has reported an Event of the provider, as upstream's.
+const REMOTE: &str = " (remote)";
+
 impl Content {
     /// Reads the fields of an Event. Texts are bounded, because the provider may be hostile.
     pub(super) fn of(event: &Event) -> Self {
@@ -63,8 +66,10 @@ impl Content {
 
     /// Returns the content as this cluster has it.
     pub(super) fn reflected(&self) -> Self {
+        // This cluster's Event is read with the same limit.
+        let component = cut(&self.component, NAME_LEN_MAX - REMOTE.len());
         Self {
-            component: format!("{} (remote)", self.component),
+            component: component + REMOTE,
             ..self.clone()
         }
     }
