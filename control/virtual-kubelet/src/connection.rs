@@ -131,9 +131,7 @@ fn reported(settings: &Settings, cache: &Cache, now: Timestamp) -> Option<Provid
     if foreign.is_api_server(Status::Established) {
         return Some(Provider::Responds);
     }
-    let outage = foreign.api_server_outage();
-    let since = outage.filter(|_| foreign.is_api_server(Status::Error))?;
-    let outage = now.duration_since(since);
+    let outage = now.duration_since(foreign.api_server_outage()?);
 
     Some(Provider::Away(
         Duration::try_from(outage).unwrap_or_default(),
