@@ -147,6 +147,35 @@ fn with_an_allow_list_only_annotated_events_are_reflected() {
     assert_eq!(involved(&mut sides, &name)["kind"], "Service");
 }
 
+/// As by a request of before that the API server has received late.
+#[test]
+fn an_earlier_state_that_arrives_late_is_replaced() {
+    let mut sides = sides(1, Policy::DenyList);
+    sides.pass();
+    let uid = sides.remote::<Service>("web")["metadata"]["uid"].clone();
+    let name = report(&mut sides, "Service", "web", &uid);
+    sides.pass();
+    let key = super::side::local(&name);
+    let written = sides
+        .simulation
+        .local()
+        .get::<Event>(&key)
+        .cloned()
+        .unwrap();
+
+    let mut earlier = written.clone();
+    earlier["message"] = json!("earlier");
+    sides.simulation.local().put::<Event>(earlier);
+    sides.simulation.pass(Duration::from_secs(20));
+    let now = sides
+        .simulation
+        .local()
+        .get::<Event>(&key)
+        .cloned()
+        .unwrap();
+    assert_eq!(now["message"], written["message"]);
+}
+
 const LIMIT: Duration = Duration::from_secs(1800);
 
 #[derive(Clone, Debug)]
