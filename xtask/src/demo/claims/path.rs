@@ -91,8 +91,10 @@ pub(super) fn narrow(scenario: &mut Scenario) -> Result<Verdict> {
     let to = SocketAddrV4::new(scenario.milan_seen, PORT);
     let outcome = tcp::transfer(&scenario.rome.netns, to, BYTES);
 
+    // Probes of the restored path are longer.
+    let frames = capture.finish();
     restore.now()?;
-    let frames = capture.finish()?;
+    let frames = frames?;
     let outcome = outcome.context("over the narrow path")?;
     let sizes = frames
         .iter()
