@@ -10,8 +10,10 @@ use control_client::object::{Cluster, Ref};
 use control_client::transport::{DeadlineError, NotLeaderError, TimeLimit, is_untrusted};
 use control_client::watch::shortened;
 use http::{Method, header};
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Client;
 use kube::core::{Status, TypeMeta};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -80,9 +82,7 @@ impl Context {
             Ok(text) if matches!(write.action, Action::Post(_)) => {
                 parse(&text).map_or_else(Outcome::Failed, |value| Outcome::Answer(Answer(value)))
             }
-            Ok(text) if write.action == Action::Delete => {
-                self.deleted(&text, &write.object.cluster)
-            }
+            Ok(text) if write.action == Action::Delete => self.deleted(&text, write),
             Ok(text) => self.stored(&text, &write.object.cluster),
             Err(Outcome::AlreadyExists(_)) => self.existing(&write.object).await,
             Err(outcome) => missing(write, outcome),
@@ -166,19 +166,32 @@ impl Context {
     }
 
     /// The response to a deletion is a Status, or the object if finalizers delay the deletion.
-    fn deleted(&self, text: &str, cluster: &Cluster) -> Outcome {
+    fn deleted(&self, text: &str, write: &Write) -> Outcome {
         let is_status = serde_json::from_str::<TypeMeta>(text).is_ok_and(|it| it.kind == "Status");
         if is_status {
             return Outcome::Gone;
         }
-        // kube-apiserver returns the deleted object itself for some resources.
-        let is_pending = text.contains("\"deletionTimestamp\"");
-        let outcome = self.stored(text, cluster);
-        if matches!(outcome, Outcome::Stored(_)) && !is_pending {
+        let outcome = self.stored(text, &write.object.cluster);
+        if matches!(outcome, Outcome::Stored(_)) && !is_pending(text, write) {
             return Outcome::Gone;
         }
         outcome
     }
+}
+
+/// Returns whether an object still exists that kube-apiserver returned for its deletion. For some resources it returns the
+/// object that it has removed, with the time at which the deletion began.
+fn is_pending(text: &str, write: &Write) -> bool {
+    #[derive(Deserialize)]
+    struct Deleted {
+        metadata: ObjectMeta,
+    }
+    let Ok(Deleted { metadata }) = serde_json::from_str(text) else {
+        return true;
+    };
+    let is_removed = write.is_immediate && metadata.finalizers.is_none_or(|it| it.is_empty());
+
+    metadata.deletion_timestamp.is_some() && !is_removed
 }
 
 /// Returns why a request does not name its object.

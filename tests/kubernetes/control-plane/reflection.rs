@@ -192,9 +192,12 @@ async fn events_of_the_provider_are_about_objects_of_the_consumer(
             "{reflected}"
         );
     }
-    // That of the provider's controller about the ShadowPod.
-    let created = scene.until_event(("CreatedPod", "web"), "").await?;
-    ensure!(created["involvedObject"]["kind"] == "Pod", "{created}");
+    let shadow = scene.milan.get("ShadowPod", "shop-rome", "web").await?;
+    let about_shadow = event(&shadow, "web.shadow", 1);
+    scene.milan.apply(&about_shadow, "kubelet").await?;
+    let name = ("Event", "shop", "web.shadow");
+    let reflected = scene.rome.until(name, |_| true).await?;
+    ensure!(reflected["involvedObject"]["kind"] == "Pod", "{reflected}");
 
     let port = json!({"port": 80});
     let service = json!({

@@ -133,7 +133,7 @@ impl Accounts {
         self.memories.change(key, |memory| match outcome {
             Outcome::Stored(_) => {
                 memory.sent = None;
-                memory.is_created |= is_creation;
+                memory.is_created |= is_creation && std::mem::take(&mut memory.was_refused);
                 memory.failure = None;
                 memory.unlabelled = None;
                 memory.is_taken = false;

@@ -15,7 +15,9 @@ pub(super) struct Memory {
     pub(super) sent: Option<Instant>,
     /// Reason and message of the last refusal by the API server.
     pub(super) failure: Option<(&'static str, String)>,
-    /// Whether the pod was created, and no Event reports it yet.
+    /// Whether an Event reports that the pod is not created.
+    pub(super) was_refused: bool,
+    /// Whether the pod was created after such an Event, and no Event reports it yet.
     pub(super) is_created: bool,
     /// UID of this ShadowPod's pod that has lost the label of its watch.
     pub(super) unlabelled: Option<String>,
@@ -43,6 +45,7 @@ impl Memory {
     fn is_empty(&self) -> bool {
         self.sent.is_none()
             && self.failure.is_none()
+            && !self.was_refused
             && !self.is_created
             && self.unlabelled.is_none()
             && !self.is_taken

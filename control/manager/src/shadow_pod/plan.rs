@@ -25,6 +25,7 @@ pub(super) const FAILED_CREATE: &str = "FailedCreatePod";
 /// Reason of Events about a pod that is not changed.
 pub(super) const FAILED_UPDATE: &str = "FailedUpdatePod";
 
+/// Reason of the Event about a pod that is created after one of these.
 const CREATED: &str = "CreatedPod";
 
 /// Time after which a refused change is sent again: no watch reports when the API server, the Quota or the TenantPolicy permits
@@ -159,7 +160,7 @@ impl Planner<'_> {
             },
         };
         if let Some(reason) = reason {
-            return self.warn(plan, FAILED_CREATE, reason);
+            return self.fail(plan, FAILED_CREATE, reason);
         }
         if let Some(uid) = &memory.unlabelled {
             let labels = json!({labels::MANAGED_BY: labels::MANAGED_BY_SHADOW_POD});
@@ -170,13 +171,13 @@ impl Planner<'_> {
         }
         if memory.is_taken {
             let message = "another pod has this name: delete that pod, or use another name";
-            self.warn(plan, FAILED_CREATE, message.to_owned());
+            self.fail(plan, FAILED_CREATE, message.to_owned());
         } else if let Some((reason, message)) = &memory.failure {
-            self.warn(plan, reason, message.clone());
+            self.fail(plan, reason, message.clone());
         }
         let mapping = match self.local.mapping(self.key, shadow_pod) {
             Ok(mapping) => mapping,
-            Err(reason) => return self.warn(plan, FAILED_CREATE, reason),
+            Err(reason) => return self.fail(plan, FAILED_CREATE, reason),
         };
         let Some(body) = self.body(shadow_pod, memory, mapping.as_ref()) else {
             plan.reads
@@ -382,6 +383,14 @@ impl Planner<'_> {
 
     fn merge(&self, patch: Value) -> Write {
         Write::new(self.pod(), Action::Merge(patch))
+    }
+
+    /// Reports that the pod is not created. Only then another Event reports its creation: that of each pod would cost two
+    /// requests, here and at the consumer, and says nothing that the scheduler's Event does not.
+    fn fail(&mut self, plan: &mut Plan<WorkItem>, reason: &'static str, message: String) {
+        self.warn(plan, reason, message);
+        self.memories
+            .change(self.key, |memory| memory.was_refused = true);
     }
 
     fn warn(&self, plan: &mut Plan<WorkItem>, reason: &'static str, message: String) {

@@ -69,6 +69,24 @@ fn a_deletion_has_the_uid_as_precondition() {
 }
 
 #[test]
+fn a_pod_is_gone_when_its_graceful_termination_ends() {
+    let pod = |finalizers: &[&str]| {
+        let time = "2026-11-21T07:20:00Z";
+        let metadata = json!({"name": "b", "deletionTimestamp": time, "finalizers": finalizers});
+        json!({"kind": "Pod", "metadata": metadata}).to_string()
+    };
+    let mut write = Write::new(object("a", "b"), Action::Delete);
+
+    assert!(is_pending(&pod(&[]), &write));
+    write.is_immediate = true;
+    assert!(!is_pending(&pod(&[]), &write));
+    assert!(is_pending(
+        &pod(&["batch.kubernetes.io/job-tracking"]),
+        &write
+    ));
+}
+
+#[test]
 fn a_subresource_is_part_of_the_path() {
     let node = Ref::of::<Node>(&Cluster::Local, &Key::cluster("rome-1"));
     let write = Write::new(node, Action::Merge(json!({"status": {}}))).subresource("status");

@@ -1,7 +1,7 @@
 //! Statuses that are written a moment later, together with those that follow.
 //!
-//! While a pod starts or ends, the provider reports several statuses within a second, of which only some concern anybody: the
-//! phase, and whether the pod is ready. Each write of the others costs the API server as much as those.
+//! While a pod starts or ends, the provider reports several statuses, of which only some concern anybody: the phase, and whether
+//! the pod is ready. Each write of the others costs the API server as much as those.
 
 use control_runtime::{Action, Env, Key, Plan, Resource, Write};
 use k8s_openapi::api::core::v1::Pod;
@@ -9,11 +9,18 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
-/// Longest time for which a status is not written.
+/// Longest time for which a status is not written that a user sees: for instance why a container waits.
 const DELAY_MAX: Duration = Duration::from_secs(1);
+
+/// Longest time for which a status is not written that says nothing new: the start of a pod follows its binding, and that of a
+/// pod that is deleted ends with it.
+const MINOR_DELAY_MAX: Duration = Duration::from_secs(10);
 
 /// Fields of a status that are written at once.
 const URGENT: [&str; 3] = ["phase", "reason", "message"];
+
+/// Fields of a status that follow from the binding of a pod.
+const MINOR: [&str; 5] = ["conditions", "hostIP", "hostIPs", "qosClass", "startTime"];
 
 /// Since when statuses are not written, by the names of the pods.
 #[derive(Debug, Default)]
@@ -35,8 +42,8 @@ impl Delayed {
         };
         let since = *self.0.entry(key.clone()).or_insert(env.at);
         let age = env.at.saturating_duration_since(since);
-        let rest = DELAY_MAX.saturating_sub(age);
-        if rest.is_zero() || is_urgent(&plan.writes[position], local) {
+        let rest = delay(&plan.writes[position], local).saturating_sub(age);
+        if rest.is_zero() {
             self.0.remove(key);
             return;
         }
@@ -49,20 +56,46 @@ fn is_of_status(write: &Write) -> bool {
     write.subresource == Some("status") && write.object.resource == Resource::of::<Pod>()
 }
 
-/// Returns whether the change of a status concerns others: controllers, endpoints, or a user who waits.
-fn is_urgent(write: &Write, local: &Pod) -> bool {
+/// Returns how long the change of a status may wait. One that concerns others does not: controllers, endpoints, or a user who
+/// waits.
+fn delay(write: &Write, local: &Pod) -> Duration {
     let Action::Merge(patch) = &write.action else {
-        return true;
+        return Duration::ZERO;
     };
     let status = &patch["status"];
-    if URGENT.iter().any(|field| status.get(field).is_some()) {
-        return true;
-    }
-    // Endpoints do not wait for the containers of a pod that is deleted.
-    let is_live = local.metadata.deletion_timestamp.is_none();
+    let is_urgent = URGENT.iter().any(|field| status.get(field).is_some());
     let conditions = status["conditions"].as_array();
+    if local.metadata.deletion_timestamp.is_some() {
+        // Endpoints do not wait for the containers of the pod, and a controller that does, such as that of Jobs, has a finalizer.
+        let is_awaited = local.metadata.finalizers.iter().flatten().next().is_some();
+        return match is_urgent && is_awaited {
+            true => Duration::ZERO,
+            false => MINOR_DELAY_MAX,
+        };
+    }
+    if is_urgent || conditions.is_some_and(|it| readiness(it) != readiness_of(local)) {
+        return Duration::ZERO;
+    }
+    let is_minor = status
+        .as_object()
+        .is_some_and(|it| it.keys().all(|field| is_minor(field, local)));
+    match is_minor && !conditions.is_some_and(|it| is_unscheduled(it)) {
+        true => MINOR_DELAY_MAX,
+        false => DELAY_MAX,
+    }
+}
 
-    is_live && conditions.is_some_and(|it| readiness(it) != readiness_of(local))
+/// Returns whether a field of a status says nothing new.
+fn is_minor(field: &str, local: &Pod) -> bool {
+    // The generation is awaited after a change of the pod.
+    let is_unchanged = local.metadata.generation.is_none_or(|it| it <= 1);
+
+    MINOR.contains(&field) || field == "observedGeneration" && is_unchanged
+}
+
+fn is_unscheduled(conditions: &[Value]) -> bool {
+    let mut conditions = conditions.iter();
+    conditions.any(|it| it["type"] == "PodScheduled" && it["status"] != "True")
 }
 
 fn readiness(conditions: &[Value]) -> bool {

@@ -50,6 +50,24 @@ fn statuses_of_a_start_are_one_write_and_that_of_its_end_is_not_delayed() {
 }
 
 #[test]
+fn a_status_that_says_nothing_new_waits_for_the_next_one() {
+    let mut rome = rome(4);
+    let mut waiting = starting(&json!([condition("PodScheduled", "True")]));
+
+    assert_eq!(report(&mut rome, &waiting, Duration::from_secs(4)), 0);
+    waiting["containerStatuses"] =
+        json!([{"name": "web", "state": {"waiting": {"reason": "ContainerCreating"}}}]);
+    assert_eq!(report(&mut rome, &waiting, SHORT), 1);
+    waiting["startTime"] = json!("2026-11-21T07:20:00Z");
+    assert_eq!(report(&mut rome, &waiting, Duration::from_secs(9)), 0);
+    rome.simulation.pass(Duration::from_secs(2));
+    assert_eq!(
+        rome.pod("web")["status"]["startTime"],
+        "2026-11-21T07:20:00Z"
+    );
+}
+
+#[test]
 fn a_status_waits_no_longer_than_a_second_while_others_follow() {
     let mut rome = rome(2);
     let mut writes = 0;
@@ -74,8 +92,24 @@ fn a_pod_that_is_no_longer_ready_is_reported_at_once_unless_it_is_deleted() {
     rome.simulation.local().remove::<Pod>(&pod_key());
     rome.simulation.pass(SHORT);
     assert_eq!(report(&mut rome, &unready, SHORT), 0);
-    let mut ended = unready.clone();
-    ended["phase"] = json!("Succeeded");
-    assert_eq!(report(&mut rome, &ended, SHORT), 1);
-    assert_eq!(rome.pod("web")["status"]["phase"], "Succeeded");
+}
+
+#[test]
+fn the_end_of_a_deleted_pod_is_reported_to_whom_it_concerns() {
+    for (finalizers, writes) in [
+        (json!([]), 0),
+        (json!(["batch.kubernetes.io/job-tracking"]), 1),
+    ] {
+        let mut rome = rome(5);
+        report(&mut rome, &running("10.244.1.7"), SHORT);
+        let mut pod = rome.pod("web");
+        pod["metadata"]["finalizers"] = finalizers;
+        rome.simulation.local().put::<Pod>(pod);
+        rome.simulation.local().remove::<Pod>(&pod_key());
+        rome.simulation.pass(SHORT);
+        let mut ended = running("10.244.1.7");
+        ended["phase"] = json!("Succeeded");
+
+        assert_eq!(report(&mut rome, &ended, SHORT), writes);
+    }
 }

@@ -184,15 +184,13 @@ async fn fits(turin: &Turin, kubelet: &mut Kubelet) -> Result<()> {
         it["reason"] == "FailedCreatePod" && is_about(it, "big") && message.contains("cpu")
     };
     kubelet.until("Event", "the excess", is_excess).await?;
-    let is_created = |it: &Value| it["reason"] == "CreatedPod" && is_about(it, "web");
-    let events = turin.administrator.list("Event", NAMESPACE, "").await?;
-    ensure!(events.iter().any(is_created), "{events:?}");
-
     let shadow = kubelet.rest.get("ShadowPod", NAMESPACE, "web").await?;
     kubelet.rest.delete_object(&shadow).await?;
     kubelet
         .until("Pod", "big", |it| is_named(it, "big"))
         .await?;
+    let is_created = |it: &Value| it["reason"] == "CreatedPod" && is_about(it, "big");
+    kubelet.until("Event", "the creation", is_created).await?;
     until_gone(&turin.administrator, "Pod", NAMESPACE, "tier=front").await
 }
 
