@@ -249,6 +249,7 @@ fn engine(cluster_id: &str, now: Instant, start: Instant) -> Engine {
         replica: format!("{cluster_id}-0"),
         lane: LaneId::ONLY,
         version: "1.0.0".to_owned(),
+        idle_probe_interval: Duration::from_millis(500),
     };
     let mut seed = [0x5a; 32];
     seed[..cluster_id.len()].copy_from_slice(cluster_id.as_bytes());

@@ -10,6 +10,7 @@ use anyhow::Context as _;
 use clap::Args;
 use control_source::Origin;
 use std::net::SocketAddr;
+use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -63,6 +64,11 @@ pub(super) struct Run {
     #[arg(long, value_name = "SECONDS", default_value = "8", value_parser = seconds)]
     leave_timeout: Duration,
 
+    /// Interval of the probes of a session without traffic, 0.25 to 2. A peer that fails is detected
+    /// that much later than one with traffic.
+    #[arg(long, value_name = "SECONDS", default_value = "0.5", value_parser = idle_probe_interval)]
+    idle_probe_interval: Duration,
+
     /// MTU of the overlay device [default: MTU of the underlay minus 50].
     #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u32).range(576..=65_000))]
     overlay_mtu: Option<u32>,
@@ -107,6 +113,7 @@ impl Run {
             listen_port: self.listen_port,
             http: self.http,
             leave_timeout: self.leave_timeout,
+            idle_probe_interval: self.idle_probe_interval,
             plan: datapath_setup::Plan {
                 instance: self.instance.name,
                 persistent,
@@ -121,10 +128,21 @@ impl Run {
 }
 
 fn seconds(text: &str) -> Result<Duration, String> {
+    within(text, 0.0..=LEAVE_MAX)
+}
+
+/// The shortest interval is that of a session with traffic.
+fn idle_probe_interval(text: &str) -> Result<Duration, String> {
+    within(text, 0.25..=2.0)
+}
+
+fn within(text: &str, range: RangeInclusive<f64>) -> Result<Duration, String> {
     match text.parse::<f64>() {
-        Ok(seconds) if (0.0..=LEAVE_MAX).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
+        Ok(seconds) if range.contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
         _ => Err(format!(
-            "expected a number of seconds from 0 to {LEAVE_MAX}, such as 2 or 0.5"
+            "expected a number of seconds from {} to {}, such as 2 or 0.5",
+            range.start(),
+            range.end()
         )),
     }
 }
@@ -139,5 +157,12 @@ mod tests {
         for text in ["", "-1", "NaN", "inf", "2s"] {
             assert!(seconds(text).is_err(), "{text:?}");
         }
+    }
+
+    #[test]
+    fn the_idle_probe_interval_is_limited() {
+        assert_eq!(idle_probe_interval("1"), Ok(Duration::from_secs(1)));
+        assert!(idle_probe_interval("0.2").is_err());
+        assert!(idle_probe_interval("2.1").is_err());
     }
 }

@@ -44,6 +44,8 @@ pub(crate) struct Local {
     pub(crate) replica: String,
     pub(crate) lane: LaneId,
     pub(crate) version: String,
+    /// Interval of liveness probes on a session without traffic.
+    pub(crate) idle_probe_interval: Duration,
 }
 
 /// The role of this cluster in a peering. The client opens the sessions.

@@ -1,20 +1,30 @@
 //! Detects the loss of a session by PING and PONG.
 //!
 //! ```text
-//!   this project:  a PING every 250 ms; one without PONG is repeated after two round trips,
-//!                  100 ms at least; three PINGs without PONG and a grace period of two
-//!                  round trips ---> lost
+//!   this project:  a PING every 250 ms, without traffic every 500 ms (a setting); one without PONG is
+//!                  repeated after two round trips, 100 ms at least; three PINGs without PONG
+//!                  and a grace period of two round trips ---> lost
 //!   upstream:      a PING every 2 s; neither PONG nor any other message for 10 s ---> lost
 //!   unknown kind:  eight PINGs every 250 ms, then every 2 s; never lost, because the peer
 //!                  may be plain WireGuard
 //! ```
+//!
+//! Between gateways of this project, the side that opened the session sends the PINGs. Each one
+//! tells whether all earlier ones were answered, and when the next one follows. That proves to the
+//! other side that both directions work, so it sends PINGs only if the next one is late.
 
 use super::interface::Kind;
+use super::probe::Heard;
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// Interval of PINGs between gateways of this project.
+/// Interval of PINGs between gateways of this project while the session has traffic.
 pub(super) const OURS_INTERVAL: Duration = Duration::from_millis(250);
+/// Delay of the other side's PING for which this side waits before it sends its own.
+const LATE: Duration = Duration::from_millis(50);
+/// Upper bounds of the times in a PING, which the peer may choose.
+const HEARD_RTT_MAX: Duration = Duration::from_secs(10);
+const HEARD_NEXT_MAX: Duration = Duration::from_secs(2);
 /// Minimum time after which a PING without PONG is repeated. A dead gateway must be detected before
 /// TCP's second retransmission, 600 ms after the first loss, because the third one follows only
 /// 800 ms later.
@@ -47,6 +57,10 @@ const OUTSTANDING_MAX: usize = 32;
 pub(super) struct Liveness {
     started: Instant,
     next_ping: Instant,
+    /// Interval of PINGs to a gateway of this project.
+    interval: Duration,
+    /// Whether the other side sends the PINGs.
+    is_passive: bool,
     pings: u32,
     outstanding: VecDeque<SentPing>,
     /// Number of PINGs sent after the last PING that a PONG acknowledged. Padded PINGs do not
@@ -82,6 +96,8 @@ impl Liveness {
         Self {
             started: now,
             next_ping: now,
+            interval: OURS_INTERVAL,
+            is_passive: false,
             pings: 0,
             outstanding: VecDeque::new(),
             unanswered: 0,
@@ -124,19 +140,72 @@ impl Liveness {
         self.has_reply() && self.unanswered <= 1
     }
 
+    /// Returns the number of PINGs sent since the last handshake, without the padded ones.
+    #[cfg(test)]
+    pub(super) fn pings(&self) -> u32 {
+        self.pings
+    }
+
     /// Makes the next PING due now.
     pub(super) fn ping_now(&mut self, now: Instant) {
         self.next_ping = now;
     }
 
-    /// Moves the next PING to this tick. All sessions then send their PINGs in the same wake-up,
-    /// because a wake-up costs more than a PING. The following PINGs stay aligned, because ticks
-    /// are [`OURS_INTERVAL`] apart.
+    /// Sets the interval of PINGs to a gateway of this project, at each tick.
+    pub(super) fn set_interval(&mut self, interval: Duration) {
+        self.interval = interval;
+        let is_unchanged = interval > OURS_INTERVAL || self.unanswered > 0;
+        let Some(last) = self.last_reply.filter(|_| !is_unchanged) else {
+            return;
+        };
+        let late = if self.is_passive {
+            LATE
+        } else {
+            Duration::ZERO
+        };
+        self.next_ping = self.next_ping.min(last + OURS_INTERVAL + late);
+    }
+
+    /// Moves the next PING to the nearest tick. All sessions then send their PINGs in the same
+    /// wake-up, because a wake-up costs more than a PING. The following PINGs stay aligned, because
+    /// the intervals are multiples of that of the ticks, [`OURS_INTERVAL`].
     pub(super) fn handle_tick(&mut self, kind: Kind, now: Instant) {
-        let is_due_before_next = self.next_ping <= now + OURS_INTERVAL;
-        if kind == Kind::Ours && self.unanswered == 0 && is_due_before_next {
-            self.next_ping = self.next_ping.min(now);
+        let wait = self.next_ping.saturating_duration_since(now);
+        if kind != Kind::Ours || self.unanswered > 0 || self.is_passive || wait > OURS_INTERVAL {
+            return;
         }
+        self.next_ping = if wait < OURS_INTERVAL / 2 {
+            self.next_ping.min(now)
+        } else {
+            now + OURS_INTERVAL
+        };
+    }
+
+    /// Returns this side's statement for its next PING, if all earlier ones were answered.
+    pub(super) fn heard(&self) -> Option<Heard> {
+        let rtt = self.rtt.filter(|_| self.has_reply())?;
+
+        (self.unanswered == 0).then_some(Heard {
+            rtt,
+            next: self.interval,
+        })
+    }
+
+    /// Handles the statement in a PING of the other side: its PINGs were answered, so messages
+    /// arrive in both directions. Returns the round-trip time.
+    pub(super) fn handle_heard(&mut self, heard: Heard, now: Instant) -> Duration {
+        let rtt = heard.rtt.min(HEARD_RTT_MAX);
+        let next = heard.next.clamp(OURS_INTERVAL, HEARD_NEXT_MAX);
+        self.unanswered = 0;
+        self.last_reply = Some(now);
+        self.rtt = Some(rtt);
+        // A PING that is due announces something.
+        if self.next_ping > now {
+            self.is_passive = true;
+            self.next_ping = now + next + LATE;
+        }
+
+        rtt
     }
 
     /// Returns whether a PING is due, and schedules the next one.
@@ -173,6 +242,7 @@ impl Liveness {
             size,
         });
         if size.is_none() {
+            self.is_passive = false;
             self.pings = self.pings.saturating_add(1);
             self.unanswered = self.unanswered.saturating_add(1);
             if self.unanswered == MISSES_MAX {
@@ -200,7 +270,7 @@ impl Liveness {
                 }
             }
             self.last_reply = Some(now);
-            self.next_ping = self.next_ping.max(ping.at + OURS_INTERVAL);
+            self.next_ping = self.next_ping.max(ping.at + self.interval);
             self.rtt = Some(self.rtt.map_or(rtt, |old| (old * 3 + rtt) / 4).max(rtt / 2));
         }
 

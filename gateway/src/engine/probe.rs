@@ -2,12 +2,17 @@
 //!
 //! ```text
 //! PING {"clusterID":"<the receiver's>","msgType":"PING","timeStamp":"<RFC 3339>"
-//!       ,"gateway":{"version":"..","replica":"..","lane":1,"lanes":2,"leaving":true}
+//!       ,"gateway":{"version":"..","replica":"..","lane":1,"lanes":2,"leaving":true
+//!                  ,"heard":{"rtt":850,"next":500},"replicas":2,"nodes":{..}}
 //!       ,"pad":".."}
 //! PONG {the same object, "msgType":"PONG", without gateway and pad
 //!       ,"version":"..","replica":"..","lane":1,"lanes":2,"replicas":2,"leaving":true
 //!       ,"nodes":{"all":2,"cut":1,"resting":0,"reflect":true}}
 //! ```
+//!
+//! `heard` says that all earlier PINGs of the session were answered: their round-trip time in
+//! microseconds, and the milliseconds until the next PING. The keys after it are those of a PONG,
+//! since the receiver sends no PING whose PONG would tell them.
 //!
 //! A replica with one lane omits `lane` and `lanes`. Upstream ignores unknown keys, and echoes them
 //! in its PONG. The sender of a PING therefore describes itself under the key `gateway`, whereas
@@ -23,6 +28,7 @@ mod plain;
 use super::interface::{LaneId, Nodes};
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
+use std::time::Duration;
 
 /// Longest object that upstream accepts, in bytes.
 const UPSTREAM_BYTES_MAX: usize = 1024;
@@ -40,13 +46,24 @@ pub(crate) struct Gateway {
     pub(super) version: String,
     pub(super) replica: String,
     pub(super) lane: LaneId,
-    /// Number of replicas in the gateway's cluster; only in a PONG.
+    /// Number of replicas in the gateway's cluster; only in a PONG, and with `heard`.
     pub(super) replicas: Option<u32>,
     /// Whether peers should prefer other replicas, because this one is stopping or has just
     /// started.
     pub(super) leaving: bool,
-    /// Health of the nodes in the gateway's cluster; only in a PONG.
+    /// Health of the nodes in the gateway's cluster; only in a PONG, and with `heard`.
     pub(super) nodes: Option<Nodes>,
+    /// Whether the PINGs of the session were answered; only in a PING.
+    pub(super) heard: Option<Heard>,
+}
+
+/// The statement of a PING's sender that all its earlier PINGs were answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Heard {
+    /// Smoothed round-trip time.
+    pub(super) rtt: Duration,
+    /// Time until the next PING.
+    pub(super) next: Duration,
 }
 
 /// A received probe message.
@@ -191,6 +208,18 @@ fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
         replicas: replicas.map(|n| n.clamp(1, u64::from(REPLICAS_MAX)) as u32),
         leaving: find(object, "leaving").is_some_and(|leaving| leaving == &Value::Bool(true)),
         nodes: nodes(object),
+        heard: heard(object),
+    })
+}
+
+/// Parses the statement that PINGs were answered; returns `None` if a number is missing.
+fn heard(object: &Map<String, Value>) -> Option<Heard> {
+    let heard = find(object, "heard")?.as_object()?;
+    let number = |key| find(heard, key).and_then(Value::as_u64);
+
+    Some(Heard {
+        rtt: Duration::from_micros(number("rtt")?),
+        next: Duration::from_millis(number("next")?),
     })
 }
 

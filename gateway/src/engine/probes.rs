@@ -5,10 +5,10 @@ use super::drops::Drop;
 use super::inner::{self, ProbeAddresses};
 use super::interface::{ConnectionState, Event, Kind, LaneId, Nodes, SessionId, Transmit};
 use super::noise::OVERHEAD;
-use super::probe::{self, Gateway, Probe};
+use super::probe::{self, Gateway, Heard, Probe};
 use super::session::State;
 use std::collections::VecDeque;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Upper limit of the engine's datagrams that wait to be sent. It allows one PING on each of 16,384
 /// sessions at once.
@@ -38,6 +38,8 @@ impl Engine {
         match probe::parse(json, peer.kind == Kind::Ours) {
             None => self.drops.count(Drop::ProbeMalformed),
             Some(Probe::Ping { reply, gateway }) => {
+                let was_told = session.leave_told;
+                session.leave_told = self.leaving.is_some();
                 let own = self.gateway(leaving);
                 let json = probe::pong(reply, &own);
                 // A crafted PING could cause a much longer PONG, because some JSON becomes longer
@@ -47,7 +49,10 @@ impl Engine {
                 }
                 let packet = inner::probe_packet(addresses.destination, addresses.source, &json);
                 self.send_probe(id, &packet, false);
-                self.learn(id, gateway, now);
+                match gateway.as_ref().and_then(|it| it.heard) {
+                    Some(heard) => self.handle_heard(id, (heard, was_told), gateway, now),
+                    None => self.learn(id, gateway, now),
+                }
             }
             Some(Probe::Pong { sent, gateway }) => self.handle_pong(id, sent, gateway, now),
         }
@@ -65,9 +70,16 @@ impl Engine {
         };
         let headers = inner::IPV4_HEADER + inner::UDP_HEADER;
         let len = size.map(|size| usize::from(size).saturating_sub(headers));
+        let heard = session
+            .liveness
+            .heard()
+            .filter(|_| session.target.is_some() && peer.kind == Kind::Ours);
         session.liveness.handle_sent(sent, size, now);
         let leaving = self.standby || self.leaving.is_some() || session.is_closing();
-        let own = self.gateway(leaving);
+        let own = Gateway {
+            heard: heard.filter(|_| size.is_none()),
+            ..self.gateway(leaving)
+        };
         let (from, remote) = peer.probe_addresses();
         let json = probe::ping(&peer.config.cluster_id, sent, &own, len);
         let packet = inner::probe_packet(from, (remote, inner::PROBE_PORT), &json);
@@ -87,16 +99,45 @@ impl Engine {
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
-        let index = session.peer;
         let Some(reply) = session.liveness.handle_pong(sent, now) else {
             return self.drops.count(Drop::ProbeUnexpected);
         };
         if let Some(size) = reply.size {
             return session.path_mtu.handle_arrival(size, now);
         }
+        session.leave_known |= self.leaving.is_some_and(|since| reply.sent_at >= since);
+        self.replied(id, reply.rtt, gateway, now);
+    }
+
+    /// Handles a PING whose sender says that its earlier ones were answered. `was_told` means that
+    /// the last answer said that this replica is leaving.
+    fn handle_heard(
+        &mut self,
+        id: SessionId,
+        (heard, was_told): (Heard, bool),
+        gateway: Option<Gateway>,
+        now: Instant,
+    ) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        // The side that opened the session sends the PINGs.
+        if session.target.is_some() || session.is_closing() {
+            return self.learn(id, gateway, now);
+        }
+        session.leave_known |= was_told;
+        let rtt = session.liveness.handle_heard(heard, now);
+        self.replied(id, rtt, gateway, now);
+    }
+
+    /// Handles the evidence that messages of a session arrive in both directions.
+    fn replied(&mut self, id: SessionId, rtt: Duration, gateway: Option<Gateway>, now: Instant) {
+        let Some(session) = self.sessions.get_mut(id) else {
+            return;
+        };
+        let index = session.peer;
         session.replicas = gateway.as_ref().and_then(|g| g.replicas).unwrap_or(1);
         session.nodes = gateway.as_ref().and_then(|g| g.nodes);
-        session.leave_known |= self.leaving.is_some_and(|since| reply.sent_at >= since);
         let is_back = session.tunnel.is_keyed()
             && matches!(session.state, State::Down { .. } | State::Handshaking);
         if is_back {
@@ -106,7 +147,7 @@ impl Engine {
         }
 
         if let Some(peer) = self.peers.get_mut(index)
-            && peer.connection.handle_pong(reply.rtt, now)
+            && peer.connection.handle_pong(rtt, now)
         {
             self.events.push_back(peer.connection.event(index));
         }
@@ -180,6 +221,7 @@ impl Engine {
             replicas: Some(replicas.max(1)),
             leaving,
             nodes: self.nodes,
+            heard: None,
         }
     }
 

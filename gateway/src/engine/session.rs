@@ -23,7 +23,7 @@ const CLOSING: Duration = Duration::from_secs(1);
 const RESPONSES_PER_TICK: u32 = 16;
 
 /// Time without a message after which a session with a gateway of this project is no longer in use.
-/// The remote side sends four PINGs per second on a session in use.
+/// The remote side sends a PING or a PONG every 250 ms on a session in use.
 const SILENCE: Duration = Duration::from_secs(1);
 
 /// States of a session.
@@ -101,7 +101,9 @@ pub(super) struct Session {
     pub(super) index_before: Option<u32>,
     /// Whether the remote replica is leaving.
     pub(super) leaving: bool,
-    /// Whether the remote replica has acknowledged with a PONG that this replica is leaving.
+    /// Whether the last PONG to the remote replica said that this replica is leaving.
+    pub(super) leave_told: bool,
+    /// Whether the remote replica has acknowledged that this replica is leaving.
     pub(super) leave_known: bool,
     /// Whether a cookie has already caused a repeated initiation. Further cookies cause none until
     /// keys are established.
@@ -125,7 +127,15 @@ pub(super) struct Traffic {
     packets_before: u64,
     /// Number of consecutive ticks without a packet.
     pub(super) quiet_ticks: u32,
+    /// Number of consecutive ticks with at most [`IDLE_PACKETS`].
+    idle_ticks: u32,
 }
+
+/// Packets in a tick up to which a session has no traffic: the probes of the nodes.
+const IDLE_PACKETS: u64 = 4;
+
+/// Number of such ticks after which it is idle: 2 s.
+const IDLE_TICKS: u32 = 8;
 
 pub(super) struct Opening {
     pub(super) peer: u16,
@@ -165,6 +175,7 @@ impl Session {
             received_index: None,
             index_before: None,
             leaving: false,
+            leave_told: false,
             leave_known: false,
             cookie_used: false,
             liveness: Liveness::new(now),
@@ -295,8 +306,19 @@ impl Session {
 }
 
 impl Traffic {
+    /// Returns whether the session has had traffic in the last seconds.
+    pub(super) fn is_active(&self) -> bool {
+        self.idle_ticks < IDLE_TICKS
+    }
+
     fn handle_tick(&mut self) {
         let packets = self.rx_packets + self.tx_packets;
+        let new = packets.saturating_sub(self.packets_before);
+        self.idle_ticks = if new <= IDLE_PACKETS {
+            self.idle_ticks.saturating_add(1)
+        } else {
+            0
+        };
         if packets == self.packets_before {
             self.quiet_ticks = self.quiet_ticks.saturating_add(1);
         } else {

@@ -137,6 +137,7 @@ impl Network {
             replica: replica.to_owned(),
             lane,
             version: "1.0.0".into(),
+            idle_probe_interval: ms(500),
         };
         let clock = Clock {
             instant: self.now,

@@ -137,7 +137,7 @@ impl Engine {
             if self.end_of(id, now) {
                 return self.remove_session(id);
             }
-            self.align_pings(id, now);
+            self.pace_pings(id, now);
         }
         self.tick_liveness(id, now);
         self.wake_session(id);
@@ -195,15 +195,23 @@ impl Engine {
         over
     }
 
-    /// Aligns PINGs with the ticks, if there are few sessions.
-    fn align_pings(&mut self, id: SessionId, now: Instant) {
+    /// Adapts the interval of PINGs to the traffic, and aligns them with the ticks if there are few
+    /// sessions.
+    fn pace_pings(&mut self, id: SessionId, now: Instant) {
         let are_few = self.sessions.len() <= ALIGNED_MAX;
-        let Some(session) = self.sessions.get_mut(id).filter(|_| are_few) else {
+        let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
         let peer = self.peers.get(session.peer);
         let kind = peer.map_or(Kind::Unknown, |peer| peer.kind);
-        session.liveness.handle_tick(kind, now);
+        let interval = match session.traffic.is_active() {
+            true => liveness::OURS_INTERVAL,
+            false => self.local.idle_probe_interval,
+        };
+        session.liveness.set_interval(interval);
+        if are_few {
+            session.liveness.handle_tick(kind, now);
+        }
     }
 
     /// Sends a PING that is due, and detects the loss of the session.

@@ -99,6 +99,7 @@ impl Network {
             replica: replica.to_owned(),
             lane: LaneId::ONLY,
             version: "1.0.0".into(),
+            idle_probe_interval: Duration::from_millis(500),
         };
         let clock = Clock {
             instant: self.now,

@@ -43,6 +43,8 @@ pub(crate) struct Options {
     pub(crate) http: Option<SocketAddr>,
     /// Maximum time to wait at a stop until peers and nodes use other replicas.
     pub(crate) leave_timeout: Duration,
+    /// Interval of liveness probes on a session without traffic.
+    pub(crate) idle_probe_interval: Duration,
     /// Configuration of namespace, devices and eBPF programs.
     pub(crate) plan: Plan,
 }
@@ -125,7 +127,10 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         socket_steering,
         settings: options.plan.settings,
     };
-    let (lanes, notices, ended) = lanes::start(resources, |lane| engine(&identity, lane))?;
+    let idle_probe_interval = options.idle_probe_interval;
+    let (lanes, notices, ended) = lanes::start(resources, |lane| {
+        engine(&identity, lane, idle_probe_interval)
+    })?;
 
     let config = Config::applied(loader.source().to_string(), &served);
     let state = Arc::new(State::new(
@@ -265,12 +270,17 @@ fn log_drops(mut trace: Trace) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn engine(identity: &Identity, lane: LaneId) -> anyhow::Result<Engine> {
+fn engine(
+    identity: &Identity,
+    lane: LaneId,
+    idle_probe_interval: Duration,
+) -> anyhow::Result<Engine> {
     let local = Local {
         cluster_id: identity.cluster_id.clone(),
         replica: identity.replica.clone(),
         lane,
         version: identity.version.to_owned(),
+        idle_probe_interval,
     };
     let mut seed = [0; 32];
     keys::fill_random(&mut seed).context("failed to read /dev/urandom")?;

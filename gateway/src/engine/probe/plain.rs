@@ -5,12 +5,13 @@
 //! escapes in strings, with unknown keys, or with keys in another letter case. Both paths give the
 //! same result for messages that both accept.
 
-use super::{Gateway, Probe, REPLICAS_MAX, Reply, is_name, lane};
+use super::{Gateway, Heard, Probe, REPLICAS_MAX, Reply, is_name, lane};
 use crate::engine::interface::{LaneId, Nodes};
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use std::fmt::Write as _;
+use std::time::Duration;
 
 /// A PING or PONG, with all keys that this project writes.
 #[derive(Deserialize)]
@@ -53,6 +54,19 @@ struct Sender<'a> {
     lanes: Option<u64>,
     #[serde(default)]
     leaving: bool,
+    #[serde(default)]
+    heard: Option<HeardText>,
+    #[serde(default)]
+    replicas: Option<u64>,
+    #[serde(default)]
+    nodes: Option<NodesText>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct HeardText {
+    rtt: u64,
+    next: u64,
 }
 
 #[derive(Deserialize)]
@@ -77,9 +91,13 @@ pub(super) fn parse(json: &[u8]) -> Option<Probe> {
                     version: name(sender.version)?,
                     replica: name(sender.replica)?,
                     lane: lane(sender.lane, sender.lanes),
-                    replicas: None,
+                    replicas: replicas(sender.replicas),
                     leaving: sender.leaving,
-                    nodes: None,
+                    nodes: sender.nodes.map(Nodes::from),
+                    heard: sender.heard.map(|heard| Heard {
+                        rtt: Duration::from_micros(heard.rtt),
+                        next: Duration::from_millis(heard.next),
+                    }),
                 })
             }),
             reply: Reply::Plain {
@@ -97,23 +115,33 @@ pub(super) fn parse(json: &[u8]) -> Option<Probe> {
 
 impl Message<'_> {
     /// Returns the description of the sender, if the message is a PONG.
-    fn gateway(&self) -> Option<Gateway> {
-        let replicas = self.replicas.map(|n| n.clamp(1, REPLICAS_MAX.into()));
-
+    fn gateway(self) -> Option<Gateway> {
         Some(Gateway {
             version: name(self.version?)?,
             replica: name(self.replica?)?,
             lane: lane(self.lane, self.lanes),
-            replicas: replicas.and_then(|n| u32::try_from(n).ok()),
+            replicas: replicas(self.replicas),
             leaving: self.leaving.unwrap_or_default(),
-            nodes: self.nodes.as_ref().map(|nodes| Nodes {
-                all: nodes.all,
-                cut: nodes.cut,
-                resting: nodes.resting,
-                echo_responder: nodes.echo_responder,
-            }),
+            nodes: self.nodes.map(Nodes::from),
+            heard: None,
         })
     }
+}
+
+impl From<NodesText> for Nodes {
+    fn from(nodes: NodesText) -> Self {
+        Self {
+            all: nodes.all,
+            cut: nodes.cut,
+            resting: nodes.resting,
+            echo_responder: nodes.echo_responder,
+        }
+    }
+}
+
+fn replicas(number: Option<u64>) -> Option<u32> {
+    let number = number?.clamp(1, REPLICAS_MAX.into());
+    u32::try_from(number).ok()
 }
 
 /// Writes a PING. If `pad_to` is given, the JSON is padded to `pad_to` bytes.
@@ -131,6 +159,11 @@ pub(super) fn ping(
     write_lane(&mut text, own.lane);
     if own.leaving {
         text.push_str(",\"leaving\":true");
+    }
+    if let Some(heard) = own.heard {
+        let (rtt, next) = (heard.rtt.as_micros(), heard.next.as_millis());
+        let _ = write!(text, ",\"heard\":{{\"rtt\":{rtt},\"next\":{next}}}");
+        write_replicas(&mut text, own);
     }
     text.push('}');
     if let Some(len) = pad_to {
@@ -153,6 +186,18 @@ fn write_lane(text: &mut String, lane: LaneId) {
     }
 }
 
+/// Writes the keys `replicas` and `nodes`.
+fn write_replicas(text: &mut String, own: &Gateway) {
+    let _ = write!(text, ",\"replicas\":{}", own.replicas.unwrap_or(1));
+    if let Some(nodes) = own.nodes {
+        let _ = write!(
+            text,
+            ",\"nodes\":{{\"all\":{},\"cut\":{},\"reflect\":{},\"resting\":{}}}",
+            nodes.all, nodes.cut, nodes.echo_responder, nodes.resting
+        );
+    }
+}
+
 /// Writes the PONG to a PING that has the format of this project.
 pub(super) fn pong(cluster_id: &str, time_stamp: &str, own: &Gateway) -> Vec<u8> {
     let mut text = begin(cluster_id, "PONG", time_stamp);
@@ -161,17 +206,10 @@ pub(super) fn pong(cluster_id: &str, time_stamp: &str, own: &Gateway) -> Vec<u8>
     text.push_str(",\"version\":");
     string(&mut text, &own.version);
     write_lane(&mut text, own.lane);
-    let _ = write!(text, ",\"replicas\":{}", own.replicas.unwrap_or(1));
     if own.leaving {
         text.push_str(",\"leaving\":true");
     }
-    if let Some(nodes) = own.nodes {
-        let _ = write!(
-            text,
-            ",\"nodes\":{{\"all\":{},\"cut\":{},\"reflect\":{},\"resting\":{}}}",
-            nodes.all, nodes.cut, nodes.echo_responder, nodes.resting
-        );
-    }
+    write_replicas(&mut text, own);
     text.push('}');
 
     text.into_bytes()
@@ -225,9 +263,10 @@ mod tests {
             any::<bool>(),
             nodes,
             (0..16_u8, 1..=16_u8),
+            prop::option::of((any::<u32>(), any::<u32>())),
         )
             .prop_map(
-                |(version, replica, replicas, leaving, nodes, lane)| Gateway {
+                |(version, replica, replicas, leaving, nodes, lane, heard)| Gateway {
                     version,
                     replica,
                     lane: LaneId::new(lane.0 % lane.1, lane.1).unwrap(),
@@ -238,6 +277,10 @@ mod tests {
                         cut,
                         resting,
                         echo_responder,
+                    }),
+                    heard: heard.map(|(rtt, next)| Heard {
+                        rtt: Duration::from_micros(rtt.into()),
+                        next: Duration::from_millis(next.into()),
                     }),
                 },
             )

@@ -12,6 +12,7 @@ fn own() -> Gateway {
         replicas: Some(2),
         leaving: false,
         nodes: None,
+        heard: None,
     }
 }
 

@@ -350,6 +350,7 @@ fn replies_to_a_flood_of_probes_are_limited() {
             replicas: None,
             leaving: false,
             nodes: None,
+            heard: None,
         },
         None,
     );

@@ -283,33 +283,99 @@ fn a_suspended_process_keeps_its_sessions() {
     );
 }
 
-/// Returns the number of different times at which the sessions of a server send their next PING.
-fn ping_times(clients: usize) -> usize {
+/// Returns the number of different times at which the sessions of a client send their next PING.
+fn ping_times(servers: u8) -> usize {
     let mut network = Network::new();
-    let server = network.host("server-0");
-    let address = network.address(server);
-    network.set_peers(server, vec![serving()]);
-    for number in 0..clients {
-        let client = network.host(&format!("client-{number}"));
-        network.set_peers(client, vec![calling(&[address])]);
+    let client = network.host("client-0");
+    let mut peers = Vec::new();
+    for number in 1..=servers {
+        let key = [number; 32];
+        let server = network.host(&format!("server-{number}"));
+        let at_server = PeerConfig {
+            local_private_key: key.into(),
+            ..serving()
+        };
+        network.set_peers(server, vec![at_server]);
+        peers.push(PeerConfig {
+            index: number.into(),
+            cluster_id: format!("server-{number}"),
+            public_key: noise::public_key(&key.into()),
+            ..calling(&[network.address(server)])
+        });
+        network.set_peers(client, peers.clone());
         network.run(ms(13));
     }
     network.run(secs(3));
-    let sessions = network.hosts[server].engine.sessions.iter();
+    let sessions = network.hosts[client].engine.sessions.iter();
     let moments: Vec<_> = sessions
         .map(|session| session.liveness.poll_timeout(Kind::Ours, network.now))
         .collect();
-    assert_eq!(moments.len(), clients);
+    assert_eq!(moments.len(), usize::from(servers));
 
     BTreeSet::from_iter(moments).len()
 }
 
 #[test]
-fn pings_of_few_sessions_are_aligned() {
-    assert_eq!(ping_times(5), 1);
+fn pings_of_few_sessions_are_sent_at_the_ticks() {
+    // An idle session sends one at every second tick.
+    assert!(ping_times(5) <= 2);
 }
 
 #[test]
 fn pings_of_many_sessions_are_spread() {
     assert!(ping_times(70) > 10);
+}
+
+/// Returns the PINGs that each side of a pair sends in the next ten seconds, in which `packets`
+/// packets cross the session every 100 ms.
+fn pings(network: &mut Network, packets: usize) -> [u32; 2] {
+    let sent = |network: &Network| {
+        [0, 1].map(|host: usize| {
+            let mut sessions = network.hosts[host].engine.sessions.iter();
+            sessions.next().unwrap().liveness.pings()
+        })
+    };
+    let before = sent(network);
+    for _ in 0..100 {
+        for flow in 0..packets {
+            network.packet(1, &inner_packet(b"x"), u32::try_from(flow).unwrap());
+        }
+        network.run(ms(100));
+    }
+    let after = sent(network);
+
+    [0, 1].map(|host: usize| after[host] - before[host])
+}
+
+#[test]
+fn only_the_side_that_opened_the_session_sends_pings() {
+    let mut network = Network::pair();
+    network.run(secs(5));
+
+    // When the traffic starts, either side may send the first one.
+    pings(&mut network, 3);
+    let [server, client] = pings(&mut network, 3);
+    assert_eq!(server, 0);
+    assert!((38..=42).contains(&client), "{client} PINGs with traffic");
+    network.run(secs(3));
+    let [server, client] = pings(&mut network, 0);
+    assert_eq!(server, 0);
+    assert!(
+        (18..=22).contains(&client),
+        "{client} PINGs without traffic"
+    );
+}
+
+#[test]
+fn a_side_that_sends_no_pings_notices_that_the_other_one_is_gone() {
+    for packets in [0, 3] {
+        let mut network = Network::pair();
+        network.run(secs(5));
+        pings(&mut network, packets);
+        network.lose_every = Some(1);
+        let took = network.run_until(secs(3), |network| !network.reachable(0));
+
+        let limit = if packets == 0 { ms(950) } else { ms(700) };
+        assert!(took <= limit, "{took:?} with {packets} packets");
+    }
 }
