@@ -61,6 +61,9 @@ pub const REMOTE_SERVICE_ACCOUNT: &str = "liqo.io/remote-service-account-name";
 /// On a VirtualNode. Value: digests of the values in its `spec.template` that the controller has filled in, as
 /// `name=digest`, separated by commas. An addition of this project.
 pub const TEMPLATE_VALUES: &str = "liqo.io/virtual-kubelet-values";
+/// On a VirtualNode whose provider has no networking with this cluster. Value: CIDRs of this cluster and of other peers, separated by
+/// commas. The address of a remote pod in one of them is not reflected. An addition of this project.
+pub const RESERVED_CIDRS: &str = "liqo.io/reserved-cidrs";
 /// On the Deployment of a virtual kubelet. Value: digest of the fields that the controller has written. An addition of this
 /// project.
 pub const DEPLOYMENT_HASH: &str = "liqo.io/virtual-kubelet-hash";

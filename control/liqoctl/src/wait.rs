@@ -2,6 +2,7 @@
 
 use crate::failure::Unreachable;
 use crate::parse;
+use crate::progress;
 use anyhow::{Result, bail};
 use std::time::Duration;
 use tokio::time::Instant;
@@ -9,6 +10,9 @@ use tokio::time::Instant;
 /// Time between observations. A controller writes objects within tens of milliseconds, and a user
 /// does not notice a delay below a fifth of a second.
 pub(crate) const PERIOD: Duration = Duration::from_millis(100);
+
+/// Time between two lines about the missing part.
+const REPORTED: Duration = Duration::from_secs(5);
 
 /// The end of the time limit of a command.
 #[derive(Clone, Copy, Debug)]
@@ -55,6 +59,33 @@ impl Deadline {
     ) -> Result<T> {
         let changed = async || tokio::time::sleep(PERIOD).await;
         self.until_changed(goal, observe, changed).await
+    }
+
+    /// Observes until the condition is met, and prints a missing part that lasts, for conditions that take long.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of `observe`, or an error with the missing part at the deadline.
+    pub(crate) async fn until_reporting<T>(
+        self,
+        goal: &str,
+        mut observe: impl AsyncFnMut() -> Result<Found<T>>,
+    ) -> Result<T> {
+        let mut next = Instant::now() + REPORTED;
+        let mut last = String::new();
+        let observed = async || {
+            let found = observe().await?;
+            if let Found::Missing(missing) = &found
+                && Instant::now() >= next
+                && last != *missing
+            {
+                progress::info(format_args!("{goal}: {missing}"));
+                next = Instant::now() + REPORTED;
+                last.clone_from(missing);
+            }
+            Ok(found)
+        };
+        self.until(goal, observed).await
     }
 
     /// Observes after each return of `changed`, until the condition is met.
@@ -105,6 +136,27 @@ mod tests {
         assert_eq!(
             result.unwrap_err().to_string(),
             "the endpoint took longer than 2s: no address"
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_missing_part_that_lasts_is_printed_once_until_it_changes() {
+        let start = Instant::now();
+        let found = Deadline::after(Duration::from_secs(60))
+            .until_reporting("deleting", async || {
+                Ok(match start.elapsed().as_secs() {
+                    0..2 => Found::Missing("c still exists".to_owned()),
+                    2..20 => Found::Missing("a still exists".to_owned()),
+                    20..21 => Found::Missing("b still exists".to_owned()),
+                    _ => Found::Ready(()),
+                })
+            })
+            .await;
+
+        assert!(found.is_ok());
+        assert_eq!(
+            progress::take_lines(),
+            ["a", "b"].map(|it| format!("INFO: deleting: {it} still exists"))
         );
     }
 

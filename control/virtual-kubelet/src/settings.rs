@@ -1,6 +1,8 @@
 //! Values of the flags, as the controllers use them.
 
 use crate::pod::forge::ApiServerSupport;
+use control_api::VirtualNode;
+use control_api::annotations::RESERVED_CIDRS;
 use control_runtime::{Destinations, Key};
 use ipam::Remap;
 use ipnet::Ipv4Net;
@@ -31,9 +33,6 @@ pub(crate) struct Settings {
     pub(crate) has_storage: bool,
     /// CIDRs of the provider, and the CIDRs that they have in this cluster.
     pub(crate) remaps: Vec<Remap>,
-    /// CIDRs of this cluster and of other peers, if networking with the provider is off. Then addresses of remote pods are
-    /// reflected as they are, but not those in these CIDRs.
-    pub(crate) reserved: Vec<Ipv4Net>,
     /// Whether the addresses of remote pods are reflected.
     pub(crate) reflects_ips: bool,
     /// Whether Events of the provider are reflected.
@@ -73,34 +72,55 @@ impl Settings {
     }
 
     /// Returns the address that a remote pod with this address has in this cluster; `None` if it has none, or must not be reflected.
-    pub(crate) fn reflected(&self, address: IpAddr) -> Option<IpAddr> {
-        if !self.reflects_ips || self.reserving(address).is_some() {
+    /// With reserved CIDRs, networking with the provider is off, and an address outside of them is reflected as it is.
+    pub(crate) fn reflected(&self, address: IpAddr, reserved: &[Ipv4Net]) -> Option<IpAddr> {
+        if !self.reflects_ips || reserving(address, reserved).is_some() {
             return None;
         }
-        if self.reserved.is_empty() {
+        if reserved.is_empty() {
             return self.remapped(address);
         }
-        let IpAddr::V4(ip) = address else {
-            return None;
-        };
-        let is_special =
-            ip.is_loopback() || ip.is_link_local() || ip.is_unspecified() || ip.is_multicast();
+        let is_reflected = address.is_ipv4() && special(address).is_none();
 
-        (!is_special).then_some(address)
-    }
-
-    /// Returns the reserved CIDR that an address of the provider is in.
-    pub(crate) fn reserving(&self, address: IpAddr) -> Option<Ipv4Net> {
-        let IpAddr::V4(address) = address else {
-            return None;
-        };
-        let mut reserved = self.reserved.iter();
-
-        reserved.find(|it| it.contains(&address)).copied()
+        is_reflected.then_some(address)
     }
 
     /// Returns the name of the NamespaceMap of the provider.
     pub(crate) fn namespace_map(&self) -> Key {
         Key::new(&*self.tenant_namespace, &*self.provider)
     }
+}
+
+/// Returns the CIDRs of this cluster and of other peers; none if networking with the provider is on.
+pub(crate) fn reserved(node: &VirtualNode) -> Vec<Ipv4Net> {
+    let annotations = node.metadata.annotations.as_ref();
+    let reserved = annotations.and_then(|it| it.get(RESERVED_CIDRS));
+    let cidrs = reserved.into_iter().flat_map(|it| it.split(','));
+
+    cidrs.filter_map(|it| it.parse().ok()).collect()
+}
+
+/// Returns the reserved CIDR that an address of the provider is in.
+pub(crate) fn reserving(address: IpAddr, reserved: &[Ipv4Net]) -> Option<Ipv4Net> {
+    let IpAddr::V4(address) = address else {
+        return None;
+    };
+
+    reserved.iter().find(|it| it.contains(&address)).copied()
+}
+
+/// Returns the kind of an IPv4 address that no pod network has.
+pub(crate) fn special(address: IpAddr) -> Option<&'static str> {
+    let IpAddr::V4(address) = address else {
+        return None;
+    };
+    let kinds = [
+        (address.is_loopback(), "a loopback address"),
+        (address.is_link_local(), "a link-local address"),
+        (address.is_unspecified(), "the unspecified address"),
+        (address.is_multicast(), "a multicast address"),
+    ];
+    let kind = kinds.into_iter().find(|(is_it, _)| *is_it);
+
+    kind.map(|(_, name)| name)
 }

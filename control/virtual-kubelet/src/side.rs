@@ -5,6 +5,7 @@ use crate::kubeconfig::Shared;
 use crate::node::NodeController;
 use crate::pod::forge::ApiServerSupport;
 use crate::reflection::event::controller::EventController;
+use crate::reflection::event::drops::Drops;
 use crate::reflection::event::settings::EventSettings;
 use crate::reflection::peering::Peering;
 use crate::reflection::policy::Policy;
@@ -31,6 +32,7 @@ pub(crate) const MOMENT: Duration = Duration::from_secs(2);
 pub(crate) struct Side {
     pub(crate) simulation: Simulation,
     pub(crate) content: Shared,
+    pub(crate) drops: Drops,
 }
 
 pub(crate) fn settings() -> Settings {
@@ -46,7 +48,6 @@ pub(crate) fn settings() -> Settings {
         api_server_grace_period: Duration::from_secs(300),
         has_storage: true,
         remaps: vec![Remap::new(cidr("10.244.0.0/16"), cidr("10.71.0.0/16")).unwrap()],
-        reserved: Vec::new(),
         reflects_ips: true,
         reflects_events: true,
         labels: BTreeMap::new(),
@@ -118,13 +119,17 @@ impl Side {
         let of_events = settings.reflects_events.then(|| events(&settings));
         let workload = move || WorkloadController::new(settings.clone(), tokens.clone());
         let mut simulation = simulation.host(node).host(workload);
+        let drops = Drops::default();
         if let Some(settings) = of_events {
-            simulation = simulation.host(move || EventController::new(settings.clone()));
+            let drops = drops.clone();
+            let make = move || EventController::new(settings.clone(), drops.clone());
+            simulation = simulation.host(make);
         }
         let simulation = simulation.replicas(2);
         let mut side = Self {
             simulation,
             content,
+            drops,
         };
         for namespace in ["liqo-tenant-milan", "kube-node-lease", "shop"] {
             side.simulation.local().put_namespace(namespace);

@@ -1,5 +1,7 @@
 //! Tests of `liqoctl` with two clusters whose controller managers authenticate peers and replicate their requests.
 
+mod purge;
+
 use crate::authentication::site::Site;
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
 use anyhow::{Context as _, Result, bail, ensure};
@@ -28,6 +30,7 @@ pub(crate) fn add(suite: &mut Suite) {
         a_peering_user_peers_until_it_is_deleted,
         the_reverse_peering_outlives_the_end_of_the_other,
     );
+    purge::add(suite);
 }
 
 /// The environment variable that `cargo xtask test --kubernetes` sets to the program `liqoctl`.

@@ -48,6 +48,8 @@ use std::process::ExitCode;
 const SLOW: &[&str] = &[
     "peering::interrupted::a_manager_that_is_killed_after_each_of_its_writes_peers_and_parts",
     "conflicts::other_owners_at_the_provider_keep_their_objects_and_fields",
+    "liqoctl::purge::a_purge_waits_for_a_namespace_that_ends_slowly_and_names_it",
+    "other_kinds::a_kind_that_one_consumer_is_granted_is_reflected_again_after_it_vanished",
     "other_kinds::a_custom_resource_is_reflected_as_both_clusters_permit",
     "peering::interrupted::a_provider_that_is_away_during_each_step_delays_it_only",
     "peering::renewal::credentials_of_four_minutes_are_renewed_without_a_failed_request",

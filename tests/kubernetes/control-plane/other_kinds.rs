@@ -6,6 +6,8 @@ use crate::liqoctl;
 use crate::peering::Peering;
 use crate::refusals::scene::Scene;
 use crate::upstream::offloading::process::VirtualKubelet;
+use crate::upstream::offloading::turin::{NAMESPACE, Turin};
+use crate::upstream::rest::refusal;
 use anyhow::{Context as _, Result, ensure};
 use control_api::VkOptionsTemplate;
 use kube::Api;
@@ -16,7 +18,8 @@ use std::time::Duration;
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        a_custom_resource_is_reflected_as_both_clusters_permit
+        a_custom_resource_is_reflected_as_both_clusters_permit,
+        a_kind_that_one_consumer_is_granted_is_reflected_again_after_it_vanished,
     );
 }
 
@@ -41,10 +44,7 @@ async fn a_custom_resource_is_reflected_as_both_clusters_permit(_: &'static Fixt
         .until(("ConfigMap", REMOTE, "others"), |_| true)
         .await?;
     milan.apply(&rights("remote")).await?;
-    until(Deadline::after(MINUTES), "the right", async || {
-        has_color(&scene, "blue").await
-    })
-    .await?;
+    until_granted(&scene, "blue").await?;
 
     is_reflected(&scene).await?;
     is_left_out_by_its_policy(&scene).await?;
@@ -138,20 +138,89 @@ async fn returns_with_its_kind(scene: &Scene) -> Result<()> {
     let milan = &scene.peering.milan;
     delete_definition(milan).await?;
     until_reported(scene, "(status 404)").await?;
-    let mut other = config_map("shop");
-    other["data"]["color"] = "red".into();
-    scene.rome.apply(&other, "kubectl").await?;
-    let is_red = |it: &Value| it["data"]["color"] == "red";
-    scene
-        .milan
-        .until(("ConfigMap", REMOTE, "others"), is_red)
-        .await?;
+    others_go_on(scene, "red").await?;
 
     milan.apply(&definition()).await?;
-    until(Deadline::after(MINUTES), "the kind", async || {
-        has_color(scene, "blue").await
+    until_granted(scene, "blue").await
+}
+
+/// The administrator of the provider binds a ClusterRole in the namespace of `rome`. This cluster deletes the
+/// CustomResourceDefinition, and creates it again.
+async fn a_kind_that_one_consumer_is_granted_is_reflected_again_after_it_vanished(
+    _: &'static Fixture,
+) -> Result<()> {
+    let scene = offloaded().await?;
+    let Peering { rome, milan } = &scene.peering;
+    let turin = Turin::join(milan).await?;
+    turin.map(&json!({"demo": NAMESPACE})).await?;
+    let kubelet = turin.kubelet(NAMESPACE).await?;
+    for namespace in [NAMESPACE, REMOTE] {
+        scene
+            .milan
+            .create(&widget(namespace, "theirs", "blue"))
+            .await?;
+    }
+    scene.rome.create(&widget("shop", "web", "blue")).await?;
+    until_reported(&scene, "cluster milan refuses it: ").await?;
+
+    let mut role = rights("remote");
+    role["metadata"] = json!({"name": "widgets-of-one"});
+    milan.apply(&role).await?;
+    milan.apply(&binding("rome", "widgets-of-one")).await?;
+    until_granted(&scene, "blue").await?;
+    for namespace in [NAMESPACE, REMOTE] {
+        let error = kubelet.rest.get("Widget", namespace, "theirs").await.err();
+        let error = error.context("another consumer has the right")?;
+        ensure!(refusal(&error) == Some(403), "{error:#}");
+    }
+
+    delete_definition(rome).await?;
+    until_reported(&scene, "this cluster refuses it: ").await?;
+    until(
+        Deadline::after(SOON),
+        "the deletion of the object",
+        async || {
+            let left = scene.milan.get_opt("Widget", REMOTE, "web").await?;
+            ensure!(left.is_none(), "{left:?}");
+            Ok(())
+        },
+    )
+    .await?;
+    others_go_on(&scene, "red").await?;
+
+    rome.apply(&definition()).await?;
+    until(Deadline::after(SOON), "the kind", async || {
+        scene.rome.create(&widget("shop", "web", "green")).await
     })
     .await?;
+    until_granted(&scene, "green").await?;
+    scene.milan.get("Widget", REMOTE, "theirs").await?;
+
+    Ok(())
+}
+
+/// Returns a RoleBinding of a consumer's group in its namespace.
+fn binding(consumer: &str, role: &str) -> Value {
+    let group = "rbac.authorization.k8s.io";
+    json!({
+        "apiVersion": format!("{group}/v1"),
+        "kind": "RoleBinding",
+        "metadata": {"name": role, "namespace": REMOTE},
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": group, "kind": "Group", "name": consumer}],
+    })
+}
+
+/// A change of another kind is reflected.
+async fn others_go_on(scene: &Scene, color: &str) -> Result<()> {
+    let mut other = config_map("shop");
+    other["data"]["color"] = color.into();
+    scene.rome.apply(&other, "kubectl").await?;
+    let is_it = |it: &Value| it["data"]["color"] == color;
+    scene
+        .milan
+        .until(("ConfigMap", REMOTE, "others"), is_it)
+        .await?;
 
     Ok(())
 }
@@ -257,6 +326,16 @@ async fn has_color(scene: &Scene, color: &str) -> Result<Value> {
     ensure!(present["spec"]["color"] == color, "{present}");
 
     Ok(present)
+}
+
+/// Waits until the virtual kubelet has requested the refused kind once more, and has reflected the object.
+async fn until_granted(scene: &Scene, color: &str) -> Result<()> {
+    until(Deadline::after(MINUTES), "the kind", async || {
+        has_color(scene, color).await
+    })
+    .await?;
+
+    Ok(())
 }
 
 async fn until_color(scene: &Scene, color: &str) -> Result<Value> {

@@ -145,6 +145,7 @@ async fn names_and_selectors(scene: &Scene) -> Result<()> {
         Ok(())
     })
     .await?;
+    waits_for_its_namespace(scene).await?;
     let own = scene.milan.get("Namespace", "", "books-rome").await?;
     ensure!(
         own["metadata"]["labels"]["liqo.io/remote-cluster-id"].is_null(),
@@ -160,6 +161,37 @@ async fn names_and_selectors(scene: &Scene) -> Result<()> {
     until_phase(rome, "shop", "Ready").await?;
 
     Ok(())
+}
+
+/// A pod of the namespace whose remote name is taken says why it waits.
+async fn waits_for_its_namespace(scene: &Scene) -> Result<()> {
+    let cause = "the provider does not create the namespace books-rome: its name may be taken";
+    let mut pod = scene::pod("waits", "1", &json!([]));
+    pod["metadata"]["namespace"] = json!("books");
+    // The namespace gets its ServiceAccount a moment after it exists.
+    until(Deadline::after(SOON), "the pod", async || {
+        scene.rome.create(&pod).await
+    })
+    .await?;
+    let contains = |text: &Value| text.as_str().is_some_and(|it| it.contains(cause));
+    let is_waiting = |it: &Value| {
+        it["status"]["reason"] == "OffloadingBackOff" && contains(&it["status"]["message"])
+    };
+    scene
+        .rome
+        .until(("Pod", "books", "waits"), is_waiting)
+        .await?;
+    until(Deadline::after(SOON), cause, async || {
+        let events = scene.rome.list("Event", "books", "").await?;
+        let is_it = |it: &Value| {
+            it["involvedObject"]["name"] == "waits"
+                && it["reason"] == FAILED_REFLECTION
+                && contains(&it["message"])
+        };
+        ensure!(events.iter().any(is_it), "{events:?}");
+        Ok(())
+    })
+    .await
 }
 
 async fn a_kubeconfig_that_is_missing_or_of_another_cluster_is_named(

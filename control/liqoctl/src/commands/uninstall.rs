@@ -14,7 +14,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use std::time::Duration;
 
-/// Default limit of the command. The limits of its steps add up to less than a minute.
+/// Default limit of the command, which is more than the sum of the limits of its steps.
 const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Time that helm waits for the deletion of the release's objects.

@@ -68,11 +68,6 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "CIDR,...", value_delimiter = ',')]
     remote_external_cidr_remap: Vec<Ipv4Net>,
 
-    /// CIDRs of this cluster and of other peers. With them, networking with the provider is off, and the address of a remote pod is
-    /// reported as it is, unless it is in one of them.
-    #[arg(long, value_name = "CIDR,...", value_delimiter = ',')]
-    reserved_cidr: Vec<Ipv4Net>,
-
     /// Let claims of pods have storage of the provider.
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     enable_storage: bool,
@@ -261,7 +256,6 @@ impl Cli {
             api_server_grace_period: self.api_server_grace_period,
             has_storage: self.enable_storage,
             remaps,
-            reserved: self.reserved_cidr.clone(),
             reflects_ips: !self.disable_ip_reflection,
             reflects_events: self.reflection.event_reflection_workers > 0,
             labels: self.node_extra_labels.iter().cloned().collect(),
@@ -411,19 +405,6 @@ mod tests {
         assert_eq!(remapped("10.70.0.9"), Some("10.72.0.9".to_owned()));
         assert_eq!(remapped("192.0.2.1"), None);
         assert_eq!(remapped("fd00::1"), None);
-    }
-
-    #[test]
-    fn without_networking_addresses_outside_of_reserved_cidrs_stay() {
-        let settings = settings(&[
-            "--reserved-cidr=10.244.0.0/16",
-            "--reserved-cidr=10.96.0.0/12",
-        ])
-        .unwrap();
-
-        let reflected = |address: &str| settings.reflected(address.parse().unwrap()).is_some();
-        assert!(reflected("10.32.1.7"));
-        assert!(!reflected("10.244.1.7") && !reflected("10.100.0.1"));
     }
 
     #[test]

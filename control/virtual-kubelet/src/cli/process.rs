@@ -7,6 +7,7 @@ use crate::node::{NodeController, WorkItem};
 use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::event::controller::EventController;
+use crate::reflection::event::drops::Drops;
 use crate::reflection::tokens::controller::TokenController;
 use crate::server;
 use crate::settings::Settings;
@@ -49,6 +50,7 @@ impl Cli {
         let metrics = runtime::Metrics::new(&mut registry);
         let of_server = server::Metrics::new(&mut registry);
         let conflicts = Conflicts::new(&mut registry);
+        let drops = Drops::new(&mut registry);
         let registry = Arc::new(registry);
         let state = Arc::new(State::default());
         let health = telemetry::http::serve(self.http, Arc::clone(&registry), Arc::clone(&state));
@@ -72,7 +74,7 @@ impl Cli {
                 runtime.add(TokenController::new(tokens), &replicas)?;
             }
             if let Some(events) = self.events(&virtual_node) {
-                runtime.add(EventController::new(events), &replicas)?;
+                runtime.add(EventController::new(events, drops), &replicas)?;
             }
             if let Some(reflection) = self.reflection(&virtual_node) {
                 let reflection = ReflectionController::new(reflection, conflicts);

@@ -212,13 +212,13 @@ impl Controller for ReflectionController {
                 false
             }
             (WorkItem::Object(kind, _), Request::Read(object)) => {
-                self.read(item, &object.cluster, outcome, *kind)
+                self.read(item, object, outcome, (*kind, cache))
             }
             (WorkItem::Status(..), Request::Write(write)) => {
                 self.wrote_status(item, &write.object, outcome, cache)
             }
             (WorkItem::Status(..), Request::Read(object)) => {
-                self.read_for_status(item, &object.cluster, outcome)
+                self.read_for_status(item, object, outcome, cache)
             }
             (WorkItem::Namespace(_), _) | (_, Request::Probe(_)) => false,
         };

@@ -5,6 +5,7 @@
 //! so a deletion would cost a request for each Event and change nothing.
 
 pub(crate) mod controller;
+pub(crate) mod drops;
 pub(crate) mod settings;
 
 mod content;

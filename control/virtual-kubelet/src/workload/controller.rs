@@ -11,7 +11,7 @@ use crate::pod::status::{Restarts, cut};
 use crate::reflection::event::{self, EventSummary};
 use crate::reflection::tokens::awaited::{self, Waiting, missing, pods_of};
 use crate::reflection::tokens::settings::TokenSettings;
-use crate::settings::Settings;
+use crate::settings::{Settings, reserved};
 use control_api::{NamespaceMap, NamespaceOffloading, ShadowPod, VirtualNode};
 use control_runtime::{
     Action, Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration,
@@ -212,8 +212,9 @@ impl Controller for WorkloadController {
             return items;
         }
         if change.is::<VirtualNode>() {
-            let patch =
-                |node: Option<&VirtualNode>| node.map(|it| it.spec.offloading_patch.clone());
+            let patch = |node: Option<&VirtualNode>| {
+                node.map(|it| (it.spec.offloading_patch.clone(), reserved(it)))
+            };
             let is_same = patch(change.before()) == patch(change.after());
             let all = cache.objects::<Pod>(&Cluster::Local);
             return all

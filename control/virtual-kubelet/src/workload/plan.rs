@@ -6,11 +6,13 @@ use super::update::update;
 use crate::pod::forge::{self, HomeApiServer};
 use crate::pod::status::{self, Restarts};
 use crate::reflection::event;
-use crate::settings::Settings;
+use crate::settings::{Settings, reserved};
+use control_api::offloading::namespace_map::MappingPhase;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
 use control_api::offloading::virtual_node::OffloadingPatch;
 use control_api::{NamespaceMap, ShadowPod, VirtualNode, labels};
 use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Ref, Write, merge_patch};
+use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::json;
@@ -174,6 +176,14 @@ impl<'a> Workload<'a> {
             return;
         }
         let desired = map.and_then(|it| it.spec.desired_mapping.get(&self.key.namespace));
+        let phase = current.and_then(|it| it.current_mapping.get(&self.key.namespace)?.phase);
+        if let Some(remote) = desired.filter(|_| phase == Some(MappingPhase::CreationLoopBackOff)) {
+            let message = format!(
+                "the provider does not create the namespace {remote}: its name may be taken or refused there"
+            );
+            plan.events.push(self.failed_reflection(&message));
+            return self.set_waiting(local, &message, env, plan);
+        }
         // A NamespaceMap that does not exist yet, or an entry that the provider has not decided about, may follow.
         let is_withdrawn = map.is_some() && desired.is_none();
         if is_withdrawn || desired.is_none() && !has_started(local) {
@@ -257,7 +267,8 @@ impl<'a> Workload<'a> {
         };
         let uid = pod.metadata.uid.as_deref().unwrap_or_default();
         let current = local.status.clone().unwrap_or_default();
-        let map_ip = |address: IpAddr| self.settings.reflected(address);
+        let reserved = self.reserved();
+        let map_ip = |address: IpAddr| self.settings.reflected(address, &reserved);
         let context = status::Context {
             pod: local,
             map_ip: &map_ip,
@@ -353,6 +364,11 @@ impl<'a> Workload<'a> {
         is(labels::ORIGIN, &self.settings.home)
             && is(labels::DESTINATION, &self.settings.provider)
             && is(labels::NODE_NAME, &self.settings.node)
+    }
+
+    /// Returns the CIDRs in which this cluster or another peer has addresses, if networking with the provider is off.
+    pub(super) fn reserved(&self) -> Vec<Ipv4Net> {
+        self.virtual_node().map(reserved).unwrap_or_default()
     }
 
     fn virtual_node(&self) -> Option<&'a VirtualNode> {

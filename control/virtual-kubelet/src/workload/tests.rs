@@ -3,6 +3,7 @@ use control_api::{NamespaceMap, ShadowPod};
 use control_runtime::{Cluster, Key};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 mod addresses;
@@ -87,11 +88,19 @@ fn nothing_is_created_before_the_provider_has_the_namespace() {
     rome.put_pod("web");
     rome.pass();
     assert_eq!(rome.shadow("web"), Value::Null);
-    assert_eq!(rome.pod("web")["status"]["phase"], "Pending");
+    let status = rome.pod("web")["status"].clone();
+    assert_eq!(status["phase"], "Pending");
+    assert_eq!(status["reason"], "OffloadingBackOff");
+    let cause = "the provider does not create the namespace shop-rome: its name may be taken or refused there";
+    assert_eq!(status["message"], cause);
+    let events = BTreeSet::from_iter(rome.events());
+    assert_eq!(events, [format!("FailedReflection: {cause}")].into());
 
     rome.put_map("Accepted");
     rome.pass();
     assert!(rome.shadow("web").is_object());
+    rome.put_remote("web", &running("10.244.1.7"));
+    assert_eq!(rome.pod("web")["status"]["message"], Value::Null);
 }
 
 #[test]

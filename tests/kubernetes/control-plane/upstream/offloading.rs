@@ -10,9 +10,10 @@ mod kubelet;
 pub(crate) mod node;
 pub(crate) mod process;
 mod provider;
+mod reflected;
 mod requests;
 mod scene;
-mod turin;
+pub(crate) mod turin;
 mod virtual_node;
 
 use crate::fixture::{Suite, serial};

@@ -39,9 +39,9 @@ const SELECTOR: &str = "app.kubernetes.io/part-of=liqo";
 /// that would remove these finalizers do not run any more.
 const FINALIZERS_KEPT: Duration = Duration::from_secs(5);
 
-/// Time-out of the deletion of the CRDs, and of the deletion of the namespaces. With helm's time-out,
-/// the sum is below a minute.
-const DELETION_TIMEOUT: Duration = Duration::from_secs(19);
+/// Time-out of the deletion of the CRDs, and of the deletion of the namespaces. Pods of a namespace may take their grace periods, and
+/// a busy cluster deletes thousands of objects.
+const DELETION_TIMEOUT: Duration = Duration::from_secs(240);
 
 /// Removes the admission webhooks and policies. Webhooks are first: while no controller manager serves them, requests fail.
 /// The bindings of policies precede the policies, because they put them into force.
@@ -104,7 +104,7 @@ async fn remove_crds(cluster: &Cluster, deadline: Deadline) -> Result<()> {
     let started = tokio::time::Instant::now();
     let mut is_forced = false;
     deadline
-        .until("deleting the CRDs", async || {
+        .until_reporting("deleting the CRDs", async || {
             let left = ours().await?;
             if left.is_empty() {
                 return Ok(Found::Ready(()));

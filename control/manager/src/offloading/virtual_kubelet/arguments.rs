@@ -60,8 +60,7 @@ pub(super) fn metrics<'a>(
     )
 }
 
-/// Returns the arguments with the CIDRs of the provider and those that they are remapped to, of versions after v1.2.0, or those
-/// that no address of the provider may be in.
+/// Returns the arguments with the CIDRs of the provider and those that they are remapped to, of versions after v1.2.0.
 pub(super) fn remote_cidrs(source: &Source<'_>) -> Vec<String> {
     let flags = [
         ("remote-pod-cidr", source.remapped.pod.as_slice()),
@@ -72,8 +71,6 @@ pub(super) fn remote_cidrs(source: &Source<'_>) -> Vec<String> {
         arguments.extend(pairs.iter().map(|(cidr, _)| format!("--{flag}={cidr}")));
         arguments.extend(pairs.iter().map(|(_, to)| format!("--{flag}-remap={to}")));
     }
-    let reserved = source.reserved.iter();
-    arguments.extend(reserved.map(|cidr| format!("--reserved-cidr={cidr}")));
 
     arguments
 }

@@ -13,6 +13,8 @@ const PATH_DIGEST_BYTES: usize = 3;
 /// Maximal length of the name of a Secret in bytes.
 const NAME_MAX: usize = 253;
 const SUFFIX: &str = "-token";
+/// Suffix of a name that has been shortened. No pod whose name is not shortened has a Secret with it.
+const SHORTENED_SUFFIX: &str = ".token";
 /// Bytes of the digest of a pod's name in a name that has been shortened.
 const NAME_DIGEST_BYTES: usize = 8;
 
@@ -62,18 +64,19 @@ fn of_volume(volume: &Volume) -> impl Iterator<Item = Token<'_>> {
 
 /// Returns the name of the Secret with a pod's tokens.
 ///
-/// The name of a pod that is too long for the suffix is shortened and made unique by its digest.
+/// The name of a pod that is too long for the suffix is shortened and made unique by its digest. No two pods share a Secret, also
+/// if a user derives the name of one from that of the other.
 pub(crate) fn token_secret_name(pod: &str) -> String {
     if pod.len() + SUFFIX.len() <= NAME_MAX {
         return format!("{pod}{SUFFIX}");
     }
     let digest = hex_digest(pod, NAME_DIGEST_BYTES);
-    let length = NAME_MAX - SUFFIX.len() - digest.len() - 1;
+    let length = NAME_MAX - SHORTENED_SUFFIX.len() - digest.len() - 1;
     let head = &pod[..pod.floor_char_boundary(length)];
     // A label of a name ends with a letter or a digit.
     let head = head.trim_end_matches(|it: char| !it.is_ascii_alphanumeric());
 
-    format!("{head}-{digest}{SUFFIX}")
+    format!("{head}-{digest}{SHORTENED_SUFFIX}")
 }
 
 pub(super) fn key(volume: &str, path: &str) -> String {

@@ -7,7 +7,7 @@ use crate::reflection::other::STATUS;
 use crate::reflection::present::Present;
 use crate::reflection::registrations::FIELD_MANAGER;
 use crate::reflection::status::status;
-use control_runtime::{Action, Cache, Cluster, Outcome, Ref, Write};
+use control_runtime::{Action, Cache, Cluster, Entry, Outcome, Ref, Write};
 
 /// Code of the response to a write that changes an immutable field.
 const INVALID: u16 = 422;
@@ -52,15 +52,16 @@ impl ReflectionController {
     pub(super) fn read_for_status(
         &mut self,
         item: &WorkItem,
-        cluster: &Cluster,
+        object: &Ref,
         outcome: &Outcome,
+        cache: &Cache,
     ) -> bool {
         let Outcome::Stored(entry) = outcome else {
             return false;
         };
-        match cluster {
+        match &object.cluster {
             Cluster::Local => self.name_other_manager(item, entry.managers(STATUS)),
-            Cluster::Remote(_) => self.carried.put(item.clone(), entry),
+            Cluster::Remote(_) => self.carry(item, (object, entry), cache),
         }
         true
     }
@@ -107,6 +108,14 @@ impl ReflectionController {
         }
     }
 
+    /// Keeps an object that was read, unless the watch has reported a later state since the request. That one is written, or read.
+    fn carry(&mut self, item: &WorkItem, (object, entry): (&Ref, &Entry), cache: &Cache) {
+        let watched = cache.entry(object).and_then(|it| it.version);
+        if entry.version >= watched {
+            self.carried.put(item.clone(), entry);
+        }
+    }
+
     /// Notes the field manager of a contested object that has changed it last.
     fn name_other_manager<'a>(
         &mut self,
@@ -125,13 +134,13 @@ impl ReflectionController {
     pub(super) fn read(
         &mut self,
         item: &WorkItem,
-        cluster: &Cluster,
+        object: &Ref,
         outcome: &Outcome,
-        kind: Kind,
+        (kind, cache): (Kind, &Cache),
     ) -> bool {
-        match (outcome, cluster) {
+        match (outcome, &object.cluster) {
             (Outcome::Stored(entry), Cluster::Local) => {
-                self.carried.put(item.clone(), entry);
+                self.carry(item, (object, entry), cache);
                 true
             }
             (Outcome::Stored(entry), Cluster::Remote(_)) => {

@@ -1,5 +1,6 @@
 //! Connects the reflection of Events to the runtime.
 
+use super::drops::Drops;
 use super::involved::{Involved, remote_name};
 use super::settings::EventSettings;
 use super::written::{Decision, Written};
@@ -27,6 +28,7 @@ pub(crate) struct EventController {
     namespaces: Namespaces,
     carried: Carried<WorkItem>,
     written: Written,
+    drops: Drops,
 }
 
 /// Part of the reflection of Events that is compared with its desired state.
@@ -49,12 +51,13 @@ impl fmt::Display for WorkItem {
 
 impl EventController {
     /// Creates the controller.
-    pub(crate) fn new(settings: EventSettings) -> Self {
+    pub(crate) fn new(settings: EventSettings, drops: Drops) -> Self {
         Self {
             settings,
             namespaces: Namespaces::default(),
             carried: Carried::default(),
             written: Written::default(),
+            drops,
         }
     }
 
@@ -145,6 +148,13 @@ impl EventController {
                 return plan;
             }
             Decision::Skip => {
+                self.carried.remove(&item);
+                return plan;
+            }
+            Decision::Drop(limit) => {
+                if self.written.note_drop(key, event) {
+                    self.drops.count(limit);
+                }
                 self.carried.remove(&item);
                 return plan;
             }

@@ -4,6 +4,7 @@ use super::side::{Connect, Sides, milan, settings};
 use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::event::controller::EventController;
+use crate::reflection::event::drops::Drops;
 use crate::reflection::event::settings::EventSettings;
 use crate::reflection::policy::Policy;
 use control_runtime::Cluster;
@@ -11,22 +12,30 @@ use control_runtime::simulation::Simulation;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::Ingress;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 use std::time::Duration;
 
 /// Returns both clusters with the reflected object `web` of each kind.
 fn sides(seed: u64, policy: Policy) -> Sides {
+    counted((seed, 2), policy, &Drops::default())
+}
+
+/// Returns both clusters with a number of replicas, and a metric of dropped Events.
+fn counted((seed, replicas): (u64, usize), policy: Policy, drops: &Drops) -> Sides {
+    let drops = drops.clone();
     let of_events = EventSettings {
         reflection: settings(),
         node: None,
         policy,
     };
     let simulation = Simulation::new(seed)
-        .replicas(2)
+        .replicas(replicas)
         .host(|| Connect)
         .host(|| ReflectionController::new(settings(), Conflicts::default()))
-        .host(move || EventController::new(of_events.clone()));
+        .host(move || EventController::new(of_events.clone(), drops.clone()));
     let mut sides = Sides::with(simulation);
     sides.put_in_shop::<ConfigMap>("kube-root-ca.crt", json!({"data": {"ca.crt": "x"}}));
     sides.put_in_shop::<Service>("web", super::shop::service());
@@ -174,6 +183,34 @@ fn an_earlier_state_that_arrives_late_is_replaced() {
         .cloned()
         .unwrap();
     assert_eq!(now["message"], written["message"]);
+}
+
+#[test]
+fn events_beyond_the_limit_of_an_object_are_counted() {
+    let mut registry = Registry::with_prefix("liqo_virtual_kubelet");
+    let drops = Drops::new(&mut registry);
+    let mut sides = counted((1, 1), Policy::DenyList, &drops);
+    sides.pass();
+    for number in 0..70 {
+        sides.put_remote::<Event>(
+            &format!("web.{number}"),
+            json!({
+                "involvedObject": {"kind": "Service", "namespace": "shop-rome", "name": "web"},
+                "type": "Normal", "reason": "Synced", "message": "x", "count": 1,
+            }),
+        );
+    }
+    sides.simulation.pass(Duration::from_secs(60));
+
+    assert_eq!(sides.simulation.local().all::<Event>().len(), 64);
+    let mut text = String::new();
+    encode(&mut text, &registry).unwrap();
+    for (limit, count) in [("object", 6), ("writes", 0)] {
+        let line = format!(
+            "liqo_virtual_kubelet_reflection_dropped_events_total{{limit=\"{limit}\"}} {count}\n"
+        );
+        assert!(text.contains(&line), "{text}");
+    }
 }
 
 const LIMIT: Duration = Duration::from_secs(1800);

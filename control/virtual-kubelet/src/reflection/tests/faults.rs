@@ -139,6 +139,42 @@ fn contents(sides: &mut Sides, object: usize) -> ([Value; 6], [Value; 6]) {
     (here, there)
 }
 
+/// Asserts that both clusters have the same objects after faults.
+fn check(seed: u64, is_offloaded: bool, faults: &[Fault]) -> Result<(), TestCaseError> {
+    let make = || ReflectionController::new(settings(), Conflicts::default());
+    let simulation = Simulation::new(seed).host(|| Connect).host(make);
+    let mut sides = Sides::with(simulation.replicas(2));
+    let foreign = json!({"metadata": {"labels": {"offloading.liqo.io/origin": "turin"}}});
+    sides.put_remote::<ConfigMap>("foreign", foreign);
+    let foreign = sides.remote::<ConfigMap>("foreign");
+    for fault in faults {
+        inject(&mut sides, fault);
+    }
+    for is_local in [true, false] {
+        sides.simulation.heal(&cluster(is_local));
+    }
+    offload(&mut sides, is_offloaded);
+    sides.simulation.settle(LIMIT)?;
+
+    for object in 0..OBJECTS {
+        let (mut here, mut there) = contents(&mut sides, object);
+        if !is_offloaded {
+            here = Default::default();
+        } else if there[4].is_null() {
+            // A status of the provider stays after its object.
+            here[4] = there[4].take();
+        }
+        prop_assert_eq!(there, here);
+    }
+    prop_assert_eq!(sides.remote::<ConfigMap>("foreign"), foreign);
+    let redundant = sides.simulation.redundant();
+    prop_assert!(redundant.is_empty(), "{:?}", redundant);
+    let again = sides.simulation.replan(LIMIT)?;
+    prop_assert!(again.is_empty(), "{:?}", again);
+
+    Ok(())
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -148,37 +184,29 @@ proptest! {
         is_offloaded: bool,
         faults in prop::collection::vec(fault(), 0..40),
     ) {
-        let make = || ReflectionController::new(settings(), Conflicts::default());
-        let simulation = Simulation::new(seed).host(|| Connect).host(make);
-        let mut sides = Sides::with(simulation.replicas(2));
-        let foreign = json!({"metadata": {"labels": {"offloading.liqo.io/origin": "turin"}}});
-        sides.put_remote::<ConfigMap>("foreign", foreign);
-        let foreign = sides.remote::<ConfigMap>("foreign");
-        for fault in &faults {
-            inject(&mut sides, fault);
-        }
-        for is_local in [true, false] {
-            sides.simulation.heal(&cluster(is_local));
-        }
-        offload(&mut sides, is_offloaded);
-        sides.simulation.settle(LIMIT)?;
-
-        for object in 0..OBJECTS {
-            let (mut here, mut there) = contents(&mut sides, object);
-            if !is_offloaded {
-                here = Default::default();
-            } else if there[4].is_null() {
-                // A status of the provider stays after its object.
-                here[4] = there[4].take();
-            }
-            prop_assert_eq!(there, here);
-        }
-        prop_assert_eq!(sides.remote::<ConfigMap>("foreign"), foreign);
-        let redundant = sides.simulation.redundant();
-        prop_assert!(redundant.is_empty(), "{:?}", redundant);
-        let again = sides.simulation.replan(LIMIT)?;
-        prop_assert!(again.is_empty(), "{:?}", again);
+        check(seed, is_offloaded, &faults)?;
     }
+}
+
+/// A new leader reads an object, and the watch reports a change of it before the response.
+#[test]
+fn a_change_that_overtakes_a_read_is_reflected() {
+    let faults = [
+        Fault::Run(87),
+        Fault::Put(0, 0),
+        Fault::Crash(0),
+        Fault::Partition(false),
+        Fault::Put(0, 1),
+        Fault::Put(0, 0),
+        Fault::Run(42),
+        Fault::Put(2, 0),
+        Fault::Run(43),
+        Fault::Heal(false),
+        Fault::Run(28),
+        Fault::Put(2, 1),
+    ];
+
+    check(11_883_720_355_281_824_904, true, &faults).unwrap();
 }
 
 #[test]

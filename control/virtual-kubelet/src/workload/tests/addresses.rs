@@ -1,21 +1,39 @@
 //! Addresses of remote pods while networking with the provider is off.
 
 use super::*;
+use control_api::VirtualNode;
 
 /// Returns `rome` with a remote pod of this address, and without networking.
 fn rome_with(address: &str, reflects_ips: bool) -> Side {
     let mut settings = settings();
     settings.remaps.clear();
-    settings.reserved = ["10.244.0.0/16", "10.96.0.0/12"]
-        .map(|it| it.parse().unwrap())
-        .into();
     settings.reflects_ips = reflects_ips;
     let mut rome = Side::with_settings(1, settings);
+    reserve(&mut rome, "10.244.0.0/16,10.96.0.0/12");
     rome.put_map("Accepted");
     rome.put_pod("web");
     rome.pass();
     rome.put_remote("web", &running(address));
     rome
+}
+
+/// Writes the reserved CIDRs, as the controller manager does.
+fn reserve(rome: &mut Side, cidrs: &str) {
+    let node = Key::new("liqo-tenant-milan", "milan");
+    rome.edit::<VirtualNode>(&node, |it| {
+        it["metadata"]["annotations"] = json!({"liqo.io/reserved-cidrs": cidrs});
+    });
+}
+
+#[test]
+fn an_address_that_another_peer_gets_is_no_longer_reflected() {
+    let mut rome = rome_with("10.32.1.7", true);
+    reserve(&mut rome, "10.244.0.0/16,10.96.0.0/12,10.32.0.0/16");
+    assert_eq!(rome.pod("web")["status"]["podIP"], Value::Null);
+    assert_eq!(rome.events().len(), 1);
+
+    reserve(&mut rome, "10.244.0.0/16,10.96.0.0/12");
+    assert_eq!(rome.pod("web")["status"]["podIP"], "10.32.1.7");
 }
 
 #[test]
@@ -57,17 +75,42 @@ fn no_address_is_reflected_if_the_reflection_is_off() {
 }
 
 #[test]
-fn addresses_that_are_of_no_pod_network_are_not_reflected() {
-    for address in [
-        "127.0.0.1",
-        "169.254.169.254",
-        "224.0.0.1",
-        "0.0.0.0",
-        "fd00::1",
-        "x",
+fn addresses_that_are_of_no_pod_network_are_not_reflected_with_one_event() {
+    for (address, cause) in [
+        ("127.0.0.1", "a loopback address"),
+        ("169.254.169.254", "a link-local address"),
+        ("224.0.0.1", "a multicast address"),
+        ("0.0.0.0", "the unspecified address"),
+        ("fd00::1", "an IPv6 address, which is not reflected"),
     ] {
         let mut rome = rome_with(address, true);
+        rome.edit::<Pod>(&pod_key(), |pod| {
+            pod["metadata"]["labels"]["version"] = json!("2");
+        });
 
         assert_eq!(rome.pod("web")["status"]["podIP"], Value::Null, "{address}");
+        let expected = format!(
+            "PodIPNotReflected: the pod has the address {address} at the provider, which is {cause}, so podIP is empty: the \
+             provider needs an IPv4 pod network"
+        );
+        assert_eq!(rome.events(), [expected]);
     }
+    let mut rome = rome_with("x", true);
+    assert_eq!(rome.pod("web")["status"]["podIP"], Value::Null);
+}
+
+#[test]
+fn with_networking_an_ipv6_address_has_an_event_too() {
+    let mut rome = Side::new(1);
+    rome.put_map("Accepted");
+    rome.put_pod("web");
+    rome.pass();
+    rome.put_remote("web", &running("fd00::1"));
+
+    assert_eq!(rome.pod("web")["status"]["podIP"], Value::Null);
+    let events = rome.events();
+    assert!(
+        events.len() == 1 && events[0].contains("IPv6"),
+        "{events:?}"
+    );
 }

@@ -195,6 +195,9 @@ fn a_hostile_provider_creates_few_events() {
 
     let events = events(&mut rome);
     assert_eq!(events.len(), 64);
+    // Each of the two replicas counts those that it has dropped.
+    let dropped = rome.drops.dropped("object");
+    assert!((36..=72).contains(&dropped), "{dropped}");
     for event in events {
         assert!(event.to_string().len() < 2048);
         assert!(event["message"].as_str().unwrap().starts_with(" [31m"));

@@ -4,6 +4,7 @@ use super::endpoints;
 use super::golden::Golden;
 use super::kubelet::{Kubelet, with_processors};
 use super::node::Node;
+use super::reflected;
 use super::requests::{of, writes};
 use super::turin::{NAMESPACE, Turin, provider};
 use crate::authentication::site::{MANAGER, Site};
@@ -33,6 +34,7 @@ pub(super) async fn upstreams_virtual_kubelet_runs_pods_at_a_provider(
     may_read_metrics(&kubelet.rest).await?;
     runs(&milan, &mut kubelet).await?;
     endpoints::check(&milan, &kubelet).await?;
+    reflected::check(&milan, &mut kubelet).await?;
     fits(&turin, &mut kubelet).await?;
 
     withdraws(&turin, &kubelet).await

@@ -23,14 +23,14 @@ const FOLLOWED: [&str; 9] = [
 ];
 
 /// The field manager of objects that it applies.
-const MANAGER: &str = "reflection.liqo.io";
+pub(super) const MANAGER: &str = "reflection.liqo.io";
 
 /// The label that the provider's webhook adds to ShadowPods.
 const CREATOR: &str = "liqo.io/creator-user";
 
 /// Upstream's virtual kubelet, without a cluster: its objects are the golden ones.
-pub(super) struct Kubelet {
-    pub(super) rest: Rest,
+pub(crate) struct Kubelet {
+    pub(crate) rest: Rest,
     golden: Golden,
     informers: BTreeMap<&'static str, Informer>,
 }

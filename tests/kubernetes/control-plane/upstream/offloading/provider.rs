@@ -48,6 +48,7 @@ pub(super) async fn a_virtual_kubelet_runs_pods_at_upstreams_provider(
     virtual_node::is_upstreams(&test.rest, &kubelet.pod).await?;
     test.offload().await?;
     test.runs().await?;
+    test.reflects().await?;
     test.shows_why_the_provider_refuses_a_pod().await?;
     test.reports_changes_that_upstream_does_not_apply().await?;
     virtual_node::reflects_endpoints(&rome, &test.controllers.rest).await?;

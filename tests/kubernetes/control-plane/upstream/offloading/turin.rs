@@ -15,7 +15,7 @@ use kubernetes_lab::suite::artifacts;
 use serde_json::{Value, json};
 
 /// The namespace of the consumer's namespace `demo`.
-pub(super) const NAMESPACE: &str = "demo-turin";
+pub(crate) const NAMESPACE: &str = "demo-turin";
 
 /// The address of the webhooks.
 const WEBHOOKS: &str = "127.0.0.7";
@@ -55,7 +55,7 @@ pub(super) async fn provider() -> Result<Site> {
 }
 
 /// The consumer, and its clients.
-pub(super) struct Turin {
+pub(crate) struct Turin {
     consumer: Consumer,
     pub(super) administrator: Rest,
     replicator: Rest,
@@ -66,7 +66,7 @@ pub(super) struct Turin {
 }
 
 impl Turin {
-    pub(super) async fn join(milan: &Site) -> Result<Self> {
+    pub(crate) async fn join(milan: &Site) -> Result<Self> {
         let consumer = Consumer {
             id: "turin",
             provider: "milan",
@@ -97,7 +97,7 @@ impl Turin {
     }
 
     /// Replaces the mapped namespaces, and waits until the provider has accepted them, and no others.
-    pub(super) async fn map(&self, desired: &Value) -> Result<()> {
+    pub(crate) async fn map(&self, desired: &Value) -> Result<()> {
         let spec = json!({"desiredMapping": desired});
         let map = self.consumer.local("NamespaceMap", "milan", &spec);
         self.consumer
@@ -117,7 +117,7 @@ impl Turin {
         Ok(())
     }
 
-    pub(super) async fn kubelet(&self, namespace: &str) -> Result<Kubelet> {
+    pub(crate) async fn kubelet(&self, namespace: &str) -> Result<Kubelet> {
         let client = self.consumer.client(&self.credentials, "virtual-kubelet");
 
         Kubelet::start(client.await?, Golden::TURIN, namespace).await

@@ -190,7 +190,7 @@ pub(super) async fn reflects_endpoints(rome: &Site, provider: &Rest) -> Result<(
 
 /// Returns an object of upstream's with the differences of this project: without the annotation of `kubectl apply`, and with all
 /// conditions of endpoints.
-fn ours(mut object: Value) -> Value {
+pub(super) fn ours(mut object: Value) -> Value {
     if let Some(metadata) = object["metadata"].as_object_mut() {
         let annotations = metadata.get_mut("annotations");
         if let Some(annotations) = annotations.and_then(Value::as_object_mut) {
@@ -208,7 +208,7 @@ fn ours(mut object: Value) -> Value {
     object
 }
 
-fn is_equal(found: &Value, expected: &Value) -> Result<()> {
+pub(super) fn is_equal(found: &Value, expected: &Value) -> Result<()> {
     let differences = differences_of(found, expected);
     ensure!(differences.is_empty(), "{differences:#?}");
 

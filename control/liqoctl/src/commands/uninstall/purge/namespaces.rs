@@ -62,7 +62,7 @@ pub(crate) async fn remove(cluster: &Cluster, liqo: &str, deadline: Deadline) ->
         cluster.delete(&api, "namespace", name).await?;
     }
     deadline
-        .until("deleting the namespaces", async || {
+        .until_reporting("deleting the namespaces", async || {
             let all = list_all(&api, "")
                 .await
                 .map_err(cluster.failed("list namespaces"))?;

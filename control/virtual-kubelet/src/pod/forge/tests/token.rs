@@ -1,7 +1,9 @@
 use crate::pod::forge::ApiServerSupport;
 use crate::pod::forge::token::{Token, token_secret_name, tokens};
 use crate::pod::tests::pod;
+use proptest::prelude::*;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 fn spec() -> Value {
     json!({"volumes": [
@@ -86,7 +88,32 @@ fn the_name_of_the_secret_of_a_pod_with_a_long_name_is_valid_and_its_own() {
     assert_eq!(first, token_secret_name(&"a".repeat(253)));
     for name in [first, second, token_secret_name(&"a.".repeat(126))] {
         assert!(name.len() <= 253, "{name}");
-        assert!(name.ends_with("-token"));
+        assert!(name.ends_with(".token"));
         assert!(!name.contains(".-"), "{name}");
+    }
+}
+
+proptest! {
+    /// Names of pods that share all but their last characters, and names that a user has chosen after the name of a Secret.
+    #[test]
+    fn no_two_pods_share_a_secret(
+        head in "[a-z0-9]{230}",
+        tails in prop::collection::btree_set("[a-z0-9]([-.]?[a-z0-9]){0,11}", 2..8),
+    ) {
+        let mut pods: BTreeSet<_> = tails.iter().map(|tail| format!("{head}{tail}")).collect();
+        let chosen = pods.iter().map(|pod| token_secret_name(pod));
+        let chosen = chosen.filter_map(|it| Some(it.rsplit_once(['-', '.'])?.0.to_owned()));
+        pods.extend(Vec::from_iter(chosen));
+        let secrets: BTreeSet<_> = pods.iter().map(|pod| token_secret_name(pod)).collect();
+
+        prop_assert_eq!(secrets.len(), pods.len());
+        for name in secrets {
+            prop_assert!(name.len() <= 253, "{}", name);
+            let is_label = |it: &str| {
+                let is_alphanumeric = |it: Option<char>| it.is_some_and(|it| it.is_ascii_alphanumeric());
+                is_alphanumeric(it.chars().next()) && is_alphanumeric(it.chars().last())
+            };
+            prop_assert!(name.split('.').all(is_label), "{}", name);
+        }
     }
 }
