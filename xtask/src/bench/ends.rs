@@ -19,9 +19,9 @@ pub(super) struct Ends {
     pub(super) server: Netns,
     /// The destination address with which the client reaches the server through the tunnel.
     pub(super) server_address: Ipv4Addr,
-    /// The process ids of the gateways, which encrypt and decrypt: first the client's gateway, then
-    /// the server's.
-    pub(super) gateways: [u32; 2],
+    /// The process ids of the gateways, which encrypt and decrypt: first those of the client's
+    /// cluster, then those of the server's.
+    pub(super) gateways: [Vec<u32>; 2],
 }
 
 impl Ends {

@@ -1,7 +1,8 @@
-//! The complete path from pod to pod: clusters with equal CIDRs and one gateway each.
+//! The complete path from pod to pod: clusters with equal CIDRs.
 //!
-//! The pods run on nodes without a gateway, so that overlay packets cross the underlay. This is the
-//! common case: in a cluster of many nodes, most pods have no gateway on their node.
+//! In most layouts the pods run on nodes without a gateway, so that overlay packets cross the
+//! underlay. This is the common case: in a cluster of many nodes, most pods have no gateway on their
+//! node.
 
 mod cables;
 
@@ -20,7 +21,30 @@ use tests::lab::spec::{ClusterSpec, Spec};
 pub(super) struct Fabric {
     /// The client pod, the server pod, and the gateways of their clusters.
     pub(super) ends: Ends,
+    layout: Layout,
     lab: Lab,
+}
+
+/// The nodes and gateways of each cluster. The pod runs on the last node, and the gateways on the
+/// first ones.
+#[derive(Clone, Copy, Debug)]
+struct Layout {
+    nodes: usize,
+    replicas: usize,
+}
+
+impl Layout {
+    fn of(tunnel: Tunnel) -> Self {
+        let (nodes, replicas) = if tunnel == Tunnel::FabricDefaults {
+            (3, 2)
+        } else if tunnel == Tunnel::FabricEverywhere {
+            (2, 2)
+        } else {
+            (2, 1)
+        };
+
+        Self { nodes, replicas }
+    }
 }
 
 impl Fabric {
@@ -29,10 +53,15 @@ impl Fabric {
     /// # Errors
     ///
     /// Returns an error if a process does not start or no packet arrives.
-    pub(super) fn start(underlay: Underlay) -> Result<Self> {
+    pub(super) fn start(tunnel: Tunnel, underlay: Underlay) -> Result<Self> {
+        let layout = Layout::of(tunnel);
+        let cluster = |name| {
+            let cluster = ClusterSpec::new(name).nodes(layout.nodes);
+            cluster.replicas(layout.replicas)
+        };
         let spec = Spec::new()
-            .cluster(ClusterSpec::new(CLIENT).nodes(NODES))
-            .cluster(ClusterSpec::new(SERVER).nodes(NODES))
+            .cluster(cluster(CLIENT))
+            .cluster(cluster(SERVER))
             .cluster(ClusterSpec::new(THIRD))
             .peering(CLIENT, SERVER)
             .peering(THIRD, CLIENT)
@@ -43,32 +72,40 @@ impl Fabric {
             .flat_map(|name| lab.cluster(name).nodes.iter().map(move |node| (name, node)))
             .collect();
         cables::add(&places, underlay)?;
-        let client = add_pod(&mut lab, CLIENT)?;
-        let server = add_pod(&mut lab, SERVER)?;
+        let client = add_pod(&mut lab, CLIENT, layout.nodes)?;
+        let server = add_pod(&mut lab, SERVER, layout.nodes)?;
 
         let ends = Ends {
-            tunnel: Tunnel::Fabric,
+            tunnel,
             underlay,
             server_address: lab.seen_from(CLIENT, SERVER, server.address)?,
             client: client.netns,
             server: server.netns,
-            gateways: [gateway(&mut lab, CLIENT)?, gateway(&mut lab, SERVER)?],
+            gateways: [
+                gateways(&mut lab, CLIENT, layout.replicas)?,
+                gateways(&mut lab, SERVER, layout.replicas)?,
+            ],
         };
         ends.wait_until_up(UP_DEADLINE)?;
-        Ok(Self { ends, lab })
+        Ok(Self { ends, layout, lab })
     }
 
-    /// Returns two histograms of packet sizes: packets that the client's gateway has read from its
-    /// TAP, and packets that the server's gateway has written to its TAP.
+    /// Returns two histograms of packet sizes: packets that the client's gateways have read from their
+    /// TAPs, and packets that the server's gateways have written to theirs.
     ///
     /// # Errors
     ///
     /// Returns an error if a gateway's status cannot be read.
     pub(super) fn super_packets(&self) -> Result<[Histogram; 2]> {
-        let client = self.lab.gateway_status(CLIENT, GATEWAY)?;
-        let server = self.lab.gateway_status(SERVER, GATEWAY)?;
+        let mut sums = [Histogram::default(), Histogram::default()];
+        for replica in 1..=self.layout.replicas {
+            let client = self.lab.gateway_status(CLIENT, replica)?;
+            let server = self.lab.gateway_status(SERVER, replica)?;
+            sums[0].add(&Histogram::read(&client)?);
+            sums[1].add(&Histogram::written(&server)?);
+        }
 
-        Ok([Histogram::read(&client)?, Histogram::written(&server)?])
+        Ok(sums)
     }
 }
 
@@ -78,26 +115,26 @@ const SERVER: &str = "milan";
 /// sessions carry only probes.
 const THIRD: &str = "turin";
 
-// Nodes and gateway replicas are counted from 1.
-const NODES: usize = 2;
-const POD_NODE: usize = 2;
-const GATEWAY: usize = 1;
-
 /// The offset of the pod's address in the pod CIDR of its node.
 const POD_INDEX: u32 = 10;
 
 const UP_DEADLINE: Duration = Duration::from_secs(10);
 
-fn add_pod(lab: &mut Lab, cluster: &str) -> Result<Pod> {
-    let cidr = lab.cluster(cluster).node(POD_NODE).pod_cidrs[0];
+/// Adds a pod on a node, which is counted from 1.
+fn add_pod(lab: &mut Lab, cluster: &str, node: usize) -> Result<Pod> {
+    let cidr = lab.cluster(cluster).node(node).pod_cidrs[0];
     let address = Ipv4Addr::from_bits(cidr.network().to_bits() + POD_INDEX);
 
-    lab.add_pod(cluster, POD_NODE, address)
+    lab.add_pod(cluster, node, address)
         .with_context(|| format!("failed to add a pod to {cluster}"))
 }
 
-fn gateway(lab: &mut Lab, cluster: &str) -> Result<u32> {
-    lab.gateway(cluster, GATEWAY)
-        .pid()
-        .with_context(|| format!("the gateway of {cluster} has ended"))
+/// Returns the process ids of the gateways, which are counted from 1.
+fn gateways(lab: &mut Lab, cluster: &str, replicas: usize) -> Result<Vec<u32>> {
+    let pid = |replica| {
+        lab.gateway(cluster, replica)
+            .pid()
+            .with_context(|| format!("gateway {replica} of {cluster} has ended"))
+    };
+    (1..=replicas).map(pid).collect()
 }

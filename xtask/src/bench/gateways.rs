@@ -90,7 +90,7 @@ impl Gateways {
                 .pid()
                 .with_context(|| format!("the gateway of {} has ended", cluster.name))
         };
-        let gateways = [pid(0, &CLIENT)?, pid(1, &SERVER)?];
+        let gateways = [vec![pid(0, &CLIENT)?], vec![pid(1, &SERVER)?]];
         let ends = Ends {
             tunnel,
             underlay,

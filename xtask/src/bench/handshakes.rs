@@ -94,9 +94,9 @@ pub(super) fn measure(tunnel: Tunnel, programs: &Programs, seconds: u32) -> Resu
     let mut initiators = Initiators::new(&cable.client, target, &peers)?;
     initiators.complete_all(TIMEOUT)?;
 
-    let before = process::cpu_seconds(responder.pid())?;
+    let before = process::cpu_seconds(&[responder.pid()])?;
     let outcome = initiators.run(Duration::from_secs(seconds.into()))?;
-    let used = process::cpu_seconds(responder.pid())? - before;
+    let used = process::cpu_seconds(&[responder.pid()])? - before;
 
     Ok(named([
         (metric::HANDSHAKES, outcome.per_second()),

@@ -50,7 +50,7 @@ pub(super) fn measure(
 /// Returns an error if a gateway has ended.
 pub(super) fn idle(tunnels: &[&Ends], window: Duration) -> Result<Vec<Values>> {
     let used = |ends: &&Ends| -> Result<[f64; 2]> {
-        let [client, server] = ends.gateways;
+        let [client, server] = &ends.gateways;
         Ok([process::cpu_seconds(client)?, process::cpu_seconds(server)?])
     };
 
@@ -111,7 +111,7 @@ enum Direction {
 fn tcp(ends: &Ends, streams: u32, direction: Direction, seconds: u32) -> Result<Values> {
     let parallel = streams.to_string();
     let mut arguments = vec!["--parallel", parallel.as_str()];
-    let [client, server] = ends.gateways;
+    let [client, server] = &ends.gateways;
     let (sender, receiver) = match direction {
         Direction::Forth => (client, server),
         Direction::Back => {
@@ -187,7 +187,7 @@ fn rtt(output: &str) -> Result<Values> {
 }
 
 fn memory(ends: &Ends) -> Result<Values> {
-    let [client, server] = ends.gateways;
+    let [client, server] = &ends.gateways;
     let client = process::memory(client)?;
     let server = process::memory(server)?;
 
@@ -202,7 +202,7 @@ fn memory(ends: &Ends) -> Result<Values> {
 /// Returns the peak memory of the gateways since their start, and resets the peak. So the peak that
 /// [`memory`] reads later covers only the measurements.
 fn started(ends: &Ends) -> Result<Values> {
-    let [client, server] = ends.gateways;
+    let [client, server] = &ends.gateways;
     let values = named([
         (metric::START_CLIENT, process::memory(client)?.peak / 1e6),
         (metric::START_SERVER, process::memory(server)?.peak / 1e6),

@@ -9,8 +9,14 @@ use std::collections::BTreeMap;
 pub(super) enum Tunnel {
     /// Two gateways of this project without nodes and overlay; traffic runs between their TAPs.
     Gateway,
-    /// This project's complete path between two pods: node, gateway, gateway, node.
+    /// This project's complete path between two pods: node, gateway, gateway, node. Each cluster has
+    /// one gateway, on another node than the pod's.
     Fabric,
+    /// The complete path with the chart's defaults: two gateways on two of three nodes, and the pod
+    /// on the third.
+    FabricDefaults,
+    /// The complete path with a gateway on each of two nodes, thus also on the pod's.
+    FabricEverywhere,
     /// Two processes of the newest wireguard-go. All ratios of the bench refer to this tunnel.
     WireguardGo,
     /// Two processes of Debian's wireguard-go package.
@@ -32,7 +38,15 @@ impl Tunnel {
 
     /// Returns whether the tunnel's program is built from this checkout.
     pub(super) fn is_ours(self) -> bool {
-        matches!(self, Self::Gateway | Self::Fabric)
+        self == Self::Gateway || self.is_path()
+    }
+
+    /// Returns whether the tunnel is the complete path between two pods.
+    pub(super) fn is_path(self) -> bool {
+        matches!(
+            self,
+            Self::Fabric | Self::FabricDefaults | Self::FabricEverywhere
+        )
     }
 
     /// Returns whether no target depends on the tunnel. Such a tunnel is measured only for
@@ -141,7 +155,7 @@ impl Measurement {
                     | Self::Memory
                     | Self::Start
             ),
-            Underlay::Nouso => self == Self::TcpX1,
+            Underlay::Nouso => self == Self::TcpX1 || tunnel.is_path(),
         }
     }
 

@@ -48,7 +48,7 @@ impl Nebula {
         let ends = Ends {
             tunnel: Tunnel::Nebula,
             underlay,
-            gateways: [pid(0)?, pid(1)?],
+            gateways: [vec![pid(0)?], vec![pid(1)?]],
             client,
             server,
             server_address: SERVER.tunnel,

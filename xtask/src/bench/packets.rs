@@ -73,7 +73,7 @@ pub(super) fn carried(ends: &Ends, payload_bytes: usize, seconds: u32) -> Result
 
 fn try_once(ends: &Ends, offer: Offer) -> Result<(Carried, [f64; 2])> {
     let used = || -> Result<[f64; 2]> {
-        let [client, server] = ends.gateways;
+        let [client, server] = &ends.gateways;
         Ok([process::cpu_seconds(client)?, process::cpu_seconds(server)?])
     };
 

@@ -128,6 +128,8 @@ fn colour(tunnel: Tunnel) -> &'static str {
     match tunnel {
         Tunnel::Gateway => "#d9480f",
         Tunnel::Fabric => "#f59f00",
+        Tunnel::FabricDefaults => "#f76707",
+        Tunnel::FabricEverywhere => "#fab005",
         Tunnel::WireguardGo => "#1971c2",
         Tunnel::WireguardGoDebian | Tunnel::Boringtun | Tunnel::Gotatun | Tunnel::Nebula => {
             "#adb5bd"

@@ -14,12 +14,16 @@ pub(super) struct Memory {
     pub(super) peak: f64,
 }
 
-/// Returns the processor time that a process has used in user and kernel mode, in seconds.
+/// Returns the processor time that these processes have used in user and kernel mode, in seconds.
 ///
 /// # Errors
 ///
-/// Returns an error if the process does not exist.
-pub(super) fn cpu_seconds(pid: u32) -> Result<f64> {
+/// Returns an error if a process does not exist.
+pub(super) fn cpu_seconds(pids: &[u32]) -> Result<f64> {
+    pids.iter().map(|pid| cpu_seconds_of(*pid)).sum()
+}
+
+fn cpu_seconds_of(pid: u32) -> Result<f64> {
     let path = format!("/proc/{pid}/stat");
     let stat = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
     let ticks = ticks_of_process(&stat).with_context(|| format!("{path} has no times"))?;
@@ -39,24 +43,42 @@ pub(super) fn machine_cpu_seconds() -> Result<f64> {
     Ok(ticks / ticks_per_second()?)
 }
 
-/// Returns the current and the peak resident memory of a process.
+/// Returns the current and the peak resident memory of the largest of these processes.
 ///
 /// # Errors
 ///
-/// Returns an error if the process does not exist.
-pub(super) fn memory(pid: u32) -> Result<Memory> {
+/// Returns an error if a process does not exist.
+pub(super) fn memory(pids: &[u32]) -> Result<Memory> {
+    let mut largest = Memory {
+        resident: 0.0,
+        peak: 0.0,
+    };
+    for pid in pids {
+        let memory = memory_of_process(*pid)?;
+        largest.resident = largest.resident.max(memory.resident);
+        largest.peak = largest.peak.max(memory.peak);
+    }
+
+    Ok(largest)
+}
+
+fn memory_of_process(pid: u32) -> Result<Memory> {
     let path = format!("/proc/{pid}/status");
     let status = fs::read_to_string(&path).with_context(|| format!("failed to read {path}"))?;
 
     memory_of(&status).with_context(|| format!("{path} has no memory: has the process ended?"))
 }
 
-/// Resets the peak of a process's resident set size.
+/// Resets the peaks of the resident set sizes of these processes.
 ///
 /// # Errors
 ///
-/// Returns an error if the process does not exist.
-pub(super) fn reset_peak(pid: u32) -> Result<()> {
+/// Returns an error if a process does not exist.
+pub(super) fn reset_peak(pids: &[u32]) -> Result<()> {
+    pids.iter().try_for_each(|pid| reset_peak_of(*pid))
+}
+
+fn reset_peak_of(pid: u32) -> Result<()> {
     let path = format!("/proc/{pid}/clear_refs");
 
     // According to proc_pid_clear_refs(5), the value 5 resets the peak.
@@ -142,9 +164,9 @@ mod tests {
     fn this_process_uses_time_and_memory() {
         let pid = std::process::id();
 
-        assert!(cpu_seconds(pid).unwrap() >= 0.0);
+        assert!(cpu_seconds(&[pid]).unwrap() >= 0.0);
         assert!(machine_cpu_seconds().unwrap() > 0.0);
-        assert!(memory(pid).unwrap().resident > 0.0);
+        assert!(memory(&[pid]).unwrap().resident > 0.0);
     }
 
     #[test]
@@ -153,10 +175,10 @@ mod tests {
         let large = vec![1u8; 64 << 20];
         std::hint::black_box(&large);
         drop(large);
-        let before = memory(pid).unwrap().peak;
+        let before = memory(&[pid]).unwrap().peak;
 
-        reset_peak(pid).unwrap();
+        reset_peak(&[pid]).unwrap();
 
-        assert!(memory(pid).unwrap().peak < before);
+        assert!(memory(&[pid]).unwrap().peak < before);
     }
 }

@@ -71,7 +71,13 @@ pub(super) fn find(
     let mut programs = Programs::new();
     for &tunnel in tunnels {
         let program = match (tunnel, wireguard_go) {
-            (Tunnel::Gateway | Tunnel::Fabric, _) => continue,
+            (
+                Tunnel::Gateway
+                | Tunnel::Fabric
+                | Tunnel::FabricDefaults
+                | Tunnel::FabricEverywhere,
+                _,
+            ) => continue,
             (Tunnel::WireguardGo, Some(chosen)) => installed(chosen)?,
             (Tunnel::WireguardGo, None) => module(shell, &WIREGUARD_GO)?,
             // `cargo xtask setup` installs Debian's package.

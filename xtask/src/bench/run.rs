@@ -99,7 +99,9 @@ impl Rig {
 
         match tunnel {
             Tunnel::Gateway => Gateways::start(tunnel, underlay).map(Self::Gateways),
-            Tunnel::Fabric => Fabric::start(underlay).map(Self::Fabric),
+            Tunnel::Fabric | Tunnel::FabricDefaults | Tunnel::FabricEverywhere => {
+                Fabric::start(tunnel, underlay).map(Self::Fabric)
+            }
             Tunnel::WireguardGo
             | Tunnel::WireguardGoDebian
             | Tunnel::Boringtun

@@ -70,6 +70,11 @@ impl Histogram {
             .collect()
     }
 
+    /// Adds the packets of another gateway.
+    pub(super) fn add(&mut self, other: &Self) {
+        self.add_growth(&Self::default(), other);
+    }
+
     fn add_growth(&mut self, before: &Self, after: &Self) {
         for (bound, count) in &after.0 {
             let before = before.0.get(bound).copied().unwrap_or_default();

@@ -105,7 +105,7 @@ pub(super) fn bound(verdict: &Verdict) -> String {
 }
 
 fn heading(tunnel: Tunnel) -> String {
-    if tunnel == Tunnel::Fabric {
+    if tunnel.is_path() {
         return format!("{}, pod to pod", tunnel.name());
     }
     tunnel.name()

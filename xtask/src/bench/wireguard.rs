@@ -53,7 +53,7 @@ impl Wireguard {
             client,
             server,
             server_address: SERVER.tunnel,
-            gateways: [processes[0].0.id(), processes[1].0.id()],
+            gateways: [vec![processes[0].0.id()], vec![processes[1].0.id()]],
         };
         ends.wait_until_up(UP_DEADLINE)?;
         Ok(Self {
