@@ -80,10 +80,10 @@ pub(super) fn plan(
     };
     let authenticated = match requested.authenticate(local, &mut issuer, &mut plan, env) {
         Ok(None) => return plan, // The signer has not signed yet.
-        Ok(Some(parameters)) => Some(parameters),
+        Ok(Some(parameters)) => Ok(parameters),
         Err(refusal) => {
-            warn(&mut plan, object.clone(), refusal);
-            None
+            warn(&mut plan, object.clone(), refusal.clone());
+            Err(refusal)
         }
     };
     let state = State {
@@ -99,6 +99,22 @@ pub(super) fn plan(
     plan.writes.extend(write);
 
     plan
+}
+
+/// Returns the message of a refused authentication for the consumer. What concerns other objects of this cluster is in its
+/// Events only.
+fn denial((reason, message): &Refusal) -> String {
+    const OF_REQUEST: [&str; 4] = [
+        "InvalidName",
+        "InvalidCSR",
+        "InvalidPublicKey",
+        "OtherProvider",
+    ];
+    let denied = "ResourceSlice authentication denied";
+    match OF_REQUEST.contains(reason) {
+        true => format!("{denied}: {message}"),
+        false => format!("{denied}: {reason}, see the Events of the ResourceSlice at the provider"),
+    }
 }
 
 /// Returns the Tenant whose verified consumer has this namespace.
@@ -240,23 +256,24 @@ impl Request<'_> {
     fn status(
         &self,
         object: Ref,
-        authenticated: Option<AuthParams>,
+        authenticated: Result<AuthParams, Refusal>,
         verdict: Verdict,
         seen: &mut Seen,
         plan: &mut Plan<WorkItem>,
         env: &Env<'_>,
     ) -> Option<Write> {
         let present = self.slice.status.clone().unwrap_or_default();
-        let (status, reason, message) = match &authenticated {
-            Some(_) => (
+        let denied = authenticated.as_ref().err().map(denial);
+        let (status, reason, message) = match &denied {
+            None => (
                 Status::Accepted,
                 "ResourceSliceAuthenticationAccepted",
                 "ResourceSlice authentication accepted",
             ),
-            None => (
+            Some(message) => (
                 Status::Denied,
                 "ResourceSliceAuthenticationDenied",
-                "ResourceSlice authentication denied",
+                message.as_str(),
             ),
         };
         let authentication = self.changed(Type::Authentication, (status, reason, message), env);
@@ -281,7 +298,7 @@ impl Request<'_> {
             }
         };
         let desired = ResourceSliceStatus {
-            auth_params: authenticated,
+            auth_params: authenticated.ok(),
             conditions: [Some(authentication), resources]
                 .into_iter()
                 .flatten()
