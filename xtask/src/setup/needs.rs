@@ -271,6 +271,13 @@ pub(super) static PACKAGES: &[Package] = &[
         &[Unit, Kubernetes],
         "Redis in tests of the shop, and in its image",
     ),
+    // Its service is disabled in containers, where `policy-rc.d` denies services.
+    package(
+        "nginx",
+        "nginx",
+        &[Unit, Kubernetes],
+        "the Ingress controller of a test",
+    ),
     package(
         "netbase",
         "/etc/protocols",

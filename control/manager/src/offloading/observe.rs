@@ -108,6 +108,10 @@ pub(super) fn items_of_kubelets(
         let within = local.virtual_nodes.within(&key.name);
         let mut items = of_nodes(&mut within.map(|(key, _)| key.clone()));
         items.insert(WorkItem::Watches(Key::new(&*key.name, "")));
+        // Its Configuration counts only in the tenant namespace of a peer.
+        if local.configurations.within(&key.name).next().is_some() {
+            items.extend(of_nodes(&mut all));
+        }
         items
     } else if change.is::<RoleBinding>() {
         of_role_binding(change)

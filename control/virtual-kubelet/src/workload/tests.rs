@@ -3,7 +3,6 @@ use control_api::{NamespaceMap, ShadowPod};
 use control_runtime::{Cluster, Key};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 mod addresses;
@@ -12,6 +11,7 @@ mod delayed;
 mod events;
 mod outages;
 mod tokens;
+mod unmapped;
 mod unscheduled;
 
 /// Returns `rome` with an offloaded namespace, and a pod that the provider has created.
@@ -79,42 +79,6 @@ fn a_pod_runs_at_the_provider_and_its_status_comes_back() {
         .iter()
         .filter(|it| it.request.object().is_some_and(|it| it.key == pod_key()));
     assert_eq!(of_pods.count(), 0);
-}
-
-#[test]
-fn nothing_is_created_before_the_provider_has_the_namespace() {
-    let mut rome = Side::new(2);
-    rome.put_map("CreationLoopBackOff");
-    rome.put_pod("web");
-    rome.pass();
-    assert_eq!(rome.shadow("web"), Value::Null);
-    let status = rome.pod("web")["status"].clone();
-    assert_eq!(status["phase"], "Pending");
-    assert_eq!(status["reason"], "OffloadingBackOff");
-    let cause = "the provider does not create the namespace shop-rome: its name may be taken or refused there";
-    assert_eq!(status["message"], cause);
-    let events = BTreeSet::from_iter(rome.events());
-    assert_eq!(events, [format!("FailedReflection: {cause}")].into());
-
-    rome.put_map("Accepted");
-    rome.pass();
-    assert!(rome.shadow("web").is_object());
-    rome.put_remote("web", &running("10.244.1.7"));
-    assert_eq!(rome.pod("web")["status"]["message"], Value::Null);
-}
-
-#[test]
-fn a_pod_whose_namespace_is_not_offloaded_waits() {
-    let mut rome = Side::new(3);
-    rome.put_pod("web");
-    rome.pass();
-    assert_eq!(rome.pod("web")["status"]["reason"], "OffloadingBackOff");
-
-    rome.put_map("Accepted");
-    rome.pass();
-    rome.put_remote("web", &running("10.244.1.7"));
-    assert_eq!(rome.pod("web")["status"]["phase"], "Running");
-    assert_eq!(rome.pod("web")["status"]["reason"], Value::Null);
 }
 
 /// Withdraws the namespace, as the manager and the provider do.

@@ -1,5 +1,6 @@
 //! The images that all nodes of the laboratory have, so that no registry is needed.
 
+mod ingress;
 mod shop;
 mod tools;
 
@@ -20,6 +21,9 @@ pub const TOOLS_NAMES: [&str; 3] = [
     "docker.io/library/busybox:latest",
     "localhost/tools:latest",
 ];
+
+/// The name of the image with an Ingress controller.
+pub const INGRESS: &str = "localhost/ingress:latest";
 
 /// The name of the image with the services of the shop, and Redis.
 pub const SHOP: &str = "localhost/shop:latest";
@@ -50,17 +54,12 @@ pub struct Written {
 ///
 /// Returns an error that names the missing program, and its package.
 pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Vec<Written>> {
-    fs::create_dir_all(to).with_context(|| format!("failed to create {}", to.display()))?;
     let versions = Versions::read(artifacts)?;
     let programs = artifacts.join("bin");
+    let laboratory = Laboratory::new(to)?;
     let coredns = versions.name(COREDNS, "coredns")?;
     let provisioner = versions.name(LOCAL_PATH_PROVISIONER, "local-path-provisioner")?;
     let metrics_server = versions.name(METRICS_SERVER, "metrics-server")?;
-    let laboratory = Laboratory {
-        platform: Platform::machine()?,
-        created: Created::from_environment()?,
-        to,
-    };
 
     Ok(vec![
         laboratory.program("pause", PAUSE, guest, "/pause")?,
@@ -82,6 +81,18 @@ pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Ve
     ])
 }
 
+/// Writes the archive of the image [`INGRESS`] into the folder `to`. Only one test needs it, so it is not on all nodes.
+///
+/// # Errors
+///
+/// Returns an error that names the missing program, and its package.
+pub fn ingress_image(artifacts: &Path, to: &Path) -> Result<Written> {
+    let laboratory = Laboratory::new(to)?;
+    let image = Image::new(laboratory.platform, ingress::tree(artifacts)?, &[]);
+
+    laboratory.write("ingress", &[INGRESS], image)
+}
+
 /// Settings that all images share.
 struct Laboratory<'a> {
     platform: Platform,
@@ -89,7 +100,18 @@ struct Laboratory<'a> {
     to: &'a Path,
 }
 
-impl Laboratory<'_> {
+impl<'a> Laboratory<'a> {
+    /// Creates the folder of the archives.
+    fn new(to: &'a Path) -> Result<Self> {
+        fs::create_dir_all(to).with_context(|| format!("failed to create {}", to.display()))?;
+
+        Ok(Self {
+            platform: Platform::machine()?,
+            created: Created::from_environment()?,
+            to,
+        })
+    }
+
     /// Writes an image with a single program.
     fn program(&self, name: &str, image: &str, folder: &Path, path: &str) -> Result<Written> {
         let mut tree = Tree::new();

@@ -173,7 +173,10 @@ fn the_virtual_node_with_its_template_equals_upstreams() {
     let annotations = node["metadata"].as_object_mut().unwrap();
     let annotations = annotations.remove("annotations").unwrap();
     let keys: Vec<_> = annotations.as_object().unwrap().keys().collect();
-    assert_eq!(keys, ["liqo.io/virtual-kubelet-values"]);
+    assert_eq!(
+        keys,
+        ["liqo.io/reserved-cidrs", "liqo.io/virtual-kubelet-values"]
+    );
     assert_eq!(without_identity(node), upstream("virtualNode"));
 }
 

@@ -89,7 +89,12 @@ fn the_error_for_missing_programs_names_the_command_that_builds_them() {
 /// Creates fake programs in place of artifacts and guest programs.
 fn artifacts() -> Scratch {
     let folder = Scratch::new();
-    for program in ["coredns", "local-path-provisioner", "metrics-server"] {
+    for program in [
+        "coredns",
+        "kubectl",
+        "local-path-provisioner",
+        "metrics-server",
+    ] {
         folder.file(&format!("bin/{program}"), program, 0o755);
     }
     for program in ["guest/pause", "guest/shop", "guest/whoami"] {
@@ -100,4 +105,21 @@ fn artifacts() -> Scratch {
     folder.file(VERSIONS, versions, 0o644);
 
     folder
+}
+
+#[test]
+fn the_image_of_the_ingress_controller_contains_nginx_and_the_applets_of_its_script() {
+    let folder = artifacts();
+
+    let written = ingress_image(&folder, &folder.join("images")).unwrap();
+    let tree = ingress::tree(&folder).unwrap();
+
+    assert_eq!(written.names, [INGRESS]);
+    assert!(written.archive.is_file());
+    for path in ["/usr/sbin/nginx", "/usr/bin/kubectl", "/usr/bin/busybox"] {
+        assert!(tree.contains(path), "{path}");
+    }
+    let mut entries = tree.entries();
+    let shell = entries.find(|(path, _)| *path == "usr/bin/sh");
+    assert_eq!(shell.unwrap().1.to_string(), "a symlink to busybox");
 }

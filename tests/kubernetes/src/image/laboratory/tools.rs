@@ -64,12 +64,12 @@ const FILES: [(&str, &str, &str); 3] = [
 
 /// The users of the image. tcpdump changes from root to its own user, and fails if this user does
 /// not exist.
-const PASSWD: &str = "\
+pub(super) const PASSWD: &str = "\
 root:x:0:0:root:/root:/bin/sh
 nobody:x:65534:65534:nobody:/:/bin/false
 tcpdump:x:100:100::/:/bin/false
 ";
-const GROUP: &str = "root:x:0:\nnobody:x:65534:\ntcpdump:x:100:\n";
+pub(super) const GROUP: &str = "root:x:0:\nnobody:x:65534:\ntcpdump:x:100:\n";
 const NSSWITCH: &str = "\
 passwd: files
 group: files
