@@ -74,7 +74,10 @@ fn build(shell: &mut Shell, processor: Processor, output: &Path) -> Result<PathB
 
     create(output)?;
     let file = output.join(format!("liqoctl-linux-{}", processor.as_str()));
-    fs::copy(binaries.join("liqoctl"), &file)
+    // The kernel refuses to write to a program that runs.
+    let partial = file.with_extension("partial");
+    fs::copy(binaries.join("liqoctl"), &partial)
+        .and_then(|_| fs::rename(&partial, &file))
         .with_context(|| format!("failed to write {}", file.display()))?;
     let bytes = fs::metadata(&file)?.len();
     console::note(format_args!(
