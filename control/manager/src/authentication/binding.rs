@@ -83,18 +83,26 @@ pub(super) fn check_cluster_id(
     namespace: &str,
     peer: &str,
 ) -> Result<(), (&'static str, String)> {
+    let is_labelled = |metadata: &ObjectMeta| {
+        label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
+            && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer)
+    };
+    // Each namespace of the consumer has a RoleBinding of this name. Others there bind further kinds of objects: that of the
+    // manager, and those of administrators.
+    let is_of_consumer = |namespace_of: &str| {
+        let binding = local.role_bindings.get(&Key::new(namespace_of, namespace));
+        binding.is_some_and(|it| is_labelled(&it.metadata) && binds(&it.role_ref, REMOTE_ROLE))
+    };
     // A RoleBinding that a user has created for a Tenant without key exchange gives no other rights.
     let ours = [role_binding_key(namespace), cluster_role_binding_key(peer)];
     let is_expected = |metadata: &ObjectMeta, role: &RoleRef| {
         let name = metadata.name.as_deref().unwrap_or_default();
         let namespace_of = metadata.namespace.as_deref().unwrap_or_default();
         let is_named = |key: &Key| *key.name == *name && *key.namespace == *namespace_of;
-        let binds = |other: &str| role.kind == "ClusterRole" && role.name == other;
-        let is_labelled = label(metadata, labels::APP_MANAGED_BY) == Some(MANAGED_BY)
-            && label(metadata, labels::REMOTE_CLUSTER_ID) == Some(peer);
-        // One of our names that binds another role is replaced. Each namespace of the consumer has one of its own, too.
-        let is_ours = ours.iter().any(is_named) || name == namespace && binds(REMOTE_ROLE);
-        is_labelled && is_ours || namespace_of == namespace && binds(CONTROL_PLANE_ROLE)
+        // One of our names that binds another role is replaced.
+        is_labelled(metadata) && ours.iter().any(is_named)
+            || namespace_of == namespace && binds(role, CONTROL_PLANE_ROLE)
+            || is_of_consumer(namespace_of)
     };
     let Some(binding) = binding_of(local, peer, is_expected) else {
         return Ok(());
@@ -105,6 +113,10 @@ pub(super) fn check_cluster_id(
     );
 
     Err(("ClusterIDInUse", message))
+}
+
+fn binds(role: &RoleRef, name: &str) -> bool {
+    role.kind == "ClusterRole" && role.name == name
 }
 
 /// Checks that no binding gives rights to the user of a ResourceSlice's certificate, because the consumer has chosen its

@@ -192,6 +192,48 @@ fn a_consumer_with_namespaces_gets_further_slices_and_its_certificates_are_renew
     }
 }
 
+/// Kinds that an administrator grants to one consumer, and those that the chart grants to all.
+#[test]
+fn further_rights_in_the_namespaces_of_the_consumer_do_not_refuse_its_certificates() {
+    let remote = "liqo-virtual-kubelet-remote";
+    for (namespace, name, kind, is_accepted) in [
+        (
+            "shop-rome",
+            "liqo-virtual-kubelet-remote-extra",
+            "ClusterRole",
+            true,
+        ),
+        ("shop-rome", "certificates-of-rome", "Role", true),
+        ("shop", "certificates-of-rome", "Role", false),
+    ] {
+        let (mut milan, _) = provider();
+        let binding = |namespace: &str, name: &str, kind: &str, role: &str| {
+            json!({
+                "metadata": {
+                    "name": name,
+                    "namespace": namespace,
+                    "labels": {"app.kubernetes.io/managed-by": "liqo", "liqo.io/remote-cluster-id": "rome"},
+                },
+                "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": kind, "name": role},
+                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "Group", "name": "rome"}],
+            })
+        };
+        let own = binding("shop-rome", "liqo-tenant-rome", "ClusterRole", remote);
+        milan.put::<RoleBinding>(own);
+        milan.put::<RoleBinding>(binding(namespace, name, kind, name));
+
+        put(&mut milan, &slice("milan", &ed25519(1), &json!({})));
+
+        let status = slices::status(&mut milan, "milan");
+        let (authentication, _) = slices::condition(&status, "Authentication");
+        assert_eq!(
+            authentication == "Accepted",
+            is_accepted,
+            "{namespace}/{name}: {status}"
+        );
+    }
+}
+
 #[test]
 fn a_nonce_that_only_a_refused_tenant_names_expires() {
     let (mut milan, nonce) = milan();
