@@ -66,9 +66,9 @@ impl Shared for Fixture {
         Ok(())
     }
 
-    /// Longer than the longest test: the network is cut for five minutes, and bookmarks come every minute.
+    /// Longer than the longest test: the network is cut for five minutes, before and after which ten thousand objects are reflected.
     fn limit() -> Duration {
-        Duration::from_secs(600)
+        Duration::from_secs(1_800)
     }
 }
 

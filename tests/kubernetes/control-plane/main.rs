@@ -27,6 +27,7 @@ mod ownership;
 mod peering;
 mod policies;
 mod proxy;
+mod recovery;
 mod reflection;
 mod refusals;
 mod rights;
@@ -53,6 +54,9 @@ const SLOW: &[&str] = &[
     "other_kinds::a_custom_resource_is_reflected_as_both_clusters_permit",
     "peering::interrupted::a_provider_that_is_away_during_each_step_delays_it_only",
     "peering::renewal::credentials_of_four_minutes_are_renewed_without_a_failed_request",
+    "recovery::a_cut_of_five_minutes_leaves_both_clusters_equal",
+    "recovery::a_restart_during_changes_leaves_both_clusters_equal",
+    "recovery::random_changes_and_faults_leave_both_clusters_equal",
     "runtime::failures::a_cut_network_loses_no_change",
     "runtime::admission::a_slow_webhook_delays_no_other_writes",
     "runtime::credentials::replaced_credentials_cause_no_list_and_lose_no_change",
@@ -94,6 +98,7 @@ fn main() -> ExitCode {
     peering::add(&mut suite);
     policies::add(&mut suite);
     proxy::add(&mut suite);
+    recovery::add(&mut suite);
     reflection::add(&mut suite);
     refusals::add(&mut suite);
     liqoctl::add(&mut suite);

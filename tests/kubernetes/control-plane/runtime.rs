@@ -8,7 +8,7 @@ mod copies;
 mod credentials;
 mod failures;
 mod leader;
-mod relay;
+pub(crate) mod relay;
 pub(crate) mod replica;
 
 use crate::fixture::Suite;

@@ -7,14 +7,14 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 
 /// A relay on 127.0.0.1. It ends with the runtime of the test.
-pub(super) struct Relay {
+pub(crate) struct Relay {
     address: SocketAddr,
     is_cut: watch::Sender<bool>,
 }
 
 impl Relay {
     /// Starts a relay to the server with this URL.
-    pub(super) async fn start(server: &str) -> Result<Self> {
+    pub(crate) async fn start(server: &str) -> Result<Self> {
         let target = server.strip_prefix("https://").context("no HTTPS URL")?;
         let target: SocketAddr = target.parse().context("the URL has no address")?;
         let listener = TcpListener::bind("127.0.0.1:0").await?;
@@ -34,17 +34,17 @@ impl Relay {
         Ok(Self { address, is_cut })
     }
 
-    pub(super) fn url(&self) -> String {
+    pub(crate) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
     /// Stops to transmit. Connections stay open, and new ones are accepted, without any data.
-    pub(super) fn cut(&self) {
+    pub(crate) fn cut(&self) {
         self.is_cut.send_replace(true);
     }
 
     /// Transmits again. The connections on which one side has sent meanwhile end.
-    pub(super) fn mend(&self) {
+    pub(crate) fn mend(&self) {
         self.is_cut.send_replace(false);
     }
 }

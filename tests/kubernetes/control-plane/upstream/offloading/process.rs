@@ -94,6 +94,24 @@ impl VirtualKubelet {
         Ok(())
     }
 
+    /// Ends the process, which [`Self::resume`] starts again.
+    pub(crate) async fn halt(&mut self) -> Result<()> {
+        terminate(&mut self.child).await
+    }
+
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        self.child = spawn(&mut self.command)?;
+
+        Ok(())
+    }
+
+    /// Kills the process, and starts it again.
+    pub(crate) async fn crash(&mut self) -> Result<()> {
+        let killed = self.child.kill().await;
+        killed.context("failed to kill a virtual kubelet")?;
+        self.resume()
+    }
+
     /// Ends the process as Kubernetes does.
     pub(crate) async fn stop(mut self) -> Result<()> {
         terminate(&mut self.child).await
