@@ -19,9 +19,13 @@ pub use authentication::{
     TenantStatus,
 };
 pub use ipam::{IP, IPSpec, IPStatus, Network, NetworkSpec, NetworkStatus};
+pub use multicluster::{
+    ServiceExport, ServiceExportSpec, ServiceExportStatus, ServiceImport, ServiceImportSpec,
+    ServiceImportStatus,
+};
 pub use networking::{
     Configuration, ConfigurationSpec, ConfigurationStatus, Connection, ConnectionSpec,
-    ConnectionStatus, GatewayClient, GatewayClientSpec, GatewayClientStatus, GatewayServer,
+    ConnectionStatus, ExportedService, ExportedServiceSpec, GatewayClient, GatewayClientSpec, GatewayClientStatus, GatewayServer,
     GatewayServerSpec, GatewayServerStatus, PublicKey, PublicKeySpec, WgGatewayClientTemplate,
     WgGatewayClientTemplateSpec, WgGatewayServerTemplate, WgGatewayServerTemplateSpec,
 };
@@ -40,6 +44,7 @@ pub mod daemon_set;
 pub mod duration;
 pub mod ipam;
 pub mod labels;
+pub mod multicluster;
 pub mod networking;
 pub mod node_affinity;
 pub mod offloading;
@@ -63,6 +68,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         Network::crd(),
         Configuration::crd(),
         Connection::crd(),
+        ExportedService::crd(),
         GatewayClient::crd(),
         GatewayServer::crd(),
         PublicKey::crd(),
