@@ -25,9 +25,10 @@ pub use multicluster::{
 };
 pub use networking::{
     Configuration, ConfigurationSpec, ConfigurationStatus, Connection, ConnectionSpec,
-    ConnectionStatus, ExportedService, ExportedServiceSpec, GatewayClient, GatewayClientSpec, GatewayClientStatus, GatewayServer,
-    GatewayServerSpec, GatewayServerStatus, PublicKey, PublicKeySpec, WgGatewayClientTemplate,
-    WgGatewayClientTemplateSpec, WgGatewayServerTemplate, WgGatewayServerTemplateSpec,
+    ConnectionStatus, ExportedService, ExportedServiceSpec, GatewayClient, GatewayClientSpec,
+    GatewayClientStatus, GatewayServer, GatewayServerSpec, GatewayServerStatus, PublicKey,
+    PublicKeySpec, WgGatewayClientTemplate, WgGatewayClientTemplateSpec, WgGatewayServerTemplate,
+    WgGatewayServerTemplateSpec,
 };
 pub use offloading::{
     NamespaceMap, NamespaceMapSpec, NamespaceMapStatus, NamespaceOffloading,

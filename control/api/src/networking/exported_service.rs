@@ -32,11 +32,7 @@ pub const LIST_MAX: usize = 100;
     derive = "PartialEq",
     attr = "cfg_attr(all(), serde(default))",
     doc = "A Service that a cluster exports to a peer by a ServiceExport, in the tenant namespace of the peer.",
-    printcolumn(
-        name = "Namespace",
-        type_ = "string",
-        json_path = ".spec.namespace"
-    ),
+    printcolumn(name = "Namespace", type_ = "string", json_path = ".spec.namespace"),
     printcolumn(name = "Service", type_ = "string", json_path = ".spec.name"),
     printcolumn(name = "Type", type_ = "string", json_path = ".spec.type"),
     printcolumn(

@@ -121,6 +121,7 @@ impl Replication<'_> {
 
         is_deleted
             || peer.access.refused().is_some()
+            || peer.lacks(self.kind, self.provider, self.cache)
             || peer.is_untrusted
             || is_dead(self.provider, self.cache)
     }
@@ -156,7 +157,7 @@ impl Replication<'_> {
         }
         plan.writes.push(match self.kind {
             Kind::NamespaceMap => merged(object, &local["status"], &status),
-            Kind::ResourceSlice | Kind::Renew => status_of(object, status),
+            Kind::ResourceSlice | Kind::Renew | Kind::ExportedService => status_of(object, status),
         });
     }
 
