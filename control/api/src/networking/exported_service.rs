@@ -17,8 +17,8 @@ pub const LIST_MAX: usize = 100;
 
 /// A Service that a cluster exports to a peer by a ServiceExport, in the tenant namespace of the peer.
 ///
-/// The exporting cluster writes it. It is replicated to a provider; a consumer reads it at its provider. Its name is the name and the
-/// namespace of the Service, separated by a dot.
+/// The exporting cluster writes it. It is replicated to a provider; a consumer reads it at its provider. Its name is
+/// `SERVICE.NAMESPACE.CLUSTER`, with the cluster ID of the exporting cluster.
 #[derive(CustomResource, JsonSchema, Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
 #[kube(
     group = "networking.liqo.io",
@@ -102,8 +102,8 @@ pub struct ExportedServiceSpec {
 }
 
 impl ExportedService {
-    /// Returns the name of the object for a Service. Names of namespaces and Services contain no dot.
-    pub fn name_of(namespace: &str, service: &str) -> String {
-        format!("{service}.{namespace}")
+    /// Returns the name of the object for a Service that a cluster exports. A tenant namespace may have the exports of both clusters.
+    pub fn name_of(namespace: &str, service: &str, cluster: &str) -> String {
+        format!("{service}.{namespace}.{cluster}")
     }
 }

@@ -27,7 +27,7 @@ pub(super) fn ensure<I>(
     if !present["metadata"]["deletionTimestamp"].is_null() {
         return;
     }
-    let (old, new) = (pruned(&projected(&present, fields)), pruned(fields));
+    let (old, new) = (compared(&projected(&present, fields)), compared(fields));
     if let Some(patch) = merge_patch(&old, &new) {
         plan.writes
             .push(guarded(cache, object, Action::Merge(patch), &present));
@@ -87,6 +87,19 @@ fn projected(present: &Value, fields: &Value) -> Value {
     projected
 }
 
+/// Returns fields in the form in which they are compared. The objects `metadata` and `spec` stay even if they are empty: a patch must
+/// not remove them.
+fn compared(fields: &Value) -> Value {
+    let mut compared = pruned(fields);
+    for name in ["metadata", "spec"] {
+        if fields[name].is_object() && compared[name].is_null() {
+            compared[name] = json!({});
+        }
+    }
+
+    compared
+}
+
 /// Returns a value without the fields of objects that are null, or empty lists or objects, as the API server stores them.
 fn pruned(value: &Value) -> Value {
     match value {
@@ -126,13 +139,13 @@ mod tests {
             "spec": {"ports": [{"port": 1}], "trafficDistribution": null},
             "endpoints": [],
         });
-        let (old, new) = (pruned(&projected(&present, &same)), pruned(&same));
+        let (old, new) = (compared(&projected(&present, &same)), compared(&same));
         assert_eq!(merge_patch(&old, &new), None);
 
         let mut other = same;
         other["metadata"]["labels"] = json!({});
         other["spec"]["trafficDistribution"] = json!("PreferClose");
-        let (old, new) = (pruned(&projected(&present, &other)), pruned(&other));
+        let (old, new) = (compared(&projected(&present, &other)), compared(&other));
         let patch = merge_patch(&old, &new).unwrap();
         assert_eq!(patch["spec"], json!({"trafficDistribution": "PreferClose"}));
         assert_eq!(patch["metadata"], json!({"labels": null}));

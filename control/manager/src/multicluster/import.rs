@@ -180,16 +180,13 @@ impl Import<'_, '_> {
                         kept.insert(key);
                     }
                 }
-                Endpoints::Unknown(is_reached) => {
-                    for (key, slice) in self.slices_of(cluster) {
-                        kept.insert(key.clone());
-                        if !is_reached {
-                            self.interrupt(plan, key, slice);
-                        }
-                    }
+                Endpoints::Unknown(_) => {
+                    let slices = slices_of(self.local, self.key, cluster);
+                    kept.extend(slices.map(|(key, _)| key.clone()));
                 }
             }
         }
+        interrupt(plan, self.local, self.key, self.endpoints);
         delete_slices(plan, self.local, self.key, &kept);
     }
 
@@ -208,26 +205,6 @@ impl Import<'_, '_> {
             "endpoints": endpoints,
             "ports": ports,
         })
-    }
-
-    fn slices_of(&self, cluster: &str) -> Vec<(&Key, &EndpointSlice)> {
-        let slices = self.local.slices.indexed(BY_IMPORT, &self.key.to_string());
-        let of_cluster =
-            slices.filter(|(_, it)| label(&it.metadata, LABEL_SOURCE_CLUSTER) == Some(cluster));
-        of_cluster.collect()
-    }
-
-    /// Plans that no endpoint of a slice is ready.
-    fn interrupt<I>(&self, plan: &mut Plan<I>, key: &Key, slice: &EndpointSlice) {
-        let mut endpoints = slice.endpoints.clone().unwrap_or_default();
-        for endpoint in &mut endpoints {
-            let conditions = endpoint.conditions.get_or_insert_default();
-            conditions.ready = Some(false);
-            conditions.serving = conditions.serving.map(|_| false);
-        }
-        let fields = json!({"endpoints": endpoints});
-        let object = Ref::of::<EndpointSlice>(&Cluster::Local, key);
-        desired::ensure(plan, self.local.cache, object, Some(slice), &fields);
     }
 
     fn status(
@@ -264,6 +241,39 @@ impl Import<'_, '_> {
             ),
         }
     }
+}
+
+/// Plans that no endpoint is ready whose cluster is not reached, and whose export cannot be read now.
+pub(super) fn interrupt<I>(
+    plan: &mut Plan<I>,
+    local: &Local<'_>,
+    key: &Key,
+    endpoints: &BTreeMap<String, Endpoints>,
+) {
+    let unreached = endpoints
+        .iter()
+        .filter(|(_, it)| **it == Endpoints::Unknown(false));
+    for (key, slice) in unreached.flat_map(|(cluster, _)| slices_of(local, key, cluster)) {
+        let mut endpoints = slice.endpoints.clone().unwrap_or_default();
+        for endpoint in &mut endpoints {
+            let conditions = endpoint.conditions.get_or_insert_default();
+            conditions.ready = Some(false);
+            conditions.serving = conditions.serving.map(|_| false);
+        }
+        let fields = json!({"endpoints": endpoints});
+        let object = Ref::of::<EndpointSlice>(&Cluster::Local, key);
+        desired::ensure(plan, local.cache, object, Some(slice), &fields);
+    }
+}
+
+/// Returns the EndpointSlices of an imported Service with the endpoints of a cluster.
+fn slices_of<'a>(
+    local: &Local<'a>,
+    key: &Key,
+    cluster: &str,
+) -> impl Iterator<Item = (&'a Key, &'a EndpointSlice)> {
+    let slices = local.slices.indexed(BY_IMPORT, &key.to_string());
+    slices.filter(move |(_, it)| label(&it.metadata, LABEL_SOURCE_CLUSTER) == Some(cluster))
 }
 
 /// Plans that nothing remains of an imported Service.

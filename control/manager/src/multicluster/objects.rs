@@ -144,7 +144,8 @@ impl<'a> Local<'a> {
 /// Returns the Service that an ExportedService is about; `None` if its name contradicts its content.
 pub(super) fn service_of(exported: &ExportedService) -> Option<Key> {
     let (namespace, name) = (&exported.spec.namespace, &exported.spec.name);
-    let is_named = exported.metadata.name == Some(ExportedService::name_of(namespace, name));
+    let prefix = ExportedService::name_of(namespace, name, "");
+    let is_named = exported.metadata.name.as_ref()?.starts_with(&prefix);
 
     is_named.then(|| Key::new(namespace.as_str(), name.as_str()))
 }

@@ -84,7 +84,7 @@ impl<'a> Local<'a> {
 
     /// Returns the export of a Service by a peer, if it counts here.
     pub(super) fn export_of(&self, peer: &Peer<'a>, key: &Key) -> Option<&'a ExportedService> {
-        let name = ExportedService::name_of(&key.namespace, &key.name);
+        let name = ExportedService::name_of(&key.namespace, &key.name, peer.id);
         let (namespace, objects, origin) = if peer.is_consumer() {
             let local = self.cache.objects(&Cluster::Local);
             (peer.namespace, local, Some(peer.id))

@@ -3,7 +3,7 @@
 use super::conditions::{Unexported, of_export, set};
 use super::desired;
 use super::export::{Group, Invalid, OwnExport, grouped, labels_for};
-use super::import::{Endpoints, Import, withdraw};
+use super::import::{Endpoints, Import, interrupt, withdraw};
 use super::item::WorkItem;
 use super::merge::{Export, Merged};
 use super::objects::{Local, is_own};
@@ -39,7 +39,7 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, now: Timestamp) -> (Plan<WorkIt
     let pending = match (&owner, valid) {
         (Some(owner), Some(own)) => plan_exported(&mut plan, local, key, own, (id, owner)),
         (None, _) | (_, None) => {
-            withdraw_exported(&mut plan, local, key, &[]);
+            withdraw_exported(&mut plan, local, key, (id, &[]));
             Vec::new()
         }
     };
@@ -106,7 +106,7 @@ fn plan_import(
         }
         (Some(_), _) | (None, None) => withdraw(plan, local, key),
         (None, Some(_)) if is_complete => withdraw(plan, local, key),
-        (None, Some(_)) => {}
+        (None, Some(_)) => interrupt(plan, local, key, endpoints),
     }
 }
 
@@ -142,14 +142,19 @@ fn plan_exported(
         let object = Ref::of::<ServiceExport>(&Cluster::Local, key);
         warn(plan, object, ("EndpointsNotExported", note));
     }
-    let name = ExportedService::name_of(&key.namespace, &key.name);
+    let name = ExportedService::name_of(&key.namespace, &key.name, id);
     let mut pending = Vec::new();
     let mut kept = Vec::new();
     for peer in &peers {
         let object = Key::new(peer.namespace, name.as_str());
         let present = local.exported.get(&object);
-        if present.is_none() {
+        // A peer may have taken the name, and so does not get the export.
+        let is_taken = present.is_some_and(is_replica);
+        if present.is_none() || is_taken {
             pending.push(peer.id.to_owned());
+        }
+        if is_taken {
+            continue;
         }
         let fields = json!({
             "metadata": {"labels": labels_for(peer, id), "ownerReferences": [owner]},
@@ -159,7 +164,7 @@ fn plan_exported(
         desired::ensure(plan, local.cache, reference, present, &fields);
         kept.push(object);
     }
-    withdraw_exported(plan, local, key, &kept);
+    withdraw_exported(plan, local, key, (id, &kept));
 
     pending
 }
@@ -187,8 +192,13 @@ fn full(spec: &ExportedServiceSpec) -> Value {
 }
 
 /// Plans that no ExportedServices of this cluster remain but these.
-fn withdraw_exported(plan: &mut Plan<WorkItem>, local: &Local<'_>, key: &Key, kept: &[Key]) {
-    let name = ExportedService::name_of(&key.namespace, &key.name);
+fn withdraw_exported(
+    plan: &mut Plan<WorkItem>,
+    local: &Local<'_>,
+    key: &Key,
+    (id, kept): (&str, &[Key]),
+) {
+    let name = ExportedService::name_of(&key.namespace, &key.name, id);
     let own = local.exported.iter().filter(|(object, it)| {
         object.name == name && is_own(&it.metadata) && !is_replica(it) && !kept.contains(object)
     });

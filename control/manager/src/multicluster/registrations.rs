@@ -5,7 +5,7 @@ use crate::network::keep;
 use crate::shadow_endpoint_slice;
 use control_api::{ExportedService, ForeignCluster, ServiceExport, ServiceImport, labels};
 use control_runtime::{Cluster, Kept, Registration, Resource, Scope, Selector, WatchId};
-use k8s_openapi::api::core::v1::{ConfigMap, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::ClusterRole;
 
@@ -24,6 +24,8 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
             .optional()
             .verbs(&["create", "patch", "delete"])
             .subresource("status", "patch")
+            // It is the owner that controls the Service and the EndpointSlices.
+            .subresource("finalizers", "update")
             .written_in(Scope::All),
         // A provider may not have the kind.
         Registration::whole::<ExportedService>(Scope::Planned).optional(),
@@ -43,6 +45,8 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
         Registration::whole::<Service>(Scope::Planned),
         Registration::whole::<EndpointSlice>(Scope::Planned),
         Registration::whole::<ForeignCluster>(Scope::All),
+        // The administrator chooses namespaces by any labels.
+        Registration::whole::<Namespace>(Scope::All),
         Registration::whole::<ClusterRole>(Scope::All).name(OWNER),
         Registration::of(Scope::Namespace(liqo.to_owned()), keep::<ConfigMap>).labels(format!(
             "{}={}",

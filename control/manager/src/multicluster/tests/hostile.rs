@@ -36,11 +36,12 @@ fn contradictory_labels_names_and_kinds_of_content_have_no_effect() {
     let edits: Vec<Box<dyn Fn(&mut Value)>> = vec![
         Box::new(move |it| it["metadata"]["labels"] = labels("milan", "true")),
         Box::new(move |it| it["metadata"]["labels"] = labels("turin", "false")),
-        Box::new(|it| it["metadata"]["name"] = json!("other.shop")),
+        Box::new(|it| it["metadata"]["name"] = json!("web.shop.milan")),
+        Box::new(|it| it["metadata"]["name"] = json!("other.shop.turin")),
         Box::new(|it| it["spec"]["namespace"] = json!("liqo")),
         Box::new(|it| it["spec"]["ipFamilies"] = json!(["IPv6"])),
         Box::new(|it| {
-            it["metadata"]["name"] = json!("web.liqo-tenant-milan");
+            it["metadata"]["name"] = json!("web.liqo-tenant-milan.turin");
             it["spec"]["namespace"] = json!("liqo-tenant-milan");
         }),
     ];
@@ -118,15 +119,16 @@ fn services_and_endpoints_beyond_the_limits_are_ignored() {
     rome.put_of_turin(exported(|it| {
         let slices = &mut it["spec"]["endpointSlices"];
         slices[0]["endpoints"] = json!(endpoints(256));
-        slices[1] = slices[0].clone();
-        slices[1]["endpoints"] = json!(endpoints(2_000));
+        let mut second = slices[0].clone();
+        second["endpoints"] = json!(endpoints(2_000));
+        slices.as_array_mut().unwrap().push(second);
     }));
     assert_eq!(rome.endpoints().len(), 1_000);
 
     for number in 0..600 {
         let name = format!("a{number:03}");
         let object = exported(|it| {
-            it["metadata"]["name"] = json!(format!("{name}.shop"));
+            it["metadata"]["name"] = json!(format!("{name}.shop.turin"));
             it["metadata"]["namespace"] = json!("liqo-tenant-turin");
             it["metadata"]["labels"] = json!({
                 "liqo.io/replicated": "true", "liqo.io/replication": "false", "liqo.io/originID": "turin",
@@ -140,4 +142,20 @@ fn services_and_endpoints_beyond_the_limits_are_ignored() {
     // Without `web`, which is the last in the order of the names and is planned when it changes.
     let of_limit = imports.iter().filter(|it| it["metadata"]["name"] != "web");
     assert_eq!(of_limit.count(), 500);
+}
+
+#[test]
+fn a_peer_that_takes_the_name_of_an_export_does_not_get_it() {
+    let mut rome = Side::new(5);
+    rome.put_of_turin(exported(|it| {
+        it["metadata"]["name"] = json!("web.shop.rome")
+    }));
+    rome.export();
+
+    let key = control_runtime::Key::new("liqo-tenant-turin", "web.shop.rome");
+    let object = rome.object::<control_api::ExportedService>(&key);
+    assert_eq!(object["metadata"]["labels"]["liqo.io/originID"], "turin");
+    assert_eq!(rome.condition("Ready"), "False Pending");
+    assert_eq!(rome.endpoints(), ["rome 10.244.1.2", "rome 192.0.2.7"]);
+    rome.assert_settled();
 }

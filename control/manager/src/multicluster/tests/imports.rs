@@ -35,10 +35,10 @@ fn the_exports_of_all_clusters_are_one_service() {
         rome.assert_settled();
 
         rome.remove::<ServiceExport>(&key("web"));
-        rome.remove::<ExportedService>(&Key::new("liqo-tenant-turin", "web.shop"));
+        rome.remove::<ExportedService>(&Key::new("liqo-tenant-turin", "web.shop.turin"));
         assert_eq!(rome.endpoints(), ["milan 10.72.0.7"]);
         let server = rome.simulation.cluster(&milan());
-        server.remove::<ExportedService>(&Key::new(super::side::REMOTE, "web.shop"));
+        server.remove::<ExportedService>(&Key::new(super::side::REMOTE, "web.shop.milan"));
         rome.pass();
         assert!(rome.import().is_null() && rome.derived().is_empty());
         rome.assert_settled();
@@ -138,7 +138,7 @@ fn a_reciprocal_peer_counts_once() {
     rome.put_of_milan(exported(|_| {}));
     assert!(rome.import().is_null(), "milan replicates its exports");
     rome.export();
-    let object = Key::new("liqo-tenant-milan", "web.shop");
+    let object = Key::new("liqo-tenant-milan", "web.shop.rome");
     let labels = rome.object::<ExportedService>(&object)["metadata"]["labels"].clone();
     assert_eq!(labels["liqo.io/replication"], "true");
     rome.assert_settled();

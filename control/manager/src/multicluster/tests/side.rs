@@ -77,12 +77,12 @@ fn settings() -> Settings {
     }
 }
 
-/// Returns the ExportedService `web.shop` of a peer with a ready pod, whose content `edit` changes.
+/// Returns the ExportedService of `shop/web` of a peer with a ready pod, whose content `edit` changes.
 pub(super) fn exported(edit: impl FnOnce(&mut Value)) -> Value {
     let mut exported = json!({
         "apiVersion": "networking.liqo.io/v1beta1",
         "kind": "ExportedService",
-        "metadata": {"name": "web.shop"},
+        "metadata": {},
         "spec": {
             "namespace": "shop",
             "name": "web",
@@ -252,6 +252,9 @@ impl Side {
 
     /// Creates an ExportedService of `turin`, as its manager replicates it.
     pub(super) fn put_of_turin(&mut self, mut exported: Value) {
+        if exported["metadata"]["name"].is_null() {
+            exported["metadata"]["name"] = json!("web.shop.turin");
+        }
         exported["metadata"]["namespace"] = json!("liqo-tenant-turin");
         if exported["metadata"]["labels"].is_null() {
             exported["metadata"]["labels"] = json!({
@@ -267,6 +270,7 @@ impl Side {
 
     /// Creates an ExportedService of `milan` for `rome`, as its manager does.
     pub(super) fn put_of_milan(&mut self, mut exported: Value) {
+        exported["metadata"]["name"] = json!("web.shop.milan");
         exported["metadata"]["namespace"] = json!(REMOTE);
         exported["metadata"]["labels"] = json!({
             "liqo.io/remote-cluster-id": "rome",
