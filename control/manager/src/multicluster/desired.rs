@@ -17,7 +17,7 @@ pub(super) fn ensure<I>(
     fields: &Value,
 ) {
     let Some(present) = present.and_then(|it| serde_json::to_value(it).ok()) else {
-        let mut created = pruned(fields);
+        let mut created = compared(fields);
         created["metadata"]["name"] = json!(object.key.name);
         created["metadata"]["namespace"] = json!(object.key.namespace);
         plan.writes
@@ -95,6 +95,10 @@ fn compared(fields: &Value) -> Value {
         if fields[name].is_object() && compared[name].is_null() {
             compared[name] = json!({});
         }
+    }
+    // The ports of a ServiceImport are required.
+    if fields["spec"]["ports"].is_array() && compared["spec"]["ports"].is_null() {
+        compared["spec"]["ports"] = json!([]);
     }
 
     compared

@@ -103,9 +103,13 @@ fn a_service_that_cannot_be_exported_is_named_in_the_condition() {
     rome.put_web(|service| service["spec"]["ipFamilies"] = json!(["IPv6"]));
     rome.pass();
     assert_eq!(rome.condition("Valid"), "False IPFamilyNotSupported");
-    rome.put_web(|service| service["spec"]["clusterIP"] = json!("None"));
+    rome.put_web(|service| {
+        service["spec"]["clusterIP"] = json!("None");
+        service["spec"]["ports"] = json!([]);
+    });
     rome.pass();
     assert_eq!(rome.condition("Ready"), "True Exported");
+    assert_eq!(rome.import()["spec"]["ports"], json!([]));
     assert_eq!(rome.import()["spec"]["type"], "Headless");
     assert!(rome.import()["spec"]["ips"].is_null() && rome.derived().is_empty());
     rome.assert_settled();

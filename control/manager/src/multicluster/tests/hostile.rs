@@ -2,6 +2,7 @@
 
 use super::Side;
 use super::side::exported;
+use crate::multicluster::peers::SERVICES_MAX;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 
@@ -125,7 +126,7 @@ fn services_and_endpoints_beyond_the_limits_are_ignored() {
     }));
     assert_eq!(rome.endpoints().len(), 1_000);
 
-    for number in 0..600 {
+    for number in 0..SERVICES_MAX + 4 {
         let name = format!("a{number:03}");
         let object = exported(|it| {
             it["metadata"]["name"] = json!(format!("{name}.shop.turin"));
@@ -141,7 +142,7 @@ fn services_and_endpoints_beyond_the_limits_are_ignored() {
     let imports = rome.simulation.local().all::<control_api::ServiceImport>();
     // Without `web`, which is the last in the order of the names and is planned when it changes.
     let of_limit = imports.iter().filter(|it| it["metadata"]["name"] != "web");
-    assert_eq!(of_limit.count(), 500);
+    assert_eq!(of_limit.count(), SERVICES_MAX);
 }
 
 #[test]
