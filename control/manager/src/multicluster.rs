@@ -37,6 +37,7 @@ mod plan;
 mod properties;
 mod registrations;
 mod settings;
+mod watches;
 
 #[cfg(test)]
 mod tests;

@@ -1,8 +1,8 @@
 //! The objects of this cluster in the cache.
 
 use super::OWNER;
-use super::registrations::{all, within};
 use super::settings::Settings;
+use super::watches::{all, within};
 use crate::authentication::{cluster_id, label};
 use crate::shadow_endpoint_slice;
 use control_api::multicluster::LABEL_SERVICE_NAME;

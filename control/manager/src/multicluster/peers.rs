@@ -3,7 +3,7 @@
 use super::merge::Export;
 use super::objects::{Local, service_of};
 use super::properties::Properties;
-use super::registrations::exported;
+use super::watches::exported;
 use crate::authentication::label;
 use crate::shadow_endpoint_slice::Health;
 use control_api::core::foreign_cluster::PeerRole;

@@ -4,7 +4,7 @@ use super::OWNER;
 use crate::network::keep;
 use crate::shadow_endpoint_slice;
 use control_api::{ExportedService, ForeignCluster, ServiceExport, ServiceImport, labels};
-use control_runtime::{Cluster, Kept, Registration, Resource, Scope, Selector, WatchId};
+use control_runtime::{Registration, Scope};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::rbac::v1::ClusterRole;
@@ -66,35 +66,4 @@ fn own() -> String {
         labels::MANAGED_BY,
         labels::MANAGED_BY_SERVICE_IMPORT
     )
-}
-
-/// Returns the watch of all objects of a kind.
-pub(super) fn all<K: Kept>() -> WatchId {
-    WatchId {
-        cluster: Cluster::Local,
-        resource: K::resource(),
-        namespace: None,
-        selector: Selector::default(),
-    }
-}
-
-/// Returns the watch of all objects of a kind in a namespace.
-pub(super) fn within<K: Kept>(namespace: &str) -> WatchId {
-    WatchId {
-        namespace: Some(namespace.to_owned()),
-        ..all::<K>()
-    }
-}
-
-/// Returns the watch of the Services that a provider exports, in its tenant namespace of this cluster.
-pub(super) fn exported(provider: &str, namespace: &str) -> WatchId {
-    WatchId {
-        cluster: Cluster::remote(provider),
-        resource: Resource::of::<ExportedService>(),
-        namespace: Some(namespace.to_owned()),
-        selector: Selector {
-            labels: format!("{}={provider}", labels::ORIGIN_ID),
-            ..Selector::default()
-        },
-    }
 }
