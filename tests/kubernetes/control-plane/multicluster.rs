@@ -1,9 +1,12 @@
 //! Tests of Services that a consumer and a provider export to each other. There are no gateways, so endpoints of peers are not ready.
 
+mod conformance;
+
 use crate::authentication::site::{Site, tenant_namespace};
 use crate::fixture::{Deadline, Fixture, LIQO, SOON, Suite, chart, serial, until};
 use crate::peering::Peering;
 use anyhow::{Context as _, Result, ensure};
+use conformance::the_cases_of_the_conformance_suite_pass;
 use control_api::{ExportedService, ServiceExport, ServiceImport};
 use futures_util::future::try_join_all;
 use k8s_openapi::api::core::v1::Service;
@@ -17,7 +20,8 @@ use std::collections::BTreeSet;
 pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
-        services_are_exported_in_both_directions_until_their_exports_end
+        services_are_exported_in_both_directions_until_their_exports_end,
+        the_cases_of_the_conformance_suite_pass,
     );
 }
 
@@ -32,15 +36,9 @@ type Sites<'a> = [(&'a Site, &'static str); 2];
 async fn services_are_exported_in_both_directions_until_their_exports_end(
     _: &'static Fixture,
 ) -> Result<()> {
-    let (rome, milan) = tokio::try_join!(
-        Site::start("rome", "milan", &ARGUMENTS),
-        Site::start("milan", "rome", &ARGUMENTS),
-    )?;
-    let peering = Peering { rome, milan };
+    let peering = peered().await?;
     let Peering { rome, milan } = &peering;
     let sites: Sites<'_> = [(rome, "10.201"), (milan, "10.202")];
-    try_join_all(sites.iter().map(|(site, cidr)| prepare(site, cidr))).await?;
-    peering.peer().await?;
 
     // The consumer reads what the provider exports.
     export(milan, 80).await?;
@@ -75,6 +73,20 @@ async fn services_are_exported_in_both_directions_until_their_exports_end(
     is_imported(&sites, &[]).await?;
     peering.unpeer().await?;
     crate::peering::is_clean(rome).await
+}
+
+/// Starts and peers both clusters.
+async fn peered() -> Result<Peering> {
+    let (rome, milan) = tokio::try_join!(
+        Site::start("rome", "milan", &ARGUMENTS),
+        Site::start("milan", "rome", &ARGUMENTS),
+    )?;
+    let sites = [(&rome, "10.201"), (&milan, "10.202")];
+    try_join_all(sites.iter().map(|(site, cidr)| prepare(site, cidr))).await?;
+    let peering = Peering { rome, milan };
+    peering.peer().await?;
+
+    Ok(peering)
 }
 
 /// Creates the CRDs, the addresses of both clusters, and the namespace `shop`, which imports Services.

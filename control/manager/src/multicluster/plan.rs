@@ -1,6 +1,6 @@
 //! Plans the export and the import of a Service.
 
-use super::conditions::{Unexported, of_export, set};
+use super::conditions::{Unexported, Verdict, of_export, set};
 use super::desired;
 use super::export::{Group, Invalid, OwnExport, grouped, labels_for};
 use super::import::{Endpoints, Import, interrupt, withdraw};
@@ -36,19 +36,19 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, now: Timestamp) -> (Plan<WorkIt
     let own = export.map(|export| OwnExport::of(local, key, export, id));
     let valid = own.as_ref().and_then(|it| it.as_ref().ok());
     let owner = local.owner();
-    let pending = match (&owner, valid) {
+    let exported = match (&owner, valid) {
         (Some(owner), Some(own)) => plan_exported(&mut plan, local, key, own, (id, owner)),
         (None, _) | (_, None) => {
             withdraw_exported(&mut plan, local, key, (id, &[]));
-            Vec::new()
+            Exported::default()
         }
     };
     let import = local.imports.get(key);
     let is_taken = import.is_some_and(|it| !is_own(&it.metadata));
-    let exported = match (is_taken, owner.is_some(), pending.is_empty()) {
+    let state = match (is_taken, owner.is_some(), exported.pending.is_empty()) {
         (true, ..) => Err(Unexported::NameTaken),
         (_, false, _) => Err(Unexported::SwitchedOff),
-        (.., false) => Err(Unexported::Pending(pending.join(", "))),
+        (.., false) => Err(Unexported::Pending(exported.pending.join(", "))),
         (false, true, true) => Ok(()),
     };
     let of_peers = local.exports_of_peers(key);
@@ -75,8 +75,13 @@ pub(super) fn plan(local: &Local<'_>, key: &Key, now: Timestamp) -> (Plan<WorkIt
         warn(&mut plan, object, ("PartsLeftOut", note));
     }
     if let (Some(export), Some(own)) = (export, &own) {
-        let state = (own.as_ref().map(|_| ()), exported);
-        plan_status(&mut plan, export, key, state, (merged.as_ref(), id, now));
+        let verdicts = of_export(own.as_ref().map(|_| ()), state, merged.as_ref(), id);
+        let object = Ref::of::<ServiceExport>(&Cluster::Local, key);
+        // One Event for an object: of two, each would be news after the other.
+        if let Some(problem) = problem(own.as_ref().err(), &verdicts, exported.missing) {
+            warn(&mut plan, object.clone(), problem);
+        }
+        plan_status(&mut plan, (object, export), verdicts, now);
     }
 
     (plan, dropped)
@@ -124,24 +129,25 @@ fn is_complete(local: &Local<'_>, key: &Key) -> bool {
     })
 }
 
-/// Plans the ExportedServices for all peers. Returns the peers that do not have them yet.
+/// The ExportedServices of a Service.
+#[derive(Debug, Default)]
+struct Exported {
+    /// Peers that do not have them yet.
+    pending: Vec<String>,
+    /// Number of endpoints that they lack.
+    missing: usize,
+}
+
+/// Plans the ExportedServices for all peers.
 fn plan_exported(
     plan: &mut Plan<WorkItem>,
     local: &Local<'_>,
     key: &Key,
     own: &OwnExport,
     (id, owner): (&str, &Value),
-) -> Vec<String> {
+) -> Exported {
     let peers: Vec<Peer<'_>> = local.peers().collect();
     let (spec, missing) = own.for_peers(&local.pod_cidrs());
-    if missing > 0 && !peers.is_empty() {
-        let note = format!(
-            "{missing} endpoints are not exported: they are outside of the pod CIDRs of this cluster, or exceed the limit of \
-             {ENDPOINTS_MAX}"
-        );
-        let object = Ref::of::<ServiceExport>(&Cluster::Local, key);
-        warn(plan, object, ("EndpointsNotExported", note));
-    }
     let name = ExportedService::name_of(&key.namespace, &key.name, id);
     let mut pending = Vec::new();
     let mut kept = Vec::new();
@@ -166,7 +172,10 @@ fn plan_exported(
     }
     withdraw_exported(plan, local, key, (id, &kept));
 
-    pending
+    Exported {
+        pending,
+        missing: if peers.is_empty() { 0 } else { missing },
+    }
 }
 
 /// Returns a specification with all its fields, those that are absent as null, so that a change removes them.
@@ -291,30 +300,37 @@ fn groups_of(
     Ok(grouped(groups.into_iter()))
 }
 
+/// Returns the Event about a ServiceExport; `None` if all of it is exported.
+fn problem(
+    invalid: Option<&Invalid>,
+    verdicts: &[Verdict],
+    missing: usize,
+) -> Option<(&'static str, String)> {
+    if let Some(invalid) = invalid {
+        return Some(("ServiceNotExported", invalid.to_string()));
+    }
+    let mut verdicts = verdicts.iter();
+    if let Some(conflict) = verdicts.find(|it| it.type_ == CONFLICT && it.is_true) {
+        let note = format!("{}: {}", conflict.reason, conflict.message);
+        return Some(("Conflict", note));
+    }
+
+    (missing > 0).then(|| {
+        let note = format!(
+            "{missing} endpoints are not exported: they are outside of the pod CIDRs of this cluster, or exceed the limit of \
+             {ENDPOINTS_MAX}"
+        );
+        ("EndpointsNotExported", note)
+    })
+}
+
 /// Plans the status of a ServiceExport.
 fn plan_status(
     plan: &mut Plan<WorkItem>,
-    export: &ServiceExport,
-    key: &Key,
-    (valid, exported): (Result<(), &Invalid>, Result<(), Unexported>),
-    (merged, id, now): (Option<&Merged>, &str, Timestamp),
+    (object, export): (Ref, &ServiceExport),
+    verdicts: [Verdict; 3],
+    now: Timestamp,
 ) {
-    let verdicts = of_export(valid, exported, merged, id);
-    let object = Ref::of::<ServiceExport>(&Cluster::Local, key);
-    if let Err(invalid) = valid {
-        warn(
-            plan,
-            object.clone(),
-            ("ServiceNotExported", invalid.to_string()),
-        );
-    }
-    if let Some(conflict) = verdicts
-        .iter()
-        .find(|it| it.type_ == CONFLICT && it.is_true)
-    {
-        let note = format!("{}: {}", conflict.reason, conflict.message);
-        warn(plan, object.clone(), ("Conflict", note));
-    }
     let old = export.status.clone().unwrap_or_default();
     let generation = export.metadata.generation;
     let status = ServiceExportStatus {

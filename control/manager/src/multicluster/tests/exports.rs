@@ -47,6 +47,9 @@ fn an_export_reaches_each_peer_once_and_has_an_import_here_until_it_ends() {
         assert_eq!(rome.condition("Valid"), "True Valid");
         assert_eq!(rome.condition("Ready"), "True Exported");
         assert_eq!(rome.condition("Conflict"), "False NoConflicts");
+        let events = rome.simulation.events(0).iter();
+        let reasons: std::collections::BTreeSet<_> = events.map(|it| it.reason).collect();
+        assert_eq!(reasons, ["EndpointsNotExported"].into());
         rome.assert_settled();
 
         rome.remove::<ServiceExport>(&key("web"));
