@@ -1,5 +1,6 @@
 //! Exported Services, which a provider may not know.
 
+use super::super::object::is_replica;
 use super::MOMENT;
 use super::peering::{LOCAL, Peering, local, milan, remote};
 use control_api::ExportedService;
@@ -70,4 +71,18 @@ fn a_provider_without_exports_serves_everything_else() {
 
     delete(&mut peering);
     assert!(get(&mut peering).is_none(), "no replica can exist");
+}
+
+#[test]
+fn an_export_of_the_provider_itself_is_no_replica() {
+    let object = |labels: Value| json!({"metadata": {"name": "web.shop.milan", "labels": labels}});
+    let replica = json!({"liqo.io/replicated": "true", "liqo.io/originID": "rome"});
+    assert!(is_replica(&object(replica), "rome"));
+    for labels in [
+        json!({}),
+        json!({"liqo.io/replication": "false", "liqo.io/originID": "milan"}),
+        json!({"liqo.io/replicated": "true", "liqo.io/originID": "turin"}),
+    ] {
+        assert!(!is_replica(&object(labels.clone()), "rome"), "{labels}");
+    }
 }
