@@ -85,24 +85,24 @@ impl<'a> Local<'a> {
     /// Returns the export of a Service by a peer, if it counts here.
     pub(super) fn export_of(&self, peer: &Peer<'a>, key: &Key) -> Option<&'a ExportedService> {
         let name = ExportedService::name_of(&key.namespace, &key.name, peer.id);
-        let (namespace, objects, origin) = if peer.is_consumer() {
-            let local = self.cache.objects(&Cluster::Local);
-            (peer.namespace, local, Some(peer.id))
+        let (namespace, cluster) = if peer.is_consumer() {
+            (peer.namespace, Cluster::Local)
         } else {
-            let remote = self.cache.objects(&Cluster::remote(peer.id));
-            (peer.remote_namespace?, remote, None)
+            (peer.remote_namespace?, Cluster::remote(peer.id))
         };
         if peer.is_consumer() && self.peer_of(namespace) != Some(peer.id) {
             return None;
         }
+        // A provider's own objects are no replicas. Its namespace also has those of this cluster.
         let is_of_peer = |it: &ExportedService| {
-            let is_replica = label(&it.metadata, labels::REPLICATED) == Some("true")
-                && label(&it.metadata, labels::ORIGIN_ID) == origin;
-            origin.is_none() || is_replica
+            let is_replica = label(&it.metadata, labels::REPLICATED) == Some("true");
+            label(&it.metadata, labels::ORIGIN_ID) == Some(peer.id)
+                && is_replica == peer.is_consumer()
         };
+        let objects = self.cache.objects::<ExportedService>(&cluster);
         let exported = objects.get(&Key::new(namespace, name))?;
-        let mut counting = objects.within(namespace).filter(|(_, it)| is_of_peer(it));
-        let mut counting = counting.by_ref().take(SERVICES_MAX);
+        let counting = objects.within(namespace).filter(|(_, it)| is_of_peer(it));
+        let mut counting = counting.take(SERVICES_MAX);
         let is_valid = service_of(exported).as_ref() == Some(key)
             && is_of_peer(exported)
             && exported.metadata.deletion_timestamp.is_none();
