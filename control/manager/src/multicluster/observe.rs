@@ -111,25 +111,24 @@ fn of_object(
 }
 
 fn of_namespace(local: &Local<'_>, change: &Change<'_>) -> BTreeSet<WorkItem> {
+    let peer = |it: Option<&'_ Namespace>| {
+        let peer = it.and_then(|it| peer_of(&it.metadata));
+        peer.map(str::to_owned)
+    };
     let facts = |it: Option<&Namespace>| {
         let metadata = &it?.metadata;
         let wanted = local.settings.namespace_labels.keys();
-        let labels: Vec<_> = wanted
-            .map(|key| label(metadata, key).map(str::to_owned))
-            .collect();
-        let peer = peer_of(metadata).map(str::to_owned);
-        Some((labels, peer, metadata.deletion_timestamp.is_some()))
+        let labels = wanted.map(|key| label(metadata, key).map(str::to_owned));
+        Some((
+            labels.collect::<Vec<_>>(),
+            metadata.deletion_timestamp.is_some(),
+        ))
     };
-    let [before, after] = [facts(change.before()), facts(change.after())];
-    if before == after {
-        return BTreeSet::new();
+    if peer(change.before()) != peer(change.after()) {
+        all_items(local)
+    } else if facts(change.before()) != facts(change.after()) {
+        items_within(local, &change.object.key.name)
+    } else {
+        BTreeSet::new()
     }
-    let peer = |it: &Option<(Vec<Option<String>>, Option<String>, bool)>| {
-        it.as_ref().and_then(|(_, peer, _)| peer.clone())
-    };
-    if peer(&before) != peer(&after) {
-        return all_items(local);
-    }
-
-    items_within(local, &change.object.key.name)
 }

@@ -6,6 +6,9 @@ use crate::multicluster::peers::SERVICES_MAX;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 
+/// A change of an export.
+type Edit = Box<dyn Fn(&mut Value)>;
+
 #[test]
 fn only_addresses_of_the_peers_pods_are_endpoints() {
     let mut rome = Side::new(1);
@@ -34,7 +37,7 @@ fn only_addresses_of_the_peers_pods_are_endpoints() {
 #[test]
 fn contradictory_labels_names_and_kinds_of_content_have_no_effect() {
     let labels = |origin: &str, replicated: &str| json!({"liqo.io/replicated": replicated, "liqo.io/replication": "false", "liqo.io/originID": origin});
-    let edits: Vec<Box<dyn Fn(&mut Value)>> = vec![
+    let edits: Vec<Edit> = vec![
         Box::new(move |it| it["metadata"]["labels"] = labels("milan", "true")),
         Box::new(move |it| it["metadata"]["labels"] = labels("turin", "false")),
         Box::new(|it| it["metadata"]["name"] = json!("web.shop.milan")),
