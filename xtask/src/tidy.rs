@@ -45,6 +45,7 @@ const PURE: &[&str] = &[
     "control/manager/src/certificates/server",
     "control/manager/src/certificates/target",
     "control/manager/src/foreign_cluster",
+    "control/manager/src/multicluster",
     "control/manager/src/network",
     "control/manager/src/offloading",
     "control/manager/src/replication",

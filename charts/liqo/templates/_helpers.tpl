@@ -134,3 +134,10 @@ Returns a text that is not empty if virtual nodes have virtual kubelets.
 {{- define "liqo.hasVirtualKubelets" -}}
 {{- if and .Values.authentication.enabled .Values.offloading.enabled .Values.virtualKubelet.image.name }}true{{ end }}
 {{- end }}
+
+{{/*
+Returns a text if Services are exported to peers and imported from them, which needs the connections of control planes.
+*/}}
+{{- define "liqo.hasMultiCluster" -}}
+{{- if and .Values.multiCluster.enabled .Values.authentication.enabled }}true{{ end }}
+{{- end }}

@@ -95,6 +95,11 @@ pub fn assert_exact<'a>(
 fn granted(account: &str) -> BTreeSet<(Role, Right)> {
     let roles = [
         (Role::Cluster, "ClusterRole", account.to_owned()),
+        (
+            Role::Cluster,
+            "ClusterRole",
+            format!("{account}-multi-cluster"),
+        ),
         (Role::Namespace, "Role", account.to_owned()),
         (Role::Tenant, "ClusterRole", format!("{account}-tenant")),
         (

@@ -89,6 +89,9 @@ pub const SLICE_MANAGED_BY: &str = "endpointslice.kubernetes.io/managed-by";
 /// Value of [`SLICE_MANAGED_BY`] on a reflected EndpointSlice.
 pub const SLICE_MANAGED_BY_REFLECTION: &str = "endpointslice.reflection.liqo.io";
 
+/// Value of [`SLICE_MANAGED_BY`] on an EndpointSlice of an imported Service.
+pub const SLICE_MANAGED_BY_SERVICE_IMPORT: &str = "multicluster.liqo.io";
+
 /// On a Secret with a nonce, in the provider's tenant namespace. Value: `true`.
 pub const NONCE: &str = "liqo.io/nonce";
 /// On a Secret with a signed nonce, in the consumer's tenant namespace. Value: `true`.
@@ -119,6 +122,11 @@ pub const MANAGED_BY: &str = "liqo.io/managed-by";
 pub const MANAGED_BY_SHADOW_POD: &str = "shadowpod";
 /// Value of [`MANAGED_BY`] on an EndpointSlice.
 pub const MANAGED_BY_SHADOW_ENDPOINT_SLICE: &str = "shadowendpointslice";
+/// Value of [`MANAGED_BY`] on the objects of an imported Service.
+pub const MANAGED_BY_SERVICE_IMPORT: &str = "serviceimport";
+/// On a namespace into which the Services are imported that peers export. Value: `true`. Only administrators may set it. An addition of
+/// this project.
+pub const IMPORT: &str = "multicluster.liqo.io/import";
 /// On a ShadowPod. Value: the user that has created it, whose [`Quota`](crate::Quota) it counts against.
 pub const CREATOR_USER: &str = "liqo.io/creator-user";
 /// On a reflected object. Value: cluster ID of the cluster that it is reflected from.

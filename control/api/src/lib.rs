@@ -19,11 +19,16 @@ pub use authentication::{
     TenantStatus,
 };
 pub use ipam::{IP, IPSpec, IPStatus, Network, NetworkSpec, NetworkStatus};
+pub use multicluster::{
+    ServiceExport, ServiceExportSpec, ServiceExportStatus, ServiceImport, ServiceImportSpec,
+    ServiceImportStatus,
+};
 pub use networking::{
     Configuration, ConfigurationSpec, ConfigurationStatus, Connection, ConnectionSpec,
-    ConnectionStatus, GatewayClient, GatewayClientSpec, GatewayClientStatus, GatewayServer,
-    GatewayServerSpec, GatewayServerStatus, PublicKey, PublicKeySpec, WgGatewayClientTemplate,
-    WgGatewayClientTemplateSpec, WgGatewayServerTemplate, WgGatewayServerTemplateSpec,
+    ConnectionStatus, ExportedService, ExportedServiceSpec, GatewayClient, GatewayClientSpec,
+    GatewayClientStatus, GatewayServer, GatewayServerSpec, GatewayServerStatus, PublicKey,
+    PublicKeySpec, WgGatewayClientTemplate, WgGatewayClientTemplateSpec, WgGatewayServerTemplate,
+    WgGatewayServerTemplateSpec,
 };
 pub use offloading::{
     NamespaceMap, NamespaceMapSpec, NamespaceMapStatus, NamespaceOffloading,
@@ -40,6 +45,7 @@ pub mod daemon_set;
 pub mod duration;
 pub mod ipam;
 pub mod labels;
+pub mod multicluster;
 pub mod networking;
 pub mod node_affinity;
 pub mod offloading;
@@ -63,6 +69,7 @@ pub fn custom_resource_definitions() -> Vec<CustomResourceDefinition> {
         Network::crd(),
         Configuration::crd(),
         Connection::crd(),
+        ExportedService::crd(),
         GatewayClient::crd(),
         GatewayServer::crd(),
         PublicKey::crd(),

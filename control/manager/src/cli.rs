@@ -7,6 +7,7 @@ use crate::endpoint_ip::EndpointIpController;
 use crate::foreign_cluster::{self, ForeignClusterController, Refusals};
 use crate::installation;
 use crate::metrics::Metrics;
+use crate::multicluster::{self, MultiClusterController};
 use crate::namespace::{self, NamespaceController};
 use crate::network::{NetworkController, Settings, State};
 use crate::node_failure::{self, NodeFailureController};
@@ -29,6 +30,7 @@ use ipnet::Ipv4Net;
 use k8s_openapi::ByteString;
 use kube::Config;
 use prometheus_client::registry::Registry;
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use x25519_dalek::StaticSecret;
@@ -57,7 +59,7 @@ pub(crate) struct Cli {
     pools: Vec<Ipv4Net>,
 
     /// Labels of this cluster, which peers receive [kept here for `liqoctl` to read].
-    #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',', value_parser = cluster_label)]
+    #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',', value_parser = label)]
     cluster_labels: Vec<(String, String)>,
 
     /// Where peers reach this API server, if not at the address of a control plane node.
@@ -115,6 +117,14 @@ pub(crate) struct Cli {
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     api_server_grace_period: std::time::Duration,
 
+    /// Export Services to peers, and import theirs, by the Multi-Cluster Services API.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
+    multi_cluster: bool,
+
+    /// Labels of the namespaces into which Services of peers are imported. If empty, these are all namespaces.
+    #[arg(long, value_name = "KEY=VALUE,...", value_delimiter = ',', value_parser = namespace_label, default_value = "multicluster.liqo.io/import=true")]
+    multi_cluster_namespaces: Vec<(String, String)>,
+
     /// The UDP port on which gateway pods listen.
     #[arg(long, value_name = "PORT", default_value_t = 51840, value_parser = clap::value_parser!(u16).range(1..))]
     gateway_port: u16,
@@ -149,8 +159,12 @@ Examples:
   controller-manager --authentication-enabled --api-server-address-override=https://203.0.113.7:6443
   controller-manager --gateway-deployments --gateway-deployment-image=registry.k8s.io/pause:3.10";
 
-/// The controllers of the endpoints of consumers, and of those that providers reach through this cluster.
-type Endpoints = (ShadowEndpointSliceController, EndpointIpController);
+/// The controllers of the endpoints of consumers, of those that providers reach through this cluster, and of exported Services.
+type Endpoints = (
+    ShadowEndpointSliceController,
+    EndpointIpController,
+    Option<MultiClusterController>,
+);
 
 impl Cli {
     /// Runs until the process receives a signal to stop.
@@ -326,10 +340,24 @@ impl Cli {
     }
 
     fn of_endpoints(&self, metrics: shadow_endpoint_slice::Metrics) -> Endpoints {
+        let settings = multicluster::Settings {
+            namespace_labels: self.namespace_labels(),
+            endpoints: self.endpoints(),
+        };
+        let exports = MultiClusterController::new(settings, metrics.clone());
         (
             ShadowEndpointSliceController::new(self.endpoints(), metrics),
             EndpointIpController::new(self.installation.namespace.clone()),
+            Some(exports).filter(|_| self.multi_cluster),
         )
+    }
+
+    /// Returns the labels of the namespaces into which Services of peers are imported.
+    fn namespace_labels(&self) -> BTreeMap<String, String> {
+        let labels = self.multi_cluster_namespaces.iter();
+        let labels = labels.filter(|(key, _)| !key.is_empty());
+
+        labels.cloned().collect()
     }
 
     fn endpoints(&self) -> shadow_endpoint_slice::Settings {
@@ -391,7 +419,16 @@ fn limits_enforcement(text: &str) -> Result<LimitsEnforcement, String> {
     serde_json::from_value(text.into()).map_err(|_| format!("`{text}`: use None, Soft or Hard"))
 }
 
-fn cluster_label(text: &str) -> Result<(String, String), String> {
+/// Reads a label of namespaces. The empty text of a flag without labels is a label without key.
+fn namespace_label(text: &str) -> Result<(String, String), String> {
+    if text.is_empty() {
+        return Ok(Default::default());
+    }
+
+    label(text)
+}
+
+fn label(text: &str) -> Result<(String, String), String> {
     let pair = text.split_once('=').filter(|(key, _)| !key.is_empty());
     let pair = pair.map(|(key, value)| (key.to_owned(), value.to_owned()));
 
@@ -400,11 +437,14 @@ fn cluster_label(text: &str) -> Result<(String, String), String> {
 
 fn add_endpoints(
     runtime: &mut Runtime,
-    (slices, ips): Endpoints,
+    (slices, ips, exports): Endpoints,
     replicas: &Replicas,
 ) -> anyhow::Result<()> {
     runtime.add(slices, replicas)?;
     runtime.add(ips, replicas)?;
+    if let Some(exports) = exports {
+        runtime.add(exports, replicas)?;
+    }
 
     Ok(())
 }

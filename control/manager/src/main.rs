@@ -8,6 +8,7 @@
 //! node_failure  pods of consumers that a failed node cannot terminate (PURE)
 //! shadow_endpoint_slice  endpoints of consumers (PURE)
 //! endpoint_ip  IP objects by which providers reach endpoints outside of the pod CIDRs (PURE)
+//! multicluster  Services that clusters export to their peers (PURE)
 //! replication  objects of a consumer at its providers, and their statuses (PURE)
 //! foreign_cluster  the summary of each peer (PURE)
 //! network     networking: CIDRs and addresses, gateways, keys, Connections (PURE)
@@ -33,6 +34,7 @@ mod foreign_cluster;
 mod golden;
 mod installation;
 mod metrics;
+mod multicluster;
 mod namespace;
 mod network;
 mod node_failure;

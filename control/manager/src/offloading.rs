@@ -12,7 +12,7 @@
 //! compares objects with their desired state, `observe` finds the work items that a change concerns, and `controller`
 //! connects them to the runtime.
 
-pub(crate) use bounds::{is_name, label_key};
+pub(crate) use bounds::{check_label, is_name, label_key};
 pub(crate) use controller::{OffloadingController, Settings};
 #[cfg(test)]
 pub(crate) use registrations::registrations;

@@ -1,14 +1,15 @@
 //! Compares the roles of the chart with the rights that the registrations and the runtime need.
 
 use crate::{
-    authentication, certificates, daemon_set, endpoint_ip, foreign_cluster, namespace, network,
-    node_failure, offloading, replication, shadow_endpoint_slice, shadow_pod, webhook,
+    authentication, certificates, daemon_set, endpoint_ip, foreign_cluster, multicluster,
+    namespace, network, node_failure, offloading, replication, shadow_endpoint_slice, shadow_pod,
+    webhook,
 };
 use chart_tests::roles::{Rights, Role, assert_exact};
 use control_runtime::Cache;
 
 /// Rights of requests that no registration is about.
-const FURTHER: [Rights; 21] = [
+const FURTHER: [Rights; 23] = [
     // Gives itself the rights of a tenant namespace, by a RoleBinding there.
     bind("liqo-controller-manager-tenant"),
     // Gives consumers their rights.
@@ -64,6 +65,9 @@ const FURTHER: [Rights; 21] = [
         name: "kubernetes.io/kubelet-serving",
         verbs: &["approve"],
     },
+    // Reads exports and imports, whose kinds may be missing.
+    read("serviceexports"),
+    read("serviceimports"),
     // The runtime writes Events.
     Rights {
         role: Role::Cluster,
@@ -108,6 +112,17 @@ const fn bind(role: &'static str) -> Rights {
     }
 }
 
+/// Returns the right to read a kind of the Multi-Cluster Services API.
+const fn read(resource: &'static str) -> Rights {
+    Rights {
+        role: Role::Cluster,
+        group: "multicluster.x-k8s.io",
+        resource,
+        name: "",
+        verbs: &["get", "list", "watch"],
+    }
+}
+
 #[test]
 fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     let mut settings = network::settings();
@@ -127,6 +142,7 @@ fn the_charts_roles_are_the_rights_that_the_manager_needs() {
     registrations.extend(node_failure::registrations());
     registrations.extend(shadow_endpoint_slice::registrations(&settings.namespace));
     registrations.extend(endpoint_ip::registrations());
+    registrations.extend(multicluster::registrations(&settings.namespace));
     registrations.extend(replication::registrations(&settings.namespace));
     registrations.extend(daemon_set::registrations());
     let servers = [&certificates::WEBHOOKS, &certificates::METRIC_AGENT];

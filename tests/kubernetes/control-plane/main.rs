@@ -18,6 +18,7 @@ mod identities;
 mod lifecycle;
 mod liqoctl;
 mod manifests;
+mod multicluster;
 mod namespaces;
 mod offline;
 mod offload;
@@ -94,6 +95,7 @@ fn main() -> ExitCode {
     offloading::add(&mut suite);
     changes::add(&mut suite);
     conflicts::add(&mut suite);
+    multicluster::add(&mut suite);
     other_kinds::add(&mut suite);
     peering::add(&mut suite);
     policies::add(&mut suite);

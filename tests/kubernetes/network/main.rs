@@ -22,6 +22,7 @@ mod failover;
 mod health;
 mod input;
 mod members;
+mod multicluster;
 mod node_loss;
 mod objects;
 mod offload;
@@ -90,6 +91,7 @@ fn main() -> ExitCode {
     removal::add(&mut suite);
     peering::add(&mut suite);
     offload::add(&mut suite);
+    multicluster::add(&mut suite);
 
     let code = suite.run(env!("CARGO_BIN_EXE_cluster"), Arguments::from_args());
     rounds::print();

@@ -68,7 +68,7 @@ const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
 const WEB: &str = include_str!("manifests/offloaded.yaml");
 
 /// Peers both clusters, and waits until the virtual node of rome is ready.
-async fn peered(peering: &'static Peering) -> Result<[&'static Cluster; 2]> {
+pub(crate) async fn peered(peering: &'static Peering) -> Result<[&'static Cluster; 2]> {
     let [rome, milan] = peering.clusters();
     connected_again(peering);
     peer([rome, milan], &["--cpu=4", "--memory=4Gi"])?;

@@ -190,7 +190,7 @@ pub(crate) fn label_key(text: &str) -> Result<String, String> {
 }
 
 /// Checks key and value of a label.
-pub(super) fn check_label(key: &str, value: &str) -> Result<(), Reason> {
+pub(crate) fn check_label(key: &str, value: &str) -> Result<(), Reason> {
     check_key(key)?;
     if !value.is_empty() && !is_name(value) {
         return Err("invalid value");

@@ -120,12 +120,12 @@ impl ReplicationController {
         match &object.cluster {
             Cluster::Local => {
                 items.extend(WorkItem::both(kind, &object.key));
-                // A connection without Secret ends with the last object.
+                // A connection without Secret ends with the last object, and exports have a watch of their own.
                 let of_namespace = self
                     .peers
                     .iter()
                     .filter(|(_, peer)| peer.namespace == object.key.namespace);
-                if change.entry().is_none() {
+                if change.entry().is_none() || kind == Kind::ExportedService {
                     items.extend(of_namespace.map(|(id, _)| WorkItem::Peer(id.clone())));
                 }
             }
@@ -203,6 +203,15 @@ impl Controller for ReplicationController {
         Vec::from_iter(items)
     }
 
+    fn refused(&mut self, id: &control_runtime::WatchId, cache: &Cache) -> Vec<WorkItem> {
+        let is_optional = id.resource == Kind::ExportedService.resource();
+        match &id.cluster {
+            // Exports that are being deleted wait for no replica.
+            Cluster::Remote(peer) if is_optional => Vec::from_iter(self.items_of_peer(peer, cache)),
+            Cluster::Remote(_) | Cluster::Local => Vec::new(),
+        }
+    }
+
     fn plan(&mut self, item: &WorkItem, cache: &Cache, env: &mut Env<'_>) -> Plan<WorkItem> {
         match item {
             WorkItem::Peer(id) => self.plan_peer(id, cache, env),
@@ -231,9 +240,12 @@ impl Controller for ReplicationController {
             return Vec::new();
         };
         let is_review = request.object().map(|it| &it.resource) == Some(&access::reviews());
+        let is_optional =
+            request.object().map(|it| &it.resource) == Some(&Kind::ExportedService.resource());
         let has_changed = match is_review {
             true => peer.access.take(outcome),
-            false => peer.access.refuse(request, outcome),
+            // A provider may serve everything but exports.
+            false => !is_optional && peer.access.refuse(request, outcome),
         };
         let is_refused = peer.access.refused().is_some();
         let is_concerned = peer.trust(outcome) || has_changed;

@@ -1,6 +1,6 @@
 //! The kinds of objects that are replicated.
 
-use control_api::{NamespaceMap, Renew, ResourceSlice};
+use control_api::{ExportedService, NamespaceMap, Renew, ResourceSlice};
 use control_runtime::{Cache, Cluster, Key, Resource};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::Value;
@@ -11,11 +11,21 @@ pub(crate) enum Kind {
     ResourceSlice,
     Renew,
     NamespaceMap,
+    /// Optional: clusters without multi-cluster Services lack the kind, or the right to it.
+    ExportedService,
 }
 
 impl Kind {
     /// All kinds.
-    pub(super) const ALL: [Self; 3] = [Self::ResourceSlice, Self::Renew, Self::NamespaceMap];
+    pub(super) const ALL: [Self; 4] = [
+        Self::ResourceSlice,
+        Self::Renew,
+        Self::NamespaceMap,
+        Self::ExportedService,
+    ];
+
+    /// The kinds that each provider of a peering serves.
+    pub(super) const REQUIRED: [Self; 3] = [Self::ResourceSlice, Self::Renew, Self::NamespaceMap];
 
     /// Returns the name, for logs.
     pub(super) fn name(self) -> &'static str {
@@ -23,6 +33,7 @@ impl Kind {
             Self::ResourceSlice => "resource_slice",
             Self::Renew => "renew",
             Self::NamespaceMap => "namespace_map",
+            Self::ExportedService => "exported_service",
         }
     }
 
@@ -32,6 +43,7 @@ impl Kind {
             Self::ResourceSlice => Resource::of::<ResourceSlice>(),
             Self::Renew => Resource::of::<Renew>(),
             Self::NamespaceMap => Resource::of::<NamespaceMap>(),
+            Self::ExportedService => Resource::of::<ExportedService>(),
         }
     }
 
@@ -54,6 +66,7 @@ impl Kind {
             Self::ResourceSlice => value::<ResourceSlice>(cache, cluster, key),
             Self::Renew => value::<Renew>(cache, cluster, key),
             Self::NamespaceMap => value::<NamespaceMap>(cache, cluster, key),
+            Self::ExportedService => value::<ExportedService>(cache, cluster, key),
         }
     }
 
@@ -63,6 +76,7 @@ impl Kind {
             Self::ResourceSlice => cache.local::<ResourceSlice>(key).map(|it| &it.metadata),
             Self::Renew => cache.local::<Renew>(key).map(|it| &it.metadata),
             Self::NamespaceMap => cache.local::<NamespaceMap>(key).map(|it| &it.metadata),
+            Self::ExportedService => cache.local::<ExportedService>(key).map(|it| &it.metadata),
         }
     }
 
@@ -90,6 +104,13 @@ impl Kind {
             }
             Self::NamespaceMap => {
                 let objects = cache.objects::<NamespaceMap>(cluster);
+                objects
+                    .within(namespace)
+                    .map(|(key, it)| (key, &it.metadata))
+                    .collect()
+            }
+            Self::ExportedService => {
+                let objects = cache.objects::<ExportedService>(cluster);
                 objects
                     .within(namespace)
                     .map(|(key, it)| (key, &it.metadata))

@@ -67,6 +67,8 @@ impl Replication<'_> {
         let object = Ref::new(&Cluster::Local, &self.kind.resource(), self.key);
         let local = self.kind.object(self.cache, &Cluster::Local, self.key);
         let remote = self.kind.object(self.cache, &replica.cluster, &replica.key);
+        // Other controllers read objects of the provider itself.
+        let remote = remote.filter(|remote| is_replica(remote, self.consumer));
         let protection = self
             .cache
             .entry(&object)
@@ -121,6 +123,7 @@ impl Replication<'_> {
 
         is_deleted
             || peer.access.refused().is_some()
+            || peer.lacks(self.kind, self.provider, self.cache)
             || peer.is_untrusted
             || is_dead(self.provider, self.cache)
     }
@@ -156,7 +159,7 @@ impl Replication<'_> {
         }
         plan.writes.push(match self.kind {
             Kind::NamespaceMap => merged(object, &local["status"], &status),
-            Kind::ResourceSlice | Kind::Renew => status_of(object, status),
+            Kind::ResourceSlice | Kind::Renew | Kind::ExportedService => status_of(object, status),
         });
     }
 
@@ -213,6 +216,13 @@ impl Replication<'_> {
 
         Some(status)
     }
+}
+
+/// Returns whether an object of a provider is a replica of the consumer's.
+pub(super) fn is_replica(remote: &Value, consumer: &str) -> bool {
+    let labels = &remote["metadata"]["labels"];
+
+    labels[labels::REPLICATED] == "true" && labels[labels::ORIGIN_ID] == consumer
 }
 
 /// Returns the change of a replica whose specification differs from that of its object.

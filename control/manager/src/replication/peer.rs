@@ -41,6 +41,8 @@ pub(super) struct Peer {
     pub(super) is_untrusted: bool,
     /// When a review is due unless the watches are listed; `None` if they are not planned.
     listed_by: Option<Instant>,
+    /// Whether the watch of exported Services is planned. It is needed while there are any.
+    is_exporting: bool,
 }
 
 impl Peer {
@@ -100,13 +102,31 @@ impl Peer {
             return;
         }
         self.listed_by = listed_by;
-        let watches = Kind::ALL.map(|kind| self.watch(kind, id));
+        let watches = Kind::REQUIRED.map(|kind| self.watch(kind, id));
         let change = if listed_by.is_some() {
             WatchChange::Add
         } else {
             WatchChange::Remove
         };
         plan.watches.extend(watches.map(change));
+    }
+
+    /// Adds or removes the watch of exported Services.
+    fn set_exporting(&mut self, id: &str, is_exporting: bool, plan: &mut Plan<WorkItem>) {
+        if self.is_exporting != is_exporting {
+            self.is_exporting = is_exporting;
+            let watch = self.watch(Kind::ExportedService, id);
+            plan.watches.push(if is_exporting {
+                WatchChange::Add(watch)
+            } else {
+                WatchChange::Remove(watch)
+            });
+        }
+    }
+
+    /// Returns whether the provider has not the kind of objects, or does not permit it.
+    pub(super) fn lacks(&self, kind: Kind, id: &str, cache: &Cache) -> bool {
+        kind == Kind::ExportedService && cache.refusal(&self.watch(kind, id)).is_some()
     }
 }
 
@@ -154,7 +174,9 @@ pub(super) fn plan(
     match peer.access.next(env.at) {
         Next::Permitted => {
             peer.set_watched(id, Some(env.at + LIST_MAX), &mut plan);
-            let mut kinds = Kind::ALL.into_iter();
+            let has_exports = is_exporting(peer, id, cache);
+            peer.set_exporting(id, has_exports, &mut plan);
+            let mut kinds = Kind::REQUIRED.into_iter();
             let is_listed = kinds.all(|kind| peer.is_listed(kind, id, consumer, cache));
             if let (false, Some(due)) = (is_listed, peer.listed_by) {
                 let mut wait = due.saturating_duration_since(env.at);
@@ -171,6 +193,7 @@ pub(super) fn plan(
         }
         Next::Wait(rest) => {
             peer.set_watched(id, None, &mut plan);
+            peer.set_exporting(id, false, &mut plan);
             plan.requeue.push((rest, item()));
         }
         Next::Review(right) => plan.writes.push(peer.review(id, right)),
@@ -198,6 +221,7 @@ fn connect(peer: &mut Option<Peer>, new: Peer, id: &str, plan: &mut Plan<WorkIte
         _ => {
             if let Some(known) = peer {
                 known.set_watched(id, None, plan);
+                known.set_exporting(id, false, plan);
             }
             plan.clusters
                 .push(ClusterChange::Set(cluster, Box::new(new.config.clone())));
@@ -255,6 +279,7 @@ fn credentials(
                 access: Access::default(),
                 is_untrusted: false,
                 listed_by: None,
+                is_exporting: false,
             })
         }
         Err(note) => {
@@ -293,6 +318,14 @@ fn config(
 pub(super) fn secrets<'a>(id: &str, cache: &'a Cache) -> impl Iterator<Item = &'a Key> + use<'a> {
     let secrets = cache.objects::<Secret>(&Cluster::Local);
     secrets.indexed(BY_PROVIDER, id).map(|(key, _)| key)
+}
+
+/// Returns whether this cluster exports Services to a provider.
+fn is_exporting(peer: &Peer, id: &str, cache: &Cache) -> bool {
+    let exports = Kind::ExportedService.within(cache, &Cluster::Local, &peer.namespace);
+    let mut exports = exports.into_iter();
+
+    exports.any(|(_, metadata)| provider(metadata) == Some(id))
 }
 
 /// Returns whether objects of this cluster may still have replicas at a provider.

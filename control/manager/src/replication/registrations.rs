@@ -2,7 +2,7 @@
 
 use super::peer::{BY_PROVIDER, provider_of};
 use crate::network::keep;
-use control_api::{ForeignCluster, NamespaceMap, Renew, ResourceSlice, labels};
+use control_api::{ExportedService, ForeignCluster, NamespaceMap, Renew, ResourceSlice, labels};
 use control_runtime::{Registration, Scope};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 
@@ -25,6 +25,10 @@ pub(crate) fn registrations(namespace: &str) -> Vec<Registration> {
         replicated(Registration::whole::<ResourceSlice>(Scope::All)),
         replicated(Registration::whole::<Renew>(Scope::All)),
         replicated(Registration::whole::<NamespaceMap>(Scope::All)),
+        // It has no status.
+        Registration::whole::<ExportedService>(Scope::All).verbs(&["patch"]),
+        // A provider may lack the kind.
+        Registration::whole::<ExportedService>(Scope::Planned).optional(),
         // The authentication controller adds the watches, which follow the rights of the manager.
         Registration::whole::<Secret>(Scope::Planned)
             .labels(labels::REMOTE_CLUSTER_ID)

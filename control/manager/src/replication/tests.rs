@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 
 mod eks;
+mod exports;
 mod faults;
 mod hostile;
 mod orders;

@@ -48,7 +48,7 @@ pub(super) struct Resolved {
 }
 
 /// The addresses that a slice may have.
-pub(super) struct Addresses<'a> {
+pub(crate) struct Addresses<'a> {
     local: &'a Local<'a>,
     direct: &'a Direct,
     internal: Vec<Ipv4Net>,
@@ -68,7 +68,7 @@ impl<'a> Addresses<'a> {
     /// # Errors
     ///
     /// Returns [`NotMapped::Pending`] while CIDRs are being allocated.
-    pub(super) fn new(
+    pub(crate) fn new(
         local: &'a Local<'a>,
         (peer, health): (&str, Health),
         direct: &'a Direct,
@@ -96,7 +96,7 @@ impl<'a> Addresses<'a> {
     }
 
     /// Returns whether the consumer's CIDRs are missing although networking is enabled.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(crate) fn is_waiting(&self) -> bool {
         matches!(self.consumer, Some(Err(_)))
     }
 

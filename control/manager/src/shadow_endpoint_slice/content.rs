@@ -36,7 +36,7 @@ const REFERENCE_LEN_MAX: usize = 253;
 const REMOTE_KIND: &str = "Remote";
 
 /// Content of an EndpointSlice.
-pub(super) struct Content {
+pub(crate) struct Content {
     pub(super) labels: BTreeMap<String, String>,
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) endpoints: Vec<Endpoint>,
@@ -53,6 +53,23 @@ impl Content {
     ) -> Self {
         let default = EndpointSliceTemplate::default();
         let template = shadow.spec.template.as_ref().unwrap_or(&default);
+        let (endpoints, ports) = Self::parts(template, (peer, is_peer_ready), addresses, dropped);
+
+        Self {
+            labels: labels(shadow),
+            annotations: annotations(shadow),
+            endpoints,
+            ports,
+        }
+    }
+
+    /// Returns the valid endpoints and ports of a slice of a peer. Notes the others.
+    pub(crate) fn parts(
+        template: &EndpointSliceTemplate,
+        (peer, is_peer_ready): (&str, bool),
+        addresses: &Addresses<'_>,
+        dropped: &mut Dropped,
+    ) -> (Vec<Endpoint>, Vec<EndpointPort>) {
         let mut endpoints = Vec::new();
         let mut room = ADDRESSES_MAX;
         for (number, endpoint) in template.endpoints.iter().enumerate() {
@@ -74,12 +91,7 @@ impl Content {
             }
         }
 
-        Self {
-            labels: labels(shadow),
-            annotations: annotations(shadow),
-            endpoints,
-            ports: ports(&template.ports, dropped),
-        }
+        (endpoints, ports(&template.ports, dropped))
     }
 }
 

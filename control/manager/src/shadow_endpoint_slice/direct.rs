@@ -11,7 +11,7 @@ const CLUSTERS_MAX: usize = 64;
 
 /// Cluster IDs of the providers that have addresses.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Direct(BTreeMap<Ipv4Addr, String>);
+pub(crate) struct Direct(BTreeMap<Ipv4Addr, String>);
 
 /// Why the annotation is invalid.
 #[derive(Debug, thiserror::Error)]

@@ -10,12 +10,12 @@ const SHOWN_MAX: usize = 64;
 
 /// Parts that are left out, because they are invalid or not allowed.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Dropped {
+pub(crate) struct Dropped {
     named: Vec<String>,
     /// Number of all parts.
     count: usize,
     /// Number of addresses.
-    pub(super) addresses: usize,
+    pub(crate) addresses: usize,
     /// Whether one is left out because a node has the address.
     pub(super) has_node: bool,
 }
@@ -29,7 +29,7 @@ impl Dropped {
     }
 
     /// Notes addresses that exceed a limit.
-    pub(super) fn surplus_addresses(&mut self, count: usize, max: usize) {
+    pub(crate) fn surplus_addresses(&mut self, count: usize, max: usize) {
         if count > 0 {
             self.addresses += count;
             self.count += count - 1;
@@ -51,7 +51,7 @@ impl Dropped {
     }
 
     /// Returns the message of an Event; `None` if nothing is left out.
-    pub(super) fn message(&self) -> Option<String> {
+    pub(crate) fn message(&self) -> Option<String> {
         let more = match self.count.saturating_sub(self.named.len()) {
             0 => String::new(),
             more => format!(", and {more} more"),

@@ -15,7 +15,7 @@ impl Metrics {
         let metrics = Self::default();
         registry.register(
             "endpoint_addresses_dropped",
-            "Addresses of ShadowEndpointSlices that were left out of the EndpointSlices, because they are not allowed",
+            "Addresses of ShadowEndpointSlices and ExportedServices that were left out of the EndpointSlices, because they are not allowed",
             metrics.dropped.clone(),
         );
 
@@ -23,7 +23,7 @@ impl Metrics {
     }
 
     /// Counts addresses that were left out.
-    pub(super) fn drop_addresses(&self, count: usize) {
+    pub(crate) fn drop_addresses(&self, count: usize) {
         self.dropped
             .inc_by(u64::try_from(count).unwrap_or(u64::MAX));
     }

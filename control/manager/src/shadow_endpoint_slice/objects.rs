@@ -33,7 +33,7 @@ pub(super) const BY_SUBNET: &str = "shadow-endpoint-slice/subnet";
 const SUBNET_LEN: u8 = 24;
 
 /// The objects of the local cluster.
-pub(super) struct Local<'a> {
+pub(crate) struct Local<'a> {
     pub(super) settings: &'a Settings,
     pub(super) shadows: Objects<'a, ShadowEndpointSlice>,
     pub(super) slices: Objects<'a, EndpointSlice>,
@@ -48,7 +48,7 @@ pub(super) struct Local<'a> {
 
 impl<'a> Local<'a> {
     /// Creates the view of a cache.
-    pub(super) fn new(cache: &'a Cache, settings: &'a Settings) -> Self {
+    pub(crate) fn new(cache: &'a Cache, settings: &'a Settings) -> Self {
         let local = &Cluster::Local;
         Self {
             settings,
@@ -121,7 +121,7 @@ impl<'a> Local<'a> {
     }
 
     /// Returns the state of the connection with a peer; `None` until its ForeignCluster has a status.
-    pub(super) fn health(&self, peer: &str) -> Option<Health> {
+    pub(crate) fn health(&self, peer: &str) -> Option<Health> {
         Health::of(self.foreign_clusters.get(&Key::cluster(peer))?)
     }
 
@@ -168,7 +168,7 @@ impl<'a> Local<'a> {
 
 /// State of the connection with a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Health {
+pub(crate) struct Health {
     /// Whether the networking module of the peering is enabled.
     pub(super) is_networked: bool,
     /// Whether the networks are connected.
@@ -179,7 +179,7 @@ pub(super) struct Health {
 
 impl Health {
     /// Reads the state; `None` if there is no status yet.
-    pub(super) fn of(foreign_cluster: &ForeignCluster) -> Option<Self> {
+    pub(crate) fn of(foreign_cluster: &ForeignCluster) -> Option<Self> {
         let status = foreign_cluster.status.as_ref()?;
         let networking = &status.modules.as_ref()?.networking;
 
@@ -195,7 +195,7 @@ impl Health {
     ///
     /// The last state that its API server has reported counts for the grace period while the networks are connected: an upgrade of
     /// the control plane does not concern pods.
-    pub(super) fn is_ready(self, grace: Duration, now: Timestamp) -> (bool, Option<Duration>) {
+    pub(crate) fn is_ready(self, grace: Duration, now: Timestamp) -> (bool, Option<Duration>) {
         let Some(since) = self.outage else {
             return (self.is_connected || !self.is_networked, None);
         };

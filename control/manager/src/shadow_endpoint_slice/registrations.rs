@@ -1,7 +1,7 @@
 //! The resources of the controller of ShadowEndpointSlices.
 
 use super::direct::Direct;
-use super::objects::{BY_ADDRESS, BY_DIRECT, BY_SUBNET, addresses, subnets};
+use super::objects::{BY_ADDRESS, BY_DIRECT, BY_SUBNET, addresses as addresses_of, subnets};
 use super::peers::Peers;
 use crate::network::keep;
 use control_api::{ForeignCluster, Network, ShadowEndpointSlice, TenantPolicy, labels};
@@ -14,8 +14,8 @@ const ROLE: &str = "liqo-controller-manager-remote-namespace";
 
 /// Returns the resources that the controller follows, with Liqo in namespace `liqo`.
 pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
-    let [namespaces, configurations] = Peers::registrations();
-    vec![
+    let mut registrations = addresses(liqo);
+    registrations.extend([
         // A ShadowEndpointSlice is the owner that controls its EndpointSlice.
         Registration::whole::<ShadowEndpointSlice>(Scope::All)
             .index(BY_DIRECT, |shadow: &ShadowEndpointSlice| {
@@ -32,13 +32,22 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
             .index(BY_SUBNET, subnets)
             .verbs(&["create", "patch", "delete"])
             .written_in(Scope::Bound(ROLE)),
+    ]);
+
+    registrations
+}
+
+/// Returns the resources by which addresses of peers are translated and checked.
+pub(crate) fn addresses(liqo: &str) -> Vec<Registration> {
+    let [namespaces, configurations] = Peers::registrations();
+    vec![
         namespaces,
         configurations,
         Registration::whole::<ForeignCluster>(Scope::All),
         Registration::whole::<TenantPolicy>(Scope::Namespace(liqo.to_owned())),
         Registration::of(Scope::All, keep::<Network>),
         Registration::of(Scope::All, keep::<Node>).index(BY_ADDRESS, |node: &Node| {
-            let addresses = addresses(node).into_iter();
+            let addresses = addresses_of(node).into_iter();
             addresses.map(|address| address.to_string()).collect()
         }),
     ]

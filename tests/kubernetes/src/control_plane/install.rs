@@ -27,7 +27,8 @@ const RIGHTS: [&str; 7] = [
 const WEBHOOKS: &str = "liqo-webhook";
 
 /// The values that the chart requires, and those that add rights.
-const VALUES: [&str; 3] = [
+const VALUES: [&str; 4] = [
+    "multiCluster.enabled=true",
     "discovery.config.clusterID=control-plane",
     "ipam.podCIDR=10.244.0.0/16",
     "ipam.serviceCIDR=10.96.0.0/16",

@@ -32,6 +32,9 @@ const GROUPS: [&str; 5] = [
     "offloading.liqo.io",
 ];
 
+/// The API group of the Multi-Cluster Services API.
+const MULTI_CLUSTER_GROUP: &str = "multicluster.x-k8s.io";
+
 /// Label selector of the chart's objects.
 const SELECTOR: &str = "app.kubernetes.io/part-of=liqo";
 
@@ -121,8 +124,13 @@ async fn remove_crds(cluster: &Cluster, deadline: Deadline) -> Result<()> {
         .await
 }
 
+/// Returns whether the chart has installed a CRD. Those of the Multi-Cluster Services API may be another installation's.
 fn is_of_liqo(crd: &CustomResourceDefinition) -> bool {
+    let part_of = crd.labels().get(labels::APP_PART_OF);
+    let is_labelled = part_of.is_some_and(|it| it == "liqo");
+
     GROUPS.contains(&crd.spec.group.as_str())
+        || (crd.spec.group == MULTI_CLUSTER_GROUP && is_labelled)
 }
 
 /// Removes the finalizers of the objects of a CRD, which the API server deletes after its objects.
@@ -183,15 +191,19 @@ mod tests {
 
     #[test]
     fn only_liqos_groups_are_purged() {
-        let crd = |group: &str| -> CustomResourceDefinition {
-            serde_json::from_value(json!({"metadata": {}, "spec": {
+        let crd = |group: &str, labels: serde_json::Value| -> CustomResourceDefinition {
+            serde_json::from_value(json!({"metadata": {"labels": labels}, "spec": {
                 "group": group, "names": {"kind": "A", "plural": "a"}, "scope": "Namespaced", "versions": [],
             }}))
             .unwrap()
         };
 
-        assert!(is_of_liqo(&crd("networking.liqo.io")));
-        assert!(!is_of_liqo(&crd("liqo.io.example.com")));
-        assert!(!is_of_liqo(&crd("networking.k8s.io")));
+        let none = json!({});
+        assert!(is_of_liqo(&crd("networking.liqo.io", none.clone())));
+        assert!(!is_of_liqo(&crd("liqo.io.example.com", none.clone())));
+        assert!(!is_of_liqo(&crd("networking.k8s.io", none.clone())));
+        assert!(!is_of_liqo(&crd(MULTI_CLUSTER_GROUP, none)));
+        let part_of = json!({"app.kubernetes.io/part-of": "liqo"});
+        assert!(is_of_liqo(&crd(MULTI_CLUSTER_GROUP, part_of)));
     }
 }

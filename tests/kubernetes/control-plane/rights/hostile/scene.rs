@@ -1,7 +1,7 @@
 //! Provider `milan`, its consumer `rome` with a namespace and a pod there, and clients with the credentials that attackers have.
 
 use crate::authentication::site::{self, Site};
-use crate::fixture::{Deadline, SOON, until};
+use crate::fixture::{Deadline, LIQO, SOON, chart, until};
 use crate::liqoctl::run;
 use anyhow::{Context as _, Result};
 use control_api::{NamespaceMap, Renew, ShadowPod};
@@ -37,6 +37,11 @@ impl Scene {
             Site::start("rome", "milan", &[]),
             Site::start_with_webhooks("milan", "rome", WEBHOOKS),
         )?;
+        let kinds = ["CustomResourceDefinition"];
+        milan
+            .control_plane()
+            .install(&chart()?, LIQO, &kinds)
+            .await?;
         let (path, text) = peering_user(&milan, "rome").await?;
         let remote = format!("--remote-kubeconfig={path}");
         run(
