@@ -2,9 +2,10 @@
 
 use crate::authentication::site::{self, Site};
 use crate::fixture::{Deadline, Fixture, SOON, Suite, serial, until};
+use crate::liqoctl::run;
 use crate::peering::{Peering, api, is_clean};
 use anyhow::{Context as _, Result, bail, ensure};
-use control_api::{NamespaceMap, NamespaceOffloading, VirtualNode};
+use control_api::{NamespaceMap, NamespaceOffloading, ResourceSlice, VirtualNode};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::rbac::v1::RoleBinding;
 use kube::api::{DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams};
@@ -309,6 +310,18 @@ async fn unpeer_ends_the_namespaces_of_the_consumer(_: &'static Fixture) -> Resu
     )
     .await?;
     until_phase(&peering.rome, "shop", "Ready").await?;
+    // The RoleBindings of its namespaces are no reason to refuse it further certificates.
+    let words = [
+        "create",
+        "resourceslice",
+        "more",
+        "--cpu=1",
+        "--remote-cluster-id=milan",
+    ];
+    let out = run(&peering.rome, &words).await?;
+    ensure!(out.contains("ResourceSlice resources: Accepted"), "{out}");
+    let slices: Api<ResourceSlice> = api(&peering.rome);
+    slices.delete("more", &DeleteParams::default()).await?;
     peering.unpeer().await?;
 
     is_clean(&peering.rome).await?;
