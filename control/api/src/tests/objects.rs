@@ -181,7 +181,7 @@ fn through_type(kind: &str, object: Value) -> Value {
     }
 
     types!(
-        Configuration Connection ForeignCluster GatewayClient GatewayServer IP Identity NamespaceMap
+        Configuration Connection ExportedService ForeignCluster GatewayClient GatewayServer IP Identity NamespaceMap
         NamespaceOffloading Network PublicKey Quota Renew ResourceSlice ShadowEndpointSlice ShadowPod Tenant
         VirtualNode VkOptionsTemplate WgGatewayClientTemplate WgGatewayServerTemplate
     )
