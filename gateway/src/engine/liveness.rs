@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Between gateways of this project, the side that opened the session sends the PINGs. Each one
-//! tells whether all earlier ones were answered, and when the next one follows. That proves to the
+//! states whether all earlier ones were answered, and when the next one follows. That proves to the
 //! other side that both directions work, so it sends PINGs only if the next one is late.
 
 use super::interface::Kind;

@@ -12,7 +12,7 @@
 //!
 //! `heard` says that all earlier PINGs of the session were answered: their round-trip time in
 //! microseconds, and the milliseconds until the next PING. The keys after it are those of a PONG,
-//! since the receiver sends no PING whose PONG would tell them.
+//! since the receiver sends no PING, whose PONG would contain them.
 //!
 //! A replica with one lane omits `lane` and `lanes`. Upstream ignores unknown keys, and echoes them
 //! in its PONG. The sender of a PING therefore describes itself under the key `gateway`, whereas

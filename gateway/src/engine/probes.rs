@@ -38,8 +38,8 @@ impl Engine {
         match probe::parse(json, peer.kind == Kind::Ours) {
             None => self.drops.count(Drop::ProbeMalformed),
             Some(Probe::Ping { reply, gateway }) => {
-                let was_told = session.leave_told;
-                session.leave_told = self.leaving.is_some();
+                let leave_was_announced = session.leave_announced;
+                session.leave_announced = self.leaving.is_some();
                 let own = self.gateway(leaving);
                 let json = probe::pong(reply, &own);
                 // A crafted PING could cause a much longer PONG, because some JSON becomes longer
@@ -50,7 +50,9 @@ impl Engine {
                 let packet = inner::probe_packet(addresses.destination, addresses.source, &json);
                 self.send_probe(id, &packet, false);
                 match gateway.as_ref().and_then(|it| it.heard) {
-                    Some(heard) => self.handle_heard(id, (heard, was_told), gateway, now),
+                    Some(heard) => {
+                        self.handle_heard(id, (heard, leave_was_announced), gateway, now)
+                    }
                     None => self.learn(id, gateway, now),
                 }
             }
@@ -109,12 +111,12 @@ impl Engine {
         self.replied(id, reply.rtt, gateway, now);
     }
 
-    /// Handles a PING whose sender says that its earlier ones were answered. `was_told` means that
+    /// Handles a PING whose sender says that its earlier ones were answered. `leave_was_announced` means that
     /// the last answer said that this replica is leaving.
     fn handle_heard(
         &mut self,
         id: SessionId,
-        (heard, was_told): (Heard, bool),
+        (heard, leave_was_announced): (Heard, bool),
         gateway: Option<Gateway>,
         now: Instant,
     ) {
@@ -125,7 +127,7 @@ impl Engine {
         if session.target.is_some() || session.is_closing() {
             return self.learn(id, gateway, now);
         }
-        session.leave_known |= was_told;
+        session.leave_known |= leave_was_announced;
         let rtt = session.liveness.handle_heard(heard, now);
         self.replied(id, rtt, gateway, now);
     }

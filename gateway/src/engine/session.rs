@@ -102,7 +102,7 @@ pub(super) struct Session {
     /// Whether the remote replica is leaving.
     pub(super) leaving: bool,
     /// Whether the last PONG to the remote replica said that this replica is leaving.
-    pub(super) leave_told: bool,
+    pub(super) leave_announced: bool,
     /// Whether the remote replica has acknowledged that this replica is leaving.
     pub(super) leave_known: bool,
     /// Whether a cookie has already caused a repeated initiation. Further cookies cause none until
@@ -175,7 +175,7 @@ impl Session {
             received_index: None,
             index_before: None,
             leaving: false,
-            leave_told: false,
+            leave_announced: false,
             leave_known: false,
             cookie_used: false,
             liveness: Liveness::new(now),

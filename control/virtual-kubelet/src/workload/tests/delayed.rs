@@ -95,7 +95,7 @@ fn a_pod_that_is_no_longer_ready_is_reported_at_once_unless_it_is_deleted() {
 }
 
 #[test]
-fn the_end_of_a_deleted_pod_is_reported_to_whom_it_concerns() {
+fn the_end_of_a_deleted_pod_is_reported_if_a_finalizer_waits_for_it() {
     for (finalizers, writes) in [
         (json!([]), 0),
         (json!(["batch.kubernetes.io/job-tracking"]), 1),
