@@ -85,6 +85,12 @@ async fn exported_services_are_resolved_and_reached_from_all_clusters(
         is_empty(cluster).await?;
         serve_clusterset(cluster, [ZONES[1], ZONES[0]])?;
         install(cluster)?;
+        // Helm keeps the two kinds, with the objects of users.
+        let kinds =
+            ["serviceexports", "serviceimports"].map(|it| format!("{it}.multicluster.x-k8s.io"));
+        kubectl(cluster, &["delete", "crd", &kinds[0], &kinds[1]])?;
+        let rights = ["clusterrole,clusterrolebinding", "coredns-multi-cluster"];
+        kubectl(cluster, &[&["delete"], &rights[..]].concat())?;
     }
     unpeer(clusters, &[]).await
 }
