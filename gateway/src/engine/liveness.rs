@@ -152,7 +152,10 @@ impl Liveness {
     }
 
     /// Sets the interval of PINGs to a gateway of this project, at each tick.
-    pub(super) fn set_interval(&mut self, interval: Duration) {
+    pub(super) fn set_interval(&mut self, kind: Kind, interval: Duration) {
+        if kind != Kind::Ours {
+            return;
+        }
         self.interval = interval;
         let is_unchanged = interval > OURS_INTERVAL || self.unanswered > 0;
         let Some(last) = self.last_reply.filter(|_| !is_unchanged) else {

@@ -208,7 +208,7 @@ impl Engine {
             true => liveness::OURS_INTERVAL,
             false => self.local.idle_probe_interval,
         };
-        session.liveness.set_interval(interval);
+        session.liveness.set_interval(kind, interval);
         if are_few {
             session.liveness.handle_tick(kind, now);
         }

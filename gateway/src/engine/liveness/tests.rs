@@ -60,6 +60,25 @@ fn a_peer_that_replies_gets_four_pings_a_second() {
 }
 
 #[test]
+fn traffic_with_upstream_causes_no_further_pings() {
+    let start = Instant::now();
+    let mut liveness = Liveness::new(start);
+    for tick in 0..40 {
+        let now = start + OURS_INTERVAL * tick;
+        run(
+            &mut liveness,
+            Kind::Upstream,
+            now,
+            OURS_INTERVAL,
+            Some(10 * MS),
+        );
+        liveness.set_interval(Kind::Upstream, OURS_INTERVAL);
+    }
+
+    assert!((4..=6).contains(&liveness.pings), "{}", liveness.pings);
+}
+
+#[test]
 fn a_long_round_trip_is_no_miss() {
     let start = Instant::now();
     let mut liveness = Liveness::new(start);
