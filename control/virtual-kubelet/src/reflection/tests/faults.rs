@@ -15,6 +15,8 @@ use std::time::Duration;
 
 const LIMIT: Duration = Duration::from_secs(1800);
 const OBJECTS: usize = 3;
+/// The place of the budget's status in [`contents`].
+const STATUS: usize = 5;
 
 #[derive(Clone, Debug)]
 enum Fault {
@@ -160,9 +162,9 @@ fn check(seed: u64, is_offloaded: bool, faults: &[Fault]) -> Result<(), TestCase
         let (mut here, mut there) = contents(&mut sides, object);
         if !is_offloaded {
             here = Default::default();
-        } else if there[4].is_null() {
+        } else if there[STATUS].is_null() {
             // A status of the provider stays after its object.
-            here[4] = there[4].take();
+            here[STATUS] = there[STATUS].take();
         }
         prop_assert_eq!(there, here);
     }
@@ -186,6 +188,20 @@ proptest! {
     ) {
         check(seed, is_offloaded, &faults)?;
     }
+}
+
+#[test]
+fn a_status_stays_while_the_remote_object_is_created_again() {
+    let faults = [
+        Fault::Put(0, 0),
+        Fault::Run(140),
+        Fault::ChangeRemote(0, 0),
+        Fault::Run(13),
+        Fault::Offload(false),
+        Fault::Run(26),
+    ];
+
+    check(0, true, &faults).unwrap();
 }
 
 /// A new leader reads an object, and the watch reports a change of it before the response.
