@@ -20,9 +20,11 @@ use control_source::{Metrics, Origin, Reading, Scope, Source};
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
+use tunnels::Tunnels;
 
 mod echo;
 mod report;
+mod tunnels;
 
 /// Delay from the first kernel notification to the observation of the kernel's state. A change by
 /// another program causes several notifications. The delay lets one observation handle all of them.
@@ -84,6 +86,7 @@ pub(crate) struct Agent {
     probe: Option<probe::Socket>,
     paths: Paths,
     echo: Option<echo_responder::Socket>,
+    tunnels: Tunnels,
     /// Remapped CIDRs of all remote clusters. Only echo requests from these CIDRs get a reply.
     remote: Vec<Ipv4Net>,
     /// The kernel's state at the last observation, updated by the agent's own changes since then.
@@ -133,6 +136,7 @@ impl Agent {
             probe: None,
             paths: Paths::new(probe::random(), now),
             echo: None,
+            tunnels: Tunnels::new(now),
             remote: Vec::new(),
             state,
             underlay: Underlay::default(),
@@ -166,6 +170,7 @@ impl Agent {
             self.probe_paths();
             if self.liveness.poll_change().is_some() {
                 self.report_replicas_changed();
+                self.tunnels.handle_change(Instant::now());
                 self.converge_or_retry().await;
             }
 
@@ -178,6 +183,7 @@ impl Agent {
                 () = until(next_echo) => {}
                 touched = self.events.next() => self.schedule_observation(touched),
                 () = until(self.observe_at) => self.repair().await,
+                listed = self.tunnels.next() => self.join_datagrams(listed),
                 () = self.source.changed() => self.reload().await,
             }
         }

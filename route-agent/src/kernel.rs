@@ -6,6 +6,7 @@
 //! without these marks.
 
 use crate::diff::Op;
+use crate::gro::Flow;
 use crate::ruleset::Ruleset;
 use crate::settings::Settings;
 use crate::state::State;
@@ -15,6 +16,7 @@ use std::net::Ipv4Addr;
 
 mod conntrack;
 pub(crate) mod events;
+pub(crate) mod gro;
 mod link;
 mod netlink;
 mod nexthop;
@@ -200,6 +202,16 @@ impl Kernel {
     /// Returns the devices through which the node has routes to `destinations`.
     pub(crate) async fn observe_underlay(&self, destinations: &Destinations) -> Underlay {
         underlay::observe(&self.route, destinations).await
+    }
+
+    /// Returns a future with the UDP flows from and to `addresses` in connection tracking.
+    pub(crate) fn flows(
+        &self,
+        addresses: Vec<Ipv4Addr>,
+    ) -> impl Future<Output = Result<Vec<Flow>, NetlinkError>> + Send + use<> {
+        let conntrack = self.conntrack.clone();
+
+        async move { conntrack.flows(addresses).await }
     }
 
     /// Returns whether `address` is assigned to a device in this network namespace.

@@ -27,6 +27,8 @@ mod view;
 
 mod underlay;
 
+mod gro;
+
 mod probe;
 
 mod path;

@@ -240,11 +240,20 @@ fn hop(input: &Input, node: &Node, replica: &Replica) -> Hop {
 }
 
 /// Returns the ids of the nexthops of the class `class` to the replicas that reach `peer`.
+///
+/// If replicas on this node reach the peer, packets go to these replicas only, because other replicas cost an overlay frame
+/// over the network for each packet.
 fn members(input: &Input, peer: &Peer, slots: &BTreeMap<Ipv4Addr, u8>, class: u8) -> BTreeSet<u32> {
-    let replicas = input.fabric.replicas.iter();
     let names = input.view.replicas_of(&peer.cluster_id);
-    replicas
-        .filter(|replica| names.contains(replica.name.as_str()))
+    let reaching = || {
+        let replicas = input.fabric.replicas.iter();
+        replicas.filter(|replica| names.contains(replica.name.as_str()))
+    };
+    let is_here = |replica: &&Replica| replica.node == input.node;
+    let has_local = reaching().any(|replica| is_here(&replica));
+
+    reaching()
+        .filter(|replica| !has_local || is_here(replica))
         .map(|replica| input.settings.hop_id(slots[&replica.address], class))
         .collect()
 }

@@ -33,6 +33,9 @@ pub(crate) struct Status {
     /// Number of repairs of kernel state that another program had changed.
     pub(crate) reapplies: u64,
     pub(crate) spread: Spread,
+    /// UDP ports at which the kernel joins the gateways' tunnel datagrams.
+    #[serde(default)]
+    pub(crate) tunnel_ports: Vec<u16>,
     /// Misconfigurations of this machine that prevent pods' traffic.
     pub(crate) warnings: Vec<String>,
     /// The gateway replicas of this cluster.

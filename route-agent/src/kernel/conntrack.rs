@@ -1,11 +1,12 @@
-//! Deletes entries of connection tracking (ctnetlink) whose translation is a former one.
+//! Lists the flows of gateways in connection tracking (ctnetlink), and deletes entries whose translation is a former one.
 //!
 //! The kernel translates the first packet of a flow by the rules of that time, and keeps the translation as long as packets
 //! follow. UDP flows with constant ports, such as the end-to-end checks, would thus use a former translation forever.
 
+use crate::gro::Flow;
 use crate::kernel::netlink::{self, Error, ignore_missing};
 use crate::ruleset::Translation;
-use message::{Entry, Message};
+use message::{Entry, Message, Selection};
 use netlink_packet_core::{NLM_F_ACK, NLM_F_DUMP};
 use rtnetlink::proto;
 use rtnetlink::sys::protocols::NETLINK_NETFILTER;
@@ -57,10 +58,24 @@ impl Handle {
         })
     }
 
+    /// Returns the flows from and to `addresses`, after translation of the destination.
+    ///
+    /// Takes two walks through the kernel's whole table for each address.
+    pub(crate) async fn flows(&self, addresses: Vec<Ipv4Addr>) -> Result<Vec<Flow>, Error> {
+        let mut flows = Vec::new();
+        for address in addresses {
+            for selection in [Selection::From(address), Selection::RepliesFrom(address)] {
+                let entries = self.list(selection).await?;
+                flows.extend(entries.into_iter().filter_map(|it| it.flow));
+            }
+        }
+
+        Ok(flows)
+    }
+
     /// Deletes the entries of flows to `from` that are not translated to `to`.
     async fn delete_other(&self, from: Ipv4Addr, to: Option<Ipv4Addr>) -> Result<(), Error> {
-        let what = "list entries of connection tracking";
-        let entries = self.request(what, Message::Dump(from), NLM_F_DUMP).await?;
+        let entries = self.list(Selection::To(from)).await?;
         let is_former = |entry: &Entry| entry.destination == Some(from) && entry.translated != to;
         for entry in entries.into_iter().filter(is_former) {
             let what = "delete an entry of connection tracking";
@@ -69,6 +84,13 @@ impl Handle {
         }
 
         Ok(())
+    }
+
+    async fn list(&self, selection: Selection) -> Result<Vec<Entry>, Error> {
+        let what = "list entries of connection tracking";
+
+        self.request(what, Message::Dump(selection), NLM_F_DUMP)
+            .await
     }
 
     async fn request(

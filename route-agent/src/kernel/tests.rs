@@ -7,6 +7,7 @@ use crate::view::View;
 use control_fabric::{Fabric, Target};
 
 mod foreign;
+mod tunnels;
 
 #[test]
 fn the_kernel_converges_on_the_plan_and_a_successor_changes_nothing() {

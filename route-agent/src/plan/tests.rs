@@ -39,6 +39,28 @@ fn routes_lead_to_the_replicas_that_reach_the_cluster() {
 }
 
 #[test]
+fn replicas_on_the_node_are_preferred_while_one_of_them_reaches_the_cluster() {
+    let mut fabric = fabric();
+    fabric.replicas[1].node = "rome-2".into();
+    let mut view = View::default();
+    view.reaches("gw-1", "milan");
+    view.reaches("gw-2", "milan");
+    view.reaches("gw-2", "turin");
+
+    let state = plan_of(&fabric, &view).state;
+    assert_eq!(through(&state, "10.245.0.0/16"), [ip("172.16.0.11")]);
+    assert_eq!(through(&state, "10.246.0.0/16"), [ip("172.16.0.12")]);
+
+    // The replica of the node misses probes, so the other one is used.
+    let milan = BTreeSet::from(["milan".to_owned()]);
+    let mut view = View::default();
+    view.is_last_resort("gw-1", milan.clone());
+    view.serves("gw-2", milan);
+    let state = plan_of(&fabric, &view).state;
+    assert_eq!(through(&state, "10.245.0.0/16"), [ip("172.16.0.12")]);
+}
+
+#[test]
 fn dead_replicas_are_probed() {
     let plan = plan_of(&fabric(), &View::default());
 

@@ -12,6 +12,7 @@ pub(crate) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "config     {}", config(status))?;
     writeln!(out, "kernel     {}", kernel(status))?;
     writeln!(out, "spread     {}", spread(status.spread))?;
+    writeln!(out, "tunnel GRO {}", tunnel_ports(&status.tunnel_ports))?;
     for warning in &status.warnings {
         writeln!(out, "WARNING    {warning}")?;
     }
@@ -52,6 +53,15 @@ fn spread(spread: Spread) -> &'static str {
             "per address pair (per flow with sysctl net.ipv4.fib_multipath_hash_policy=1)"
         }
     }
+}
+
+fn tunnel_ports(ports: &[u16]) -> String {
+    if ports.is_empty() {
+        return "no port".to_owned();
+    }
+    let ports: Vec<_> = ports.iter().map(u16::to_string).collect();
+
+    format!("UDP ports {}", ports.join(", "))
 }
 
 fn replicas(status: &Status) -> Table {

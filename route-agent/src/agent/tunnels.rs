@@ -1,0 +1,117 @@
+//! Keeps the sockets at which the kernel joins tunnel datagrams. See [`crate::gro`].
+
+use crate::agent::Agent;
+use crate::gro::{self, Flow, Schedule};
+use crate::kernel::NetlinkError;
+use crate::kernel::gro::{Sockets, entries};
+use std::time::Instant;
+use tokio::task::{JoinError, JoinHandle};
+
+/// The sockets, and the list of flows that they are derived from.
+pub(super) struct Tunnels {
+    schedule: Schedule,
+    listing: Option<Listing>,
+    sockets: Sockets,
+    /// Whether the last list has failed, which is logged once.
+    has_failed: bool,
+}
+
+struct Listing {
+    started: Instant,
+    task: JoinHandle<Result<Vec<Flow>, NetlinkError>>,
+}
+
+/// The result of [`Tunnels::next`].
+pub(super) enum Next {
+    /// The flows are to be listed now.
+    Due,
+    /// The list has ended.
+    Listed(Result<Result<Vec<Flow>, NetlinkError>, JoinError>),
+}
+
+impl Tunnels {
+    pub(super) fn new(now: Instant) -> Self {
+        Self {
+            schedule: Schedule::new(now),
+            listing: None,
+            sockets: Sockets::default(),
+            has_failed: false,
+        }
+    }
+
+    /// Handles a change of the live replicas, or of the clusters that they reach.
+    pub(super) fn handle_change(&mut self, now: Instant) {
+        self.schedule.handle_change(now);
+    }
+
+    /// Waits until the flows are to be listed, or until a list has ended. The future is cancel safe.
+    pub(super) async fn next(&mut self) -> Next {
+        let Some(listing) = &mut self.listing else {
+            tokio::time::sleep_until(self.schedule.next().into()).await;
+            return Next::Due;
+        };
+
+        Next::Listed((&mut listing.task).await)
+    }
+
+    /// Removes the list that has ended.
+    fn handle_listed(&mut self) {
+        if let Some(listing) = self.listing.take() {
+            let now = Instant::now();
+            let duration = now.saturating_duration_since(listing.started);
+            self.schedule.handle_listed(now, duration);
+        }
+    }
+}
+
+impl Agent {
+    /// Starts a list of the flows, or sets the sockets to the ports of a list.
+    pub(super) fn join_datagrams(&mut self, next: Next) {
+        let replicas = gro::replicas(&self.fabric, &self.options.node);
+        let flows = match next {
+            Next::Due => return self.list_flows(replicas),
+            Next::Listed(flows) => flows,
+        };
+        self.tunnels.handle_listed();
+        let flows = match flows {
+            Ok(Ok(flows)) => flows,
+            Ok(Err(error)) => return self.tunnels.report(&error),
+            Err(error) => return self.tunnels.report(&error),
+        };
+
+        let port = self.options.settings.overlay_port;
+        let ports = gro::ports(&flows, &replicas, port);
+        self.tunnels.sockets.set(&ports);
+        self.tunnels.has_failed = false;
+        let joined: Vec<_> = self.tunnels.sockets.ports().collect();
+        self.status.update(|status| status.tunnel_ports = joined);
+    }
+
+    fn list_flows(&mut self, replicas: Vec<std::net::Ipv4Addr>) {
+        let started = Instant::now();
+        let is_needed = self.options.settings.tunnel_gro && !replicas.is_empty();
+        let is_small = entries().is_some_and(|entries| entries <= gro::ENTRIES_MAX);
+        // An empty list closes the sockets.
+        let task = if is_needed && is_small {
+            tokio::spawn(self.kernel.flows(replicas))
+        } else {
+            tokio::spawn(std::future::ready(Ok(Vec::new())))
+        };
+        self.tunnels.listing = Some(Listing { started, task });
+    }
+}
+
+impl Tunnels {
+    /// Logs a failure once. The sockets stay.
+    fn report(&mut self, error: &dyn std::error::Error) {
+        if !std::mem::replace(&mut self.has_failed, true) {
+            let cause = error.source().map(ToString::to_string);
+            tracing::warn!(
+                %error,
+                cause,
+                "the kernel does not join tunnel datagrams of new sessions, which costs throughput \
+                 on cards without UDP segmentation"
+            );
+        }
+    }
+}
