@@ -41,6 +41,7 @@ mod queue;
 mod lifecycle;
 mod peer;
 mod peers;
+mod place;
 mod session;
 mod sessions;
 
@@ -66,6 +67,7 @@ pub(crate) use interface::{
     PortId, PrivateKey, Received, Role, SessionId, Transmit,
 };
 pub(crate) use lanes::LANES_MAX;
+pub(crate) use place::Place;
 
 use drops::{Drop, Drops};
 use handshakes::Source;
@@ -118,6 +120,8 @@ pub(crate) struct Engine {
     unknown_receiver_handled: bool,
     /// Health of this cluster's nodes; `None` until the shell reports it.
     nodes: Option<Nodes>,
+    /// The node on which this replica runs; `None` until the shell reports it.
+    place: Option<Place>,
     /// Whether some nodes of this cluster still drop packets from this replica. See
     /// [`Engine::set_standby`].
     standby: bool,
@@ -152,6 +156,7 @@ impl Engine {
             last_sent: 0,
             unknown_receiver_handled: false,
             nodes: None,
+            place: None,
             standby: false,
             leaving: None,
             drained: false,
@@ -386,6 +391,11 @@ impl Engine {
     /// Sets the health of this cluster's nodes, which PONGs report to the peers.
     pub(crate) fn set_nodes(&mut self, nodes: Nodes) {
         self.nodes = Some(nodes);
+    }
+
+    /// Sets the node on which this replica runs.
+    pub(crate) fn set_place(&mut self, place: Option<Place>) {
+        self.place = place;
     }
 
     /// Sets whether some nodes of this cluster still drop packets from this replica. A node drops

@@ -29,9 +29,11 @@ pub(crate) const PORTS_MAX: usize = 256;
 /// be able to occupy the well-known ports of a node (RFC 6335, section 6).
 const FIRST_PORT: u16 = 1024;
 
-/// Maximum number of replicas whose flows are listed. Each takes two walks through the kernel's table. All replicas of
-/// a cluster are behind the same node ports.
+/// Maximum number of replicas whose flows are listed. All replicas of a cluster are behind the same node ports.
 const REPLICAS_MAX: usize = 16;
+
+/// Number of walks through the kernel's table for each replica: for the flows from it, and for those to it.
+pub(crate) const WALKS: usize = 2;
 
 /// Maximum number of entries in connection tracking for which flows are listed. A walk through so many takes about 10 ms, in
 /// which the agent does nothing else.
@@ -113,8 +115,9 @@ pub(crate) struct Schedule {
 const INTERVAL_MIN: Duration = Duration::from_secs(1);
 const INTERVAL_MAX: Duration = Duration::from_secs(16);
 
-/// The interval is at least this many times the duration of a list, so that lists use at most a thousandth of a core.
-const DURATIONS_PER_INTERVAL: u32 = 1000;
+/// Minimum interval for each entry that a list has walked over. A walk takes about 0.1 us per entry, so lists use at most a
+/// thousandth of a core.
+const INTERVAL_PER_ENTRY: Duration = Duration::from_micros(100);
 
 impl Schedule {
     pub(crate) fn new(now: Instant) -> Self {
@@ -135,10 +138,11 @@ impl Schedule {
         self.next = self.next.min(now + INTERVAL_MIN);
     }
 
-    /// Handles the end of a list, which took `duration`.
-    pub(crate) fn handle_listed(&mut self, now: Instant, duration: Duration) {
+    /// Handles the end of a list, which has walked over this number of entries.
+    pub(crate) fn handle_listed(&mut self, now: Instant, walked: usize) {
+        let walked = u32::try_from(walked).unwrap_or(u32::MAX);
         self.interval = (self.interval * 2).min(INTERVAL_MAX);
-        self.next = now + self.interval.max(duration * DURATIONS_PER_INTERVAL);
+        self.next = now + self.interval.max(INTERVAL_PER_ENTRY * walked);
     }
 }
 

@@ -98,7 +98,7 @@ fn crypt(criterion: &mut Criterion<CpuTime>) {
     let session = simulation
         .borrow()
         .gateway
-        .select(0, 7)
+        .select(0, 7, std::net::Ipv4Addr::UNSPECIFIED)
         .expect("the peer is connected");
     let mut out = vec![0; 2_048];
 
@@ -143,7 +143,10 @@ fn lookup(criterion: &mut Criterion<CpuTime>) {
                 // up the lookup of peers in a fixed order.
                 at = at.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
                 let peer = u16::try_from(at >> 16).unwrap_or_default() % peers;
-                let session = simulation.gateway.select(peer, black_box(at));
+                let session =
+                    simulation
+                        .gateway
+                        .select(peer, black_box(at), std::net::Ipv4Addr::UNSPECIFIED);
                 session.and_then(|session| simulation.gateway.destination(session))
             });
         });

@@ -135,7 +135,9 @@ impl Simulation {
     /// Returns the datagram with which the client `peer` sends `packet` to the gateway.
     pub(crate) fn datagram_from(&mut self, peer: u16, packet: &[u8]) -> Vec<u8> {
         let client = &mut self.clients[usize::from(peer)].engine;
-        let session = client.select(0, 0).expect("the client is connected");
+        let session = client
+            .select(0, 0, Ipv4Addr::UNSPECIFIED)
+            .expect("the client is connected");
         let mut datagram = vec![0; packet.len() + 32];
         let len = client.seal(session, packet, &mut datagram);
         datagram.truncate(len.expect("the session has keys"));

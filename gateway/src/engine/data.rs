@@ -7,7 +7,7 @@ use super::handshakes::Source;
 use super::inner::{self, Inner};
 use super::interface::{PortId, Received, Sealed, SessionId};
 use super::noise::{OVERHEAD, Opened};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::time::Instant;
 
 impl Engine {
@@ -91,11 +91,18 @@ impl Engine {
         }
     }
 
-    /// Returns the session of a flow to `peer`. If there is none, the caller passes the packet to
-    /// [`Engine::queue`].
+    /// Returns the session of a flow to `destination`, an original address of `peer`. If there is none, the caller passes the
+    /// packet to [`Engine::queue`].
     #[inline]
-    pub(crate) fn select(&self, peer: u16, flow_hash: u32) -> Option<SessionId> {
-        self.peers.get(peer)?.select(flow_hash)
+    pub(crate) fn select(
+        &self,
+        peer: u16,
+        flow_hash: u32,
+        destination: Ipv4Addr,
+    ) -> Option<SessionId> {
+        self.peers
+            .get(peer)?
+            .select(flow_hash, destination.to_bits())
     }
 
     /// Encrypts `packet` into `out`, and returns the length of the datagram. `out` must be at least
@@ -179,7 +186,8 @@ impl Engine {
                 continue;
             }
 
-            let session = self.select(peer, inner::flow_hash(&packet))?;
+            let destination = inner::destination(&packet);
+            let session = self.select(peer, inner::flow_hash(&packet), destination)?;
             let (port, to) = self.destination(session)?;
             if let Some(len) = self.seal(session, &packet, out) {
                 return Some(Sealed { port, to, len });

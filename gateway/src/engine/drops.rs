@@ -71,6 +71,8 @@ reasons! {
     ProbeMalformed = "probe-malformed",
     /// A liveness probe beyond the rate limit of the peer.
     ProbeRate = "probe-rate",
+    /// Not a dropped datagram: a prefix of a remote node that is outside the peer's prefixes.
+    PlaceNotAllowed = "place-not-allowed",
     /// A PONG that matches no remembered PING.
     ProbeUnexpected = "probe-unexpected",
     /// An endpoint inside a tunnel: the source of a datagram, the endpoint of a session or a

@@ -61,6 +61,14 @@ impl Sources {
         Self(merged)
     }
 
+    /// Returns whether all addresses of `net` are in the set.
+    pub(super) fn contains_all(&self, net: Ipv4Net) -> bool {
+        let (first, last) = (net.network().to_bits(), net.broadcast().to_bits());
+        let above = self.0.partition_point(|(start, _)| *start <= first);
+
+        above > 0 && last <= self.0[above - 1].1
+    }
+
     #[inline]
     pub(super) fn contains(&self, address: u32) -> bool {
         let above = self.0.partition_point(|(first, _)| *first <= address);
@@ -103,6 +111,15 @@ pub(super) fn check(packet: &[u8], sources: &Sources) -> Result<Inner, Drop> {
     }
 
     Err(Drop::SourceNotAllowed)
+}
+
+/// Returns the destination of a packet, and 0.0.0.0 if its header is malformed.
+pub(super) fn destination(packet: &[u8]) -> Ipv4Addr {
+    let header = Header::parse(packet);
+
+    header.map_or(Ipv4Addr::UNSPECIFIED, |it| {
+        Ipv4Addr::from_bits(it.destination)
+    })
 }
 
 /// Returns a hash that is the same for all packets of a flow.

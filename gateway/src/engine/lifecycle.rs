@@ -2,9 +2,11 @@
 
 use super::Engine;
 use super::drops::Drop;
-use super::interface::{Event, Kind, SessionId};
+use super::interface::{Event, Kind, LaneId, SessionId};
 use super::peer::Candidate;
+use super::place::Placements;
 use super::session::Session;
+use std::collections::BTreeSet;
 
 impl Engine {
     /// Recomputes the sessions that flows to a peer may use, and reports when the peer becomes
@@ -22,20 +24,35 @@ impl Engine {
         };
         let newest = usable().map(|session| session.live_since).max();
         let all_leave = usable().all(|session| session.leaving);
-        let selectable: Vec<_> = usable()
-            .filter(|session| match peer.kind {
-                Kind::Ours => all_leave || !session.leaving,
-                // A single-session peer uses only its newest session.
-                Kind::Unknown | Kind::Upstream => Some(session.live_since) == newest,
-            })
-            .map(|session| Candidate {
+        let is_preferred = |session: &&Session| match peer.kind {
+            Kind::Ours => all_leave || !session.leaving,
+            // A single-session peer uses only its newest session.
+            Kind::Unknown | Kind::Upstream => Some(session.live_since) == newest,
+        };
+        let direct: BTreeSet<_> = usable()
+            .filter(is_preferred)
+            .filter(|session| session.direct)
+            .map(remote_lane)
+            .collect();
+        // Where a direct session reaches a lane, all others take a detour to it.
+        let is_short =
+            |session: &&Session| session.direct || !direct.contains(&remote_lane(session));
+        let mut placements = Placements::default();
+        let mut selectable = Vec::new();
+        for session in usable().filter(is_preferred).filter(is_short) {
+            let candidate = Candidate {
                 session: session.id,
                 salt: session.slot,
-            })
-            .collect();
+            };
+            selectable.push(candidate);
+            for prefix in session.place.iter().flat_map(|it| it.pods(&peer.sources)) {
+                placements.add(prefix, candidate);
+            }
+        }
 
         let reachable = !selectable.is_empty();
         peer.selectable = selectable;
+        peer.placements = placements;
         self.wake_queue(index);
         if reachable != was_reachable {
             self.events.push_back(Event::Reachable {
@@ -86,4 +103,9 @@ impl Engine {
         }
         self.refresh(session.peer);
     }
+}
+
+/// Returns the remote replica and the lane that a session reaches.
+fn remote_lane(session: &Session) -> (Option<&str>, LaneId) {
+    (session.replica.as_deref(), session.remote_lane)
 }

@@ -5,6 +5,7 @@ use super::handshake_evidence;
 use super::inner::{self, Sources};
 use super::interface::{ConnectionState, Event, Kind, Nodes, PeerConfig, Role, SessionId};
 use super::noise::{LocalKey, SharedSecret};
+use super::place::Placements;
 use super::timestamps::Timestamps;
 use std::net::Ipv4Addr;
 use std::time::{Duration, Instant};
@@ -39,6 +40,10 @@ pub(super) struct Peer {
     pub(super) sessions: Vec<SessionId>,
     /// The sessions that flows may use.
     pub(super) selectable: Vec<Candidate>,
+    /// The sessions of `selectable` for packets to pods on the nodes of remote replicas.
+    pub(super) placements: Placements,
+    /// Whether a session with the peer has had traffic in the last seconds.
+    pub(super) is_active: bool,
     pub(super) connection: Connection,
     /// Handshake messages received while there is no connection.
     pub(super) evidence: handshake_evidence::Collector,
@@ -72,6 +77,8 @@ impl Peer {
             reported: None,
             sessions: Vec::new(),
             selectable: Vec::new(),
+            placements: Placements::default(),
+            is_active: true,
             connection: Connection::new(now),
             evidence: handshake_evidence::Collector::default(),
             client,
@@ -134,16 +141,22 @@ impl Peer {
         }
     }
 
-    /// Returns the session of a flow by rendezvous hashing. If a session is removed, only the flows
+    /// Returns the session of a flow to `destination` by rendezvous hashing. If a session is removed, only the flows
     /// of this session move. If a session is added, flows move only to the added session.
+    ///
+    /// A flow to a pod on the node of a remote replica uses a session with this replica.
     #[inline]
-    pub(super) fn select(&self, flow_hash: u32) -> Option<SessionId> {
+    pub(super) fn select(&self, flow_hash: u32, destination: u32) -> Option<SessionId> {
         let weight = |candidate: &Candidate| {
             let mixed = (flow_hash ^ candidate.salt).wrapping_mul(0x9e37_79b1);
             (mixed ^ mixed >> 15).wrapping_mul(0x85eb_ca77)
         };
 
-        match self.selectable.as_slice() {
+        let candidates = match self.placements.of(destination) {
+            [] => self.selectable.as_slice(),
+            placed => placed,
+        };
+        match candidates {
             [] => None,
             [only] => Some(only.session),
             several => several.iter().max_by_key(|c| weight(c)).map(|c| c.session),

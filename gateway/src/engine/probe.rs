@@ -3,12 +3,15 @@
 //! ```text
 //! PING {"clusterID":"<the receiver's>","msgType":"PING","timeStamp":"<RFC 3339>"
 //!       ,"gateway":{"version":"..","replica":"..","lane":1,"lanes":2,"leaving":true
-//!                  ,"heard":{"rtt":850,"next":500},"replicas":2,"nodes":{..}}
+//!                  ,"direct":true,"heard":{"rtt":850,"next":500},"replicas":2,"nodes":{..},"place":".."}
 //!       ,"pad":".."}
 //! PONG {the same object, "msgType":"PONG", without gateway and pad
 //!       ,"version":"..","replica":"..","lane":1,"lanes":2,"replicas":2,"leaving":true
-//!       ,"nodes":{"all":2,"cut":1,"resting":0,"reflect":true}}
+//!       ,"nodes":{"all":2,"cut":1,"resting":0,"reflect":true},"place":"172.16.0.1 10.244.1.0/24"}
 //! ```
+//!
+//! `place` describes the sender's node ([`super::place`]). `direct` says that the session was opened to the address of the node on
+//! which the receiver runs.
 //!
 //! `heard` says that all earlier PINGs of the session were answered: their round-trip time in
 //! microseconds, and the milliseconds until the next PING. The keys after it are those of a PONG,
@@ -26,6 +29,7 @@
 mod plain;
 
 use super::interface::{LaneId, Nodes};
+use super::place::Place;
 use jiff::Timestamp;
 use serde_json::{Map, Value, json};
 use std::time::Duration;
@@ -55,6 +59,10 @@ pub(crate) struct Gateway {
     pub(super) nodes: Option<Nodes>,
     /// Whether the PINGs of the session were answered; only in a PING.
     pub(super) heard: Option<Heard>,
+    /// Whether the session was opened to the address of the receiver's node; only in a PING.
+    pub(super) direct: bool,
+    /// The gateway's node; only in a PONG, and with `heard`.
+    pub(super) place: Option<Place>,
 }
 
 /// The statement of a PING's sender that all its earlier PINGs were answered.
@@ -175,6 +183,10 @@ fn pong_any(mut reply: Map<String, Value>, own: &Gateway) -> Vec<u8> {
         });
         reply.insert("nodes".into(), nodes);
     }
+    take(&mut reply, "place");
+    if let Some(place) = &own.place {
+        reply.insert("place".into(), place.text().into());
+    }
 
     Value::Object(reply).to_string().into_bytes()
 }
@@ -209,6 +221,8 @@ fn gateway(object: &Map<String, Value>) -> Option<Gateway> {
         leaving: find(object, "leaving").is_some_and(|leaving| leaving == &Value::Bool(true)),
         nodes: nodes(object),
         heard: heard(object),
+        direct: find(object, "direct").is_some_and(|direct| direct == &Value::Bool(true)),
+        place: string(object, "place").and_then(Place::parse),
     })
 }
 

@@ -40,7 +40,11 @@ impl Engine {
             Some(Probe::Ping { reply, gateway }) => {
                 let leave_was_announced = session.leave_announced;
                 session.leave_announced = self.leaving.is_some();
-                let own = self.gateway(leaving);
+                let mut own = self.gateway(leaving);
+                // Upstream's gateways accept no long message.
+                if gateway.is_none() {
+                    own.place = None;
+                }
                 let json = probe::pong(reply, &own);
                 // A crafted PING could cause a much longer PONG, because some JSON becomes longer
                 // when it is parsed and written again. The limit prevents this amplification.
@@ -78,8 +82,10 @@ impl Engine {
             .filter(|_| session.target.is_some() && peer.kind == Kind::Ours);
         session.liveness.handle_sent(sent, size, now);
         let leaving = self.standby || self.leaving.is_some() || session.is_closing();
+        let direct = session.direct && session.target.is_some();
         let own = Gateway {
             heard: heard.filter(|_| size.is_none()),
+            direct,
             ..self.gateway(leaving)
         };
         let (from, remote) = peer.probe_addresses();
@@ -134,17 +140,37 @@ impl Engine {
 
     /// Handles the evidence that messages of a session arrive in both directions.
     fn replied(&mut self, id: SessionId, rtt: Duration, gateway: Option<Gateway>, now: Instant) {
+        let is_ping = gateway.as_ref().is_some_and(|g| g.heard.is_some());
+        let stated_direct = gateway.as_ref().filter(|_| is_ping).map(|g| g.direct);
         let Some(session) = self.sessions.get_mut(id) else {
             return;
         };
         let index = session.peer;
         session.replicas = gateway.as_ref().and_then(|g| g.replicas).unwrap_or(1);
         session.nodes = gateway.as_ref().and_then(|g| g.nodes);
+        let place = gateway.as_ref().and_then(|g| g.place.as_ref());
+        let is_direct = match (session.target, stated_direct) {
+            (Some(target), _) => place.is_some_and(|place| place.address() == target.ip()),
+            (None, stated) => stated.unwrap_or(session.direct),
+        };
+        let is_moved = place != session.place.as_ref() || is_direct != session.direct;
+        if is_moved {
+            session.place = place.cloned();
+            session.direct = is_direct;
+        }
         let is_back = session.tunnel.is_keyed()
             && matches!(session.state, State::Down { .. } | State::Handshaking);
         if is_back {
             session.state = State::Live;
             session.live_since = now;
+        }
+        if is_moved && let Some(peer) = self.peers.get(index) {
+            let foreign = place.map_or(0, |place| place.foreign(&peer.sources));
+            for _ in 0..foreign {
+                self.drops.count(Drop::PlaceNotAllowed);
+            }
+        }
+        if is_back || is_moved {
             self.refresh(index);
         }
 
@@ -224,6 +250,8 @@ impl Engine {
             leaving,
             nodes: self.nodes,
             heard: None,
+            direct: false,
+            place: self.place.clone(),
         }
     }
 

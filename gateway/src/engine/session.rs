@@ -4,6 +4,7 @@ use super::interface::{Kind, LaneId, Nodes, PortId, SessionId};
 use super::liveness::Liveness;
 use super::noise::Tunnel;
 use super::path_mtu::PathMtu;
+use super::place::Place;
 use super::snapshot::SessionSnapshot;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -90,6 +91,10 @@ pub(super) struct Session {
     pub(super) remote_lane: LaneId,
     /// The number of replicas that the remote replica advertises.
     pub(super) replicas: u32,
+    /// The remote replica's node, as the replica states it.
+    pub(super) place: Option<Place>,
+    /// Whether the session was opened to the address of the node on which the remote replica runs.
+    pub(super) direct: bool,
     /// Health of the remote cluster's nodes, as the remote replica reports it.
     pub(super) nodes: Option<Nodes>,
     /// Whether a response was sent, and no data message with the new keys has arrived since.
@@ -170,6 +175,8 @@ impl Session {
             replica: None,
             remote_lane: LaneId::ONLY,
             replicas: 1,
+            place: None,
+            direct: false,
             nodes: None,
             unconfirmed: opening.state == State::Tentative,
             received_index: None,

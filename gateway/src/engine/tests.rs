@@ -8,6 +8,7 @@ mod lanes;
 mod leave;
 mod load;
 mod path;
+mod places;
 mod reload;
 mod replicas;
 mod roaming;
@@ -383,7 +384,7 @@ impl Network {
     fn packet(&mut self, host: usize, packet: &[u8], flow: u32) {
         let now = self.now;
         let engine = &mut self.hosts[host].engine;
-        let Some(session) = engine.select(PEER, flow) else {
+        let Some(session) = engine.select(PEER, flow, Ipv4Addr::UNSPECIFIED) else {
             engine.queue(PEER, packet, now);
             return self.drain(host);
         };
@@ -410,7 +411,10 @@ impl Network {
     }
 
     fn reachable(&self, host: usize) -> bool {
-        self.hosts[host].engine.select(PEER, 0).is_some()
+        self.hosts[host]
+            .engine
+            .select(PEER, 0, Ipv4Addr::UNSPECIFIED)
+            .is_some()
     }
 
     fn peer(&self, host: usize) -> PeerSnapshot {

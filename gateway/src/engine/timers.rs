@@ -90,6 +90,9 @@ impl Engine {
         for index in due {
             if let Some(peer) = self.peers.get_mut(index) {
                 peer.handle_tick(next);
+                peer.is_active = (peer.sessions.iter())
+                    .filter_map(|id| self.sessions.get(*id))
+                    .any(|session| session.traffic.is_active());
                 if let Some(client) = &mut peer.client {
                     let port = client.endpoints.port();
                     while let Some(host) = client.endpoints.poll_lookup(now) {
@@ -204,7 +207,9 @@ impl Engine {
         };
         let peer = self.peers.get(session.peer);
         let kind = peer.map_or(Kind::Unknown, |peer| peer.kind);
-        let interval = match session.traffic.is_active() {
+        // Sessions without packets are the ones to which flows move after a loss, so they are probed as often.
+        let is_active = peer.is_some_and(|peer| peer.is_active) || session.traffic.is_active();
+        let interval = match is_active {
             true => liveness::OURS_INTERVAL,
             false => self.local.idle_probe_interval,
         };

@@ -118,7 +118,7 @@ impl Network {
     }
 
     pub(crate) fn is_reachable(&self, host: usize) -> bool {
-        self.hosts[host].engine.select(PEER, 0).is_some()
+        self.hosts[host].engine.select(PEER, 0, Ipv4Addr::UNSPECIFIED).is_some()
     }
 
     /// Sets or removes the only peer of a host.
@@ -261,7 +261,7 @@ impl Network {
         *self.sent.entry(unpadded(packet).to_vec()).or_default() += 1;
         let now = self.now;
         let engine = &mut self.hosts[host].engine;
-        let Some(session) = engine.select(PEER, 0) else {
+        let Some(session) = engine.select(PEER, 0, Ipv4Addr::UNSPECIFIED) else {
             engine.queue(PEER, packet, now);
             return self.drain(host);
         };

@@ -1,6 +1,7 @@
 //! The IPv4 header fields that this crate uses.
 
 use super::checksum::Sum;
+use std::net::Ipv4Addr;
 use std::ops::Range;
 
 /// Length of a header without options, in bytes.
@@ -78,6 +79,12 @@ pub(crate) fn finish_header(packet: &mut [u8], header_len: usize, total_len: u16
     packet[CHECKSUM].copy_from_slice(&[0, 0]);
     let checksum = Sum::default().add(&packet[..header_len]).finish();
     packet[CHECKSUM].copy_from_slice(&checksum);
+}
+
+/// Returns the destination of a packet, and 0.0.0.0 if its header is malformed.
+#[inline]
+pub(crate) fn destination(packet: &[u8]) -> Ipv4Addr {
+    Header::parse(packet).map_or(Ipv4Addr::UNSPECIFIED, |header| header.destination.into())
 }
 
 /// Returns a hash of addresses, protocol and ports, which is equal for all packets of a flow.

@@ -273,6 +273,7 @@ impl Lane {
                 Command::Peers(changes) => self.change_peers(changes),
                 Command::Replicas(names) => self.engine.set_replicas(names, self.now),
                 Command::Nodes(nodes) => self.engine.set_nodes(nodes),
+                Command::Place(place) => self.engine.set_place(place),
                 Command::Resolved {
                     peer,
                     host,

@@ -4,6 +4,7 @@ use crate::agent::Agent;
 use crate::gro::{self, Flow, Schedule};
 use crate::kernel::NetlinkError;
 use crate::kernel::gro::{Sockets, entries};
+use std::net::Ipv4Addr;
 use std::time::Instant;
 use tokio::task::{JoinError, JoinHandle};
 
@@ -17,7 +18,8 @@ pub(super) struct Tunnels {
 }
 
 struct Listing {
-    started: Instant,
+    /// Number of entries that the list walks over.
+    walked: usize,
     task: JoinHandle<Result<Vec<Flow>, NetlinkError>>,
 }
 
@@ -57,9 +59,7 @@ impl Tunnels {
     /// Removes the list that has ended.
     fn handle_listed(&mut self) {
         if let Some(listing) = self.listing.take() {
-            let now = Instant::now();
-            let duration = now.saturating_duration_since(listing.started);
-            self.schedule.handle_listed(now, duration);
+            self.schedule.handle_listed(Instant::now(), listing.walked);
         }
     }
 }
@@ -87,17 +87,21 @@ impl Agent {
         self.status.update(|status| status.tunnel_ports = joined);
     }
 
-    fn list_flows(&mut self, replicas: Vec<std::net::Ipv4Addr>) {
-        let started = Instant::now();
+    fn list_flows(&mut self, replicas: Vec<Ipv4Addr>) {
         let is_needed = self.options.settings.tunnel_gro && !replicas.is_empty();
-        let is_small = entries().is_some_and(|entries| entries <= gro::ENTRIES_MAX);
-        // An empty list closes the sockets.
-        let task = if is_needed && is_small {
-            tokio::spawn(self.kernel.flows(replicas))
-        } else {
-            tokio::spawn(std::future::ready(Ok(Vec::new())))
+        let entries = entries().filter(|entries| is_needed && *entries <= gro::ENTRIES_MAX);
+        let listing = match entries {
+            Some(entries) => Listing {
+                walked: entries * replicas.len() * gro::WALKS,
+                task: tokio::spawn(self.kernel.flows(replicas)),
+            },
+            // An empty list closes the sockets.
+            None => Listing {
+                walked: 0,
+                task: tokio::spawn(std::future::ready(Ok(Vec::new()))),
+            },
         };
-        self.tunnels.listing = Some(Listing { started, task });
+        self.tunnels.listing = Some(listing);
     }
 }
 

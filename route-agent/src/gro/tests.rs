@@ -102,13 +102,13 @@ fn lists_become_rare_without_a_change_and_never_use_more_than_their_share() {
     for _ in 0..7 {
         intervals.push(schedule.next().duration_since(now).as_secs());
         now = schedule.next();
-        schedule.handle_listed(now, Duration::from_millis(1));
+        schedule.handle_listed(now, 4 * 500);
     }
     assert_eq!(intervals, [1, 2, 4, 8, 16, 16, 16]);
 
     schedule.handle_change(now);
     assert_eq!(schedule.next().duration_since(now), INTERVAL_MIN);
 
-    schedule.handle_listed(now, Duration::from_millis(30));
-    assert_eq!(schedule.next().duration_since(now).as_secs(), 30);
+    schedule.handle_listed(now, 4 * 100_000);
+    assert_eq!(schedule.next().duration_since(now).as_secs(), 40);
 }

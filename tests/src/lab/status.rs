@@ -37,7 +37,8 @@ impl Lab {
     /// Waits until all clusters are connected.
     ///
     /// In a connected laboratory, every ready gateway has a live session with every ready replica
-    /// of every peer. Every route agent routes to all ready gateways of its cluster.
+    /// of every peer. Every route agent routes to the ready gateways on its node, and to all ready
+    /// gateways of its cluster if there is none.
     ///
     /// # Errors
     ///
@@ -72,7 +73,7 @@ impl Lab {
                 let label = format!("{name} node {number}");
                 match self.agent_status(name, number) {
                     Ok(status) => missing.extend(
-                        self.missing_hops(cluster, &status)
+                        self.missing_hops(cluster, number, &status)
                             .into_iter()
                             .map(|hop| format!("{label}: no nexthop {hop}")),
                     ),
@@ -105,17 +106,21 @@ impl Lab {
             .collect()
     }
 
-    /// Returns the gateway replicas of `cluster` that a route agent does not use for a peer, in the
-    /// form `replica for peer`.
-    fn missing_hops(&self, cluster: &Cluster, status: &Value) -> Vec<String> {
+    /// Returns the gateway replicas of `cluster` that the route agent of a node should use for a peer, but does not, in
+    /// the form `replica for peer`.
+    fn missing_hops(&self, cluster: &Cluster, node: usize, status: &Value) -> Vec<String> {
         let serving = serving_replicas(status);
+        let (here, elsewhere): (Vec<_>, Vec<_>) = ready_gateways(cluster)
+            .into_iter()
+            .partition(|&number| cluster.gateway(number).pod.node == cluster.node(node).name);
+        let expected = if here.is_empty() { elsewhere } else { here };
         self.peerings
             .iter()
             .filter_map(|peering| peering.remote_of(cluster.name()))
             .flat_map(|remote| {
-                ready_gateways(cluster)
-                    .into_iter()
-                    .map(move |number| (remote, &cluster.gateway(number).pod.name))
+                expected
+                    .iter()
+                    .map(move |&number| (remote, &cluster.gateway(number).pod.name))
             })
             .filter(|(remote, replica)| {
                 !serving.contains(&((*remote).to_owned(), (*replica).clone()))

@@ -15,6 +15,8 @@ pub(super) struct Discovery<'a> {
     /// Remote addresses of the sessions to each remote lane that pairs with `own` (see
     /// [`LaneId::pairs_with`]).
     pub(super) paths: BTreeMap<(&'a str, LaneId), BTreeSet<SocketAddr>>,
+    /// The endpoint of the node on which each replica runs, if the peer has this endpoint.
+    direct: BTreeMap<&'a str, SocketAddr>,
     /// The discovered replicas, each with one of its lanes.
     replicas: BTreeMap<&'a str, LaneId>,
     /// Number of sessions whose remote replica has not replied yet.
@@ -37,6 +39,7 @@ impl<'a> Discovery<'a> {
         Self {
             own,
             paths: BTreeMap::new(),
+            direct: BTreeMap::new(),
             replicas: BTreeMap::new(),
             unknown: 0,
             sessions: 0,
@@ -59,6 +62,11 @@ impl<'a> Discovery<'a> {
         let Some(replica) = session.replica.as_deref() else {
             return self.unknown += 1;
         };
+        let address = session.place.as_ref().map(|place| place.address());
+        let direct = address.map(|address| SocketAddr::new(address, endpoints.port()));
+        if let Some(direct) = direct.filter(|it| endpoints.contains(*it)) {
+            self.direct.insert(replica, direct);
+        }
         self.note_lane(replica, session.remote_lane, session, target);
     }
 
@@ -85,6 +93,14 @@ impl<'a> Discovery<'a> {
             lanes
                 .map(|lane| (*replica, lane))
                 .filter(|lane| !self.paths.contains_key(lane))
+        })
+    }
+
+    /// Returns a lane without a session to the address of its replica's node, and this address.
+    pub(super) fn missing_direct(&self) -> Option<(SocketAddr, LaneId)> {
+        self.paths.iter().find_map(|((replica, lane), paths)| {
+            let direct = self.direct.get(replica)?;
+            (!paths.contains(direct)).then_some((*direct, *lane))
         })
     }
 

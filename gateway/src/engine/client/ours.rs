@@ -14,8 +14,9 @@ use std::time::Instant;
 const OWN_PER_PEER: usize = 128;
 
 impl Client {
-    /// Selects a lane that has sessions at fewer than [`PATHS_PER_REPLICA`] addresses, and a
-    /// further address for it. Returns `None` if there is none, or if no attempt is due.
+    /// Selects a lane that has no session at the address of its replica's node, or sessions at fewer than
+    /// [`PATHS_PER_REPLICA`] addresses, and a further address for it. Returns `None` if there is none, or if no attempt is
+    /// due.
     fn further_path(
         &mut self,
         discovery: &Discovery<'_>,
@@ -25,19 +26,22 @@ impl Client {
         let short: Vec<_> = paths
             .filter(|(_, paths)| paths.len() < PATHS_PER_REPLICA)
             .collect();
-        if short.is_empty() {
+        let direct = discovery.missing_direct();
+        if short.is_empty() && direct.is_none() {
             self.path_attempts = 0;
             return None;
         }
         if discovery.unknown > 0 || now < self.next_path.max(self.next_attempt) {
             return None;
         }
-        let found = (0..self.endpoints.len())
-            .filter_map(|_| self.endpoints.next())
-            .find_map(|address| {
+        let mut further = || {
+            let mut addresses = (0..self.endpoints.len()).filter_map(|_| self.endpoints.next());
+            addresses.find_map(|address| {
                 let short = short.iter().find(|(_, paths)| !paths.contains(&address));
                 short.map(|((_, lane), _)| (address, *lane))
-            })?;
+            })
+        };
+        let found = direct.or_else(&mut further)?;
         self.handle_path_attempt(now);
 
         Some(found)
@@ -47,8 +51,8 @@ impl Client {
 impl Engine {
     /// Closes the duplicates of a session. Of the sessions that reach the same remote lane, one
     /// session per address is kept, at up to [`PATHS_PER_REPLICA`] addresses. A session is
-    /// preferred if its address is still an endpoint of the peer and its slot selects that lane.
-    /// Among equal sessions, the older ones are kept.
+    /// preferred if its address is still an endpoint of the peer and its slot selects that lane, then
+    /// if it was opened to the address of the replica's node. Among equal sessions, the older ones are kept.
     pub(in crate::engine) fn close_duplicates(&mut self, id: SessionId, now: Instant) {
         let Some(session) = self.sessions.get(id) else {
             return;
@@ -78,7 +82,14 @@ impl Engine {
             })
             .collect();
         let worth = |session: &Session| session.is_settled() && is_current(session);
-        same.sort_by_key(|session| (!worth(session), session.live_since, session.id));
+        same.sort_by_key(|session| {
+            (
+                !worth(session),
+                !session.direct,
+                session.live_since,
+                session.id,
+            )
+        });
 
         let mut kept = Vec::new();
         let mut surplus = Vec::new();

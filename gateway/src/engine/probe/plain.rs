@@ -7,6 +7,7 @@
 
 use super::{Gateway, Heard, Probe, REPLICAS_MAX, Reply, is_name, lane};
 use crate::engine::interface::{LaneId, Nodes};
+use crate::engine::place::Place;
 use jiff::Timestamp;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -40,6 +41,8 @@ struct Message<'a> {
     leaving: Option<bool>,
     #[serde(default)]
     nodes: Option<NodesText>,
+    #[serde(default)]
+    place: Option<&'a str>,
 }
 
 /// The description of the sender in a PING.
@@ -60,6 +63,10 @@ struct Sender<'a> {
     replicas: Option<u64>,
     #[serde(default)]
     nodes: Option<NodesText>,
+    #[serde(default)]
+    direct: bool,
+    #[serde(default)]
+    place: Option<&'a str>,
 }
 
 #[derive(Deserialize)]
@@ -98,6 +105,8 @@ pub(super) fn parse(json: &[u8]) -> Option<Probe> {
                         rtt: Duration::from_micros(heard.rtt),
                         next: Duration::from_millis(heard.next),
                     }),
+                    direct: sender.direct,
+                    place: sender.place.and_then(Place::parse),
                 })
             }),
             reply: Reply::Plain {
@@ -124,6 +133,8 @@ impl Message<'_> {
             leaving: self.leaving.unwrap_or_default(),
             nodes: self.nodes.map(Nodes::from),
             heard: None,
+            direct: false,
+            place: self.place.and_then(Place::parse),
         })
     }
 }
@@ -160,6 +171,9 @@ pub(super) fn ping(
     if own.leaving {
         text.push_str(",\"leaving\":true");
     }
+    if own.direct {
+        text.push_str(",\"direct\":true");
+    }
     if let Some(heard) = own.heard {
         let (rtt, next) = (heard.rtt.as_micros(), heard.next.as_millis());
         let _ = write!(text, ",\"heard\":{{\"rtt\":{rtt},\"next\":{next}}}");
@@ -186,7 +200,7 @@ fn write_lane(text: &mut String, lane: LaneId) {
     }
 }
 
-/// Writes the keys `replicas` and `nodes`.
+/// Writes the keys `replicas`, `nodes` and `place`.
 fn write_replicas(text: &mut String, own: &Gateway) {
     let _ = write!(text, ",\"replicas\":{}", own.replicas.unwrap_or(1));
     if let Some(nodes) = own.nodes {
@@ -195,6 +209,10 @@ fn write_replicas(text: &mut String, own: &Gateway) {
             ",\"nodes\":{{\"all\":{},\"cut\":{},\"reflect\":{},\"resting\":{}}}",
             nodes.all, nodes.cut, nodes.echo_responder, nodes.resting
         );
+    }
+    if let Some(place) = &own.place {
+        text.push_str(",\"place\":");
+        string(text, place.text());
     }
 }
 
@@ -251,8 +269,10 @@ fn name(text: &str) -> Option<String> {
 mod tests {
     use super::super::{parse_any, pong_any};
     use super::*;
+    use ipnet::Ipv4Net;
     use proptest::prelude::*;
     use serde_json::{Map, Value};
+    use std::net::Ipv4Addr;
 
     fn gateway() -> impl Strategy<Value = Gateway> {
         let nodes = prop::option::of((any::<u32>(), any::<u32>(), any::<u32>(), any::<bool>()));
@@ -264,24 +284,33 @@ mod tests {
             nodes,
             (0..16_u8, 1..=16_u8),
             prop::option::of((any::<u32>(), any::<u32>())),
+            any::<bool>(),
+            prop::option::of(any::<[u8; 5]>()),
         )
             .prop_map(
-                |(version, replica, replicas, leaving, nodes, lane, heard)| Gateway {
-                    version,
-                    replica,
-                    lane: LaneId::new(lane.0 % lane.1, lane.1).unwrap(),
-                    replicas: Some(replicas),
-                    leaving,
-                    nodes: nodes.map(|(all, cut, resting, echo_responder)| Nodes {
-                        all,
-                        cut,
-                        resting,
-                        echo_responder,
-                    }),
-                    heard: heard.map(|(rtt, next)| Heard {
-                        rtt: Duration::from_micros(rtt.into()),
-                        next: Duration::from_millis(next.into()),
-                    }),
+                |(version, replica, replicas, leaving, nodes, lane, heard, direct, place)| {
+                    Gateway {
+                        version,
+                        replica,
+                        lane: LaneId::new(lane.0 % lane.1, lane.1).unwrap(),
+                        replicas: Some(replicas),
+                        leaving,
+                        nodes: nodes.map(|(all, cut, resting, echo_responder)| Nodes {
+                            all,
+                            cut,
+                            resting,
+                            echo_responder,
+                        }),
+                        heard: heard.map(|(rtt, next)| Heard {
+                            rtt: Duration::from_micros(rtt.into()),
+                            next: Duration::from_millis(next.into()),
+                        }),
+                        direct,
+                        place: place.map(|[a, b, c, d, len]| {
+                            let net = Ipv4Net::new([a, b, c, d].into(), len % 33).unwrap();
+                            Place::new(Ipv4Addr::new(d, c, b, a).into(), &[net.trunc()])
+                        }),
+                    }
                 },
             )
     }

@@ -13,6 +13,8 @@ fn own() -> Gateway {
         leaving: false,
         nodes: None,
         heard: None,
+        direct: false,
+        place: None,
     }
 }
 

@@ -137,7 +137,9 @@ fn the_longest_datagram_is_harmless() {
 fn a_packet_that_does_not_fit_is_not_sealed() {
     let mut network = ready();
     let engine = &mut network.hosts[1].engine;
-    let session = engine.select(PEER, 0).unwrap();
+    let session = engine
+        .select(PEER, 0, std::net::Ipv4Addr::UNSPECIFIED)
+        .unwrap();
 
     assert_eq!(engine.seal(session, &[0; 100], &mut [0; 131]), None);
     assert!(engine.seal(session, &[0; 100], &mut [0; 132]).is_some());
@@ -351,6 +353,8 @@ fn replies_to_a_flood_of_probes_are_limited() {
             leaving: false,
             nodes: None,
             heard: None,
+            direct: false,
+            place: None,
         },
         None,
     );

@@ -214,7 +214,7 @@ fn several_local_keys_are_distinguished() {
         assert!(
             network.hosts[server]
                 .engine
-                .select(u16::from(n), 0)
+                .select(u16::from(n), 0, Ipv4Addr::UNSPECIFIED)
                 .is_some()
         );
     }

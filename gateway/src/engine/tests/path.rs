@@ -9,7 +9,10 @@ fn a_narrow_path_is_found_without_icmp_and_traffic_goes_on() {
 
     for host in [0, 1] {
         assert_eq!(network.peer(host).sessions[0].mtu, 1_220);
-        let session = network.hosts[host].engine.select(PEER, 0).unwrap();
+        let session = network.hosts[host]
+            .engine
+            .select(PEER, 0, std::net::Ipv4Addr::UNSPECIFIED)
+            .unwrap();
         assert_eq!(network.hosts[host].engine.mtu(session), Some(1_220));
     }
     network.packet(1, &inner_packet(&[7; 1_200]), 0);

@@ -128,7 +128,12 @@ fn a_removed_peer_leaves_nothing_behind() {
     network.hosts[1].engine.queue(PEER, b"packet", now);
 
     assert_eq!(network.hosts[1].ports.len(), 1, "only the listening port");
-    assert_eq!(network.hosts[1].engine.select(PEER, 0), None);
+    assert_eq!(
+        network.hosts[1]
+            .engine
+            .select(PEER, 0, std::net::Ipv4Addr::UNSPECIFIED),
+        None
+    );
     assert_eq!(network.drops(1, Drop::NoPeer), 1);
     assert!(network.hosts[1].engine.snapshot(now).peers.is_empty());
 }
@@ -162,7 +167,10 @@ fn changed_addresses_move_a_client_without_a_gap() {
 fn a_removed_session_id_refers_to_no_later_session() {
     let mut network = Network::pair();
     network.run(secs(1));
-    let old = network.hosts[1].engine.select(PEER, 0).unwrap();
+    let old = network.hosts[1]
+        .engine
+        .select(PEER, 0, std::net::Ipv4Addr::UNSPECIFIED)
+        .unwrap();
     let address = network.address(0);
     network.set_peers(1, Vec::new());
     network.set_peers(1, vec![calling(&[address])]);

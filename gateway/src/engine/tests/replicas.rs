@@ -248,7 +248,13 @@ fn flows_that_stay_on_a_live_session_do_not_move() {
     let flows = 0..256_u32;
     let select = |network: &Network, flow: u32| {
         let engine = &network.hosts[client].engine;
-        engine.select(PEER, flow.wrapping_mul(0x9e37)).unwrap()
+        engine
+            .select(
+                PEER,
+                flow.wrapping_mul(0x9e37),
+                std::net::Ipv4Addr::UNSPECIFIED,
+            )
+            .unwrap()
     };
     let before: Vec<_> = flows.clone().map(|flow| select(&network, flow)).collect();
 

@@ -162,7 +162,12 @@ fn a_peer_cannot_have_another_peers_port_closed() {
         "it belongs to another session"
     );
     network.run(secs(2));
-    assert!(network.hosts[0].engine.select(2, 0).is_some());
+    assert!(
+        network.hosts[0]
+            .engine
+            .select(2, 0, std::net::Ipv4Addr::UNSPECIFIED)
+            .is_some()
+    );
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Applies changes of the desired state to engine and eBPF programs.
 
 use super::{Control, is_endpoint};
-use crate::engine::PeerConfig;
+use crate::engine::{PeerConfig, Place};
 use crate::planned::Changes;
 use crate::shell::lane::{Command, Hung};
 use crate::shell::state::lock;
@@ -108,6 +108,7 @@ impl Control {
     pub(super) fn send_all(&self) -> Result<(), Hung> {
         let peers = self.served.planned.all_peers();
         self.lanes.send(Command::Peers(peers))?;
+        self.lanes.send(Command::Place(self.place()))?;
 
         self.lanes.send(Command::Replicas(self.live_replicas()))
     }
@@ -119,8 +120,21 @@ impl Control {
         if changes.fabric.is_of_replicas {
             self.lanes.send(Command::Replicas(self.live_replicas()))?;
         }
+        if changes.fabric.is_of_replicas || !changes.fabric.nodes.is_empty() {
+            self.lanes.send(Command::Place(self.place()))?;
+        }
 
         Ok(())
+    }
+
+    /// Returns the node on which this replica runs, `None` until it is known.
+    fn place(&self) -> Option<Place> {
+        let fabric = &self.served.planned.fabric;
+        let mut replicas = fabric.replicas.iter();
+        let own = replicas.find(|replica| replica.name == self.replica)?;
+        let node = fabric.node(&own.node)?;
+
+        Some(Place::new(node.internal_ip.into(), &node.pod_cidrs))
     }
 
     /// Returns the names of all ready replicas and of this replica, which may not be ready.

@@ -2,7 +2,7 @@
 
 use super::stats::Stats;
 use crate::engine::snapshot::Snapshot;
-use crate::engine::{ConnectionState, HandshakeEvidence, Kind, LaneId, Nodes};
+use crate::engine::{ConnectionState, HandshakeEvidence, Kind, LaneId, Nodes, Place};
 use crate::planned::PeerChanges;
 use nix::errno::Errno;
 use nix::sys::eventfd::{EfdFlags, EventFd};
@@ -26,6 +26,8 @@ pub(crate) enum Command {
     Replicas(Vec<String>),
     /// Sets the health of this cluster's nodes, which the lane advertises to the peers.
     Nodes(Nodes),
+    /// Sets the node on which this replica runs.
+    Place(Option<Place>),
     /// Provides the addresses of a peer's endpoint, which [`Notice::Resolve`] requested by name.
     Resolved {
         /// Index of the peer.

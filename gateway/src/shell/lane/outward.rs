@@ -132,10 +132,11 @@ impl Lane {
         stats.read.record(len - HEADROOM);
         let packet = &mut frame[HEADROOM..];
         let hash = ipv4::flow_hash(packet);
+        let destination = ipv4::destination(packet);
         let mut split = Split::new(vnet, packet)?;
 
         let mut segments = 0;
-        let Some(session) = engine.select(peer, hash) else {
+        let Some(session) = engine.select(peer, hash, destination) else {
             while let Some(segment) = split.next() {
                 engine.queue(peer, segment, self.now);
                 segments += 1;

@@ -1,6 +1,7 @@
 //! Tests of failures. Each test runs in a new network namespace and needs root.
 
 use super::*;
+use crate::engine;
 use crate::planned::PeerChanges;
 use crate::shell::control::Parts;
 use crate::shell::datapath_setup::tests::{in_new_namespace, plan};
@@ -28,7 +29,9 @@ apiVersion: discovery.k8s.io/v1
 kind: EndpointSlice
 metadata: {name: gateways, namespace: liqo, labels: {networking.liqo.io/component: gateway}}
 addressType: IPv4
-endpoints: [{addresses: [172.18.0.9], nodeName: a, targetRef: {kind: Pod, name: gw-1}}]
+endpoints:
+  - {addresses: [172.18.0.8], nodeName: a, targetRef: {kind: Pod, name: gw-0}}
+  - {addresses: [172.18.0.9], nodeName: a, targetRef: {kind: Pod, name: gw-1}}
 ";
 
 /// The address in [`NODE`].
@@ -76,6 +79,11 @@ fn a_changed_replica_is_sent_without_the_peers() {
             panic!("no replicas were sent");
         };
         assert_eq!(names, ["gw-0", "gw-1"]);
+        let Some(Command::Place(node)) = inbox.poll() else {
+            panic!("the node of the replica was not sent");
+        };
+        let pods = ["10.244.1.0/24".parse().unwrap()];
+        assert_eq!(node, Some(engine::Place::new(NODE_ADDRESS.into(), &pods)));
         assert!(inbox.poll().is_none());
     });
 }
