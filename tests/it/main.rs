@@ -24,7 +24,7 @@ mod hosts;
 mod input;
 mod isolation;
 mod lanes;
-
+mod ordinary_cards;
 mod overlap;
 mod peers;
 mod prefixes;

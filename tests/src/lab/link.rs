@@ -81,3 +81,25 @@ pub fn without_offloads(end: End<'_>) -> Result<()> {
 
     Ok(())
 }
+
+/// Disables segmentation offload and enables GRO on a veth device. So the kernel segments
+/// super-packets when it sends them, and coalesces datagrams when it receives them.
+///
+/// A veth device does GRO only if its peer device does not offload TCP segmentation
+/// (`veth_skb_is_eligible_for_gro` in the kernel), so TSO is disabled, too.
+///
+/// # Errors
+///
+/// Returns an error if the device refuses a feature.
+pub fn without_segmentation(end: End<'_>) -> Result<()> {
+    let features = [
+        ("tx-udp-segmentation", "off"),
+        ("tso", "off"),
+        ("gro", "on"),
+    ];
+    let mut arguments = vec!["-K", end.device];
+    arguments.extend(features.iter().flat_map(|(name, value)| [*name, *value]));
+    end.netns.exec("ethtool", &arguments, "")?;
+
+    Ok(())
+}

@@ -6,7 +6,7 @@
 
 use super::metric::Underlay;
 use ::tests::lab::Identity;
-use ::tests::lab::link::{End, connect, ip};
+use ::tests::lab::link::{End, connect, ip, without_segmentation};
 use ::tests::lab::netns::Netns;
 use anyhow::Result;
 use std::net::Ipv4Addr;
@@ -63,25 +63,3 @@ pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 2);
 const DEVICE: &str = "eth0";
 
 const MTU: u32 = 1500;
-
-/// Disables segmentation offload and enables GRO on a veth device. So the kernel segments
-/// super-packets when it sends them, and coalesces datagrams when it receives them.
-///
-/// A veth device does GRO only if its peer device does not offload TCP segmentation
-/// (`veth_skb_is_eligible_for_gro` in the kernel), so TSO is disabled, too.
-///
-/// # Errors
-///
-/// Returns an error if the device refuses a feature.
-pub(super) fn without_segmentation(end: End<'_>) -> Result<()> {
-    let features = [
-        ("tx-udp-segmentation", "off"),
-        ("tso", "off"),
-        ("gro", "on"),
-    ];
-    let mut arguments = vec!["-K", end.device];
-    arguments.extend(features.iter().flat_map(|(name, value)| [*name, *value]));
-    end.netns.exec("ethtool", &arguments, "")?;
-
-    Ok(())
-}

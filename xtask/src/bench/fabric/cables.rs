@@ -10,10 +10,9 @@
 //!
 //! Each end of a link has the internal address of its node.
 
-use super::super::cable::without_segmentation;
 use super::super::metric::Underlay;
 use anyhow::Result;
-use tests::lab::link::{End, connect, ip};
+use tests::lab::link::{End, connect, ip, without_segmentation};
 use tests::lab::node::Node;
 
 /// The name of a cluster, and one of its nodes.
