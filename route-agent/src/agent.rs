@@ -365,6 +365,8 @@ impl Agent {
     async fn observe_underlay(&mut self) {
         let destinations = Destinations::of(&self.fabric, &self.options.node);
         self.underlay = self.kernel.observe_underlay(&destinations).await;
+        let cards = self.kernel.cards(&self.underlay.interfaces).await;
+        self.report_cards(cards);
     }
 
     /// Reads the desired state again, and applies it. An invalid state is reported and not applied.

@@ -5,6 +5,7 @@
 //! nexthop ids, and the name of the nft table. This module neither reports nor changes objects
 //! without these marks.
 
+use crate::cards::Card;
 use crate::diff::Op;
 use crate::gro::Flow;
 use crate::ruleset::Ruleset;
@@ -15,6 +16,7 @@ use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
 mod conntrack;
+mod ethtool;
 pub(crate) mod events;
 pub(crate) mod gro;
 mod link;
@@ -59,6 +61,7 @@ pub(crate) struct Kernel {
     nexthop: nexthop::Handle,
     nft: nft::Nft,
     conntrack: conntrack::Handle,
+    ethtool: ethtool::Handle,
 }
 
 impl Kernel {
@@ -74,6 +77,7 @@ impl Kernel {
             nexthop: nexthop::Handle::open()?,
             nft: nft::Nft::default(),
             conntrack: conntrack::Handle::open()?,
+            ethtool: ethtool::Handle::open()?,
         })
     }
 
@@ -212,6 +216,22 @@ impl Kernel {
         let conntrack = self.conntrack.clone();
 
         async move { conntrack.flows(addresses).await }
+    }
+
+    /// Returns the devices with the features that they lack. A device whose features cannot be read is left out.
+    pub(crate) async fn cards(&mut self, devices: &BTreeSet<String>) -> Vec<Card> {
+        let mut cards = Vec::new();
+        for device in devices {
+            match self.ethtool.features(device).await {
+                Ok(active) => cards.push(Card::new(device.clone(), &active)),
+                Err(error) => {
+                    let error: &dyn std::error::Error = &error;
+                    tracing::debug!(error, device, "the features of a card are unknown");
+                }
+            }
+        }
+
+        cards
     }
 
     /// Returns whether `address` is assigned to a device in this network namespace.

@@ -29,6 +29,8 @@ mod underlay;
 
 mod gro;
 
+mod cards;
+
 mod probe;
 
 mod path;

@@ -1,5 +1,6 @@
 //! The status document, which the agent serves on its status socket.
 
+use crate::cards::Card;
 use crate::kernel::nft;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -36,6 +37,9 @@ pub(crate) struct Status {
     /// UDP ports at which the kernel joins the gateways' tunnel datagrams.
     #[serde(default)]
     pub(crate) tunnel_ports: Vec<u16>,
+    /// The cards that carry traffic between nodes, with the features that they lack.
+    #[serde(default)]
+    pub(crate) cards: Vec<Card>,
     /// Misconfigurations of this machine that prevent pods' traffic.
     pub(crate) warnings: Vec<String>,
     /// The gateway replicas of this cluster.

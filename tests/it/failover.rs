@@ -5,7 +5,7 @@
 //! second. UDP flows with a datagram every 10 ms measure the outage, because TCP's backoff prolongs
 //! the pause of a TCP flow.
 
-use crate::fixture::{MILAN, Pair, ROME, SAME, SOON, eventually};
+use crate::fixture::{MILAN, Pair, ROME, SOON, eventually};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use tests::lab::wait;
@@ -34,17 +34,24 @@ const RECOVERY: Duration = Duration::from_secs(8);
 
 #[test]
 fn flows_survive_seven_kills_of_server_side_processes() {
-    survive_process_kills(MILAN, 7);
+    let _alone = alone();
+    survive_process_kills(Pair::redundant(), MILAN, 7);
 }
 
 #[test]
 fn flows_survive_seven_kills_of_client_side_processes() {
-    survive_process_kills(ROME, 7);
+    let _alone = alone();
+    survive_process_kills(Pair::redundant(), ROME, 7);
 }
 
-fn survive_process_kills(cluster: &str, kills: usize) {
+#[test]
+fn flows_survive_kills_of_the_gateways_on_the_pods_nodes() {
     let _alone = alone();
-    let mut pair = Pair::redundant();
+    survive_process_kills(Pair::together(), MILAN, 3);
+    survive_process_kills(Pair::together(), ROME, 3);
+}
+
+fn survive_process_kills(mut pair: Pair, cluster: &str, kills: usize) {
     let mut load = Load::start(&pair);
 
     for kill in 0..kills {
@@ -131,8 +138,16 @@ fn survive_a_lost_node(cluster: &str) {
 
 #[test]
 fn a_planned_stop_costs_no_packet() {
-    let mut pair = Pair::redundant();
-    let echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
+    lose_no_packet_in_planned_stops(Pair::redundant());
+}
+
+#[test]
+fn a_planned_stop_of_the_gateways_on_the_pods_nodes_costs_no_packet() {
+    lose_no_packet_in_planned_stops(Pair::together());
+}
+
+fn lose_no_packet_in_planned_stops(mut pair: Pair) {
+    let echo = udp::Echo::start(&pair.milan.netns, pair.milan.address, 7000).unwrap();
     let flow = udp::Flow::start(
         &pair.rome.netns,
         pair.to_milan(7000),
@@ -162,13 +177,13 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
     let ports = 7000..7008;
     let echoes = ports
         .clone()
-        .map(|port| udp::Echo::start(&pair.milan.netns, SAME, port).unwrap());
+        .map(|port| udp::Echo::start(&pair.milan.netns, pair.milan.address, port).unwrap());
     let _echoes: Vec<_> = echoes.collect();
     let interval = Duration::from_millis(2);
     // With eight flows, each gateway carries some of them.
     let flows = ports.map(|port| udp::Flow::start(&pair.rome.netns, pair.to_milan(port), interval));
     let flows: Vec<_> = flows.map(Result::unwrap).collect();
-    for node in [1, 2] {
+    for node in [1, 2, 3] {
         pair.lab.agent(ROME, node).kill().unwrap();
     }
 
@@ -178,7 +193,7 @@ fn a_planned_stop_waits_for_agents_that_restart_meanwhile() {
     let enough = flows[0].replies() + 1500;
     let passed = || Ok(flows[0].replies() > enough);
     wait::until(RECOVERY, "traffic while the gateway terminates", passed).unwrap();
-    for node in [1, 2] {
+    for node in [1, 2, 3] {
         pair.lab.agent(ROME, node).start().unwrap();
     }
     let gateway = pair.lab.gateway(ROME, 1);
@@ -212,6 +227,27 @@ fn flows_are_spread_over_all_pairs_of_gateways() {
     load.finish();
 }
 
+#[test]
+fn flows_between_nodes_with_gateways_use_only_these_gateways() {
+    let pair = Pair::together();
+    let load = Load::of(&pair, FLOWS, RATE);
+    let sent = |cluster, number| {
+        let status = pair.lab.gateway_status(cluster, number)?;
+        let sessions = tests::lab::status::sessions(&status);
+        let bytes = sessions.iter().filter_map(|it| it["txBytes"].as_u64());
+        anyhow::Ok(bytes.sum::<u64>())
+    };
+
+    eventually("the gateways on the pods' nodes to carry the flows", || {
+        Ok(sent(ROME, 1)? > 10 * BUSY_BYTES && sent(MILAN, 1)? > BUSY_BYTES)
+    });
+    load.finish();
+
+    for cluster in [ROME, MILAN] {
+        assert!(sent(cluster, 2).unwrap() < BUSY_BYTES, "{cluster}");
+    }
+}
+
 /// The minimum number of bytes that a session with flows sends. Probes and handshakes alone need
 /// fewer bytes.
 const BUSY_BYTES: u64 = 50_000;
@@ -238,11 +274,11 @@ impl Load {
     }
 
     fn of(pair: &Pair, flows: usize, rate: u64) -> Self {
-        let server = Server::start(&pair.milan.netns, SAME, 7000).unwrap();
+        let server = Server::start(&pair.milan.netns, pair.milan.address, 7000).unwrap();
         let streams = (0..flows)
             .map(|_| Stream::start(&pair.rome.netns, pair.to_milan(7000), rate).unwrap())
             .collect();
-        let echo = udp::Echo::start(&pair.milan.netns, SAME, 7001).unwrap();
+        let echo = udp::Echo::start(&pair.milan.netns, pair.milan.address, 7001).unwrap();
         let datagrams = (0..flows)
             .map(|_| udp::Flow::start(&pair.rome.netns, pair.to_milan(7001), SAMPLE).unwrap())
             .collect();

@@ -19,7 +19,7 @@ pub(crate) const SAME: Ipv4Addr = Ipv4Addr::new(10, 244, 1, 10);
 /// The limit for conditions that hold almost immediately on an idle machine.
 pub(crate) const SOON: Duration = Duration::from_secs(5);
 
-/// Two peered clusters, each with a pod that has the address [`SAME`]. Rome is the client.
+/// Two peered clusters, each with a pod. Both pods have the same address, [`SAME`] on the first node. Rome is the client.
 pub(crate) struct Pair {
     pub(crate) lab: Lab,
     pub(crate) rome: Pod,
@@ -36,8 +36,15 @@ impl Pair {
         Self::up(two(1, 1))
     }
 
-    /// Starts two clusters of two nodes and two gateways each.
+    /// Starts two clusters of three nodes and two gateways each. The pods run on the nodes without a gateway, so that
+    /// flows are spread over all pairs of gateways.
     pub(crate) fn redundant() -> Self {
+        Self::at(3, Lab::up(two(3, 2)).unwrap())
+    }
+
+    /// Starts two clusters of two nodes and two gateways each. The pods run on the nodes of the first gateways, which
+    /// carry all flows.
+    pub(crate) fn together() -> Self {
         Self::up(two(2, 2))
     }
 
@@ -47,13 +54,18 @@ impl Pair {
     }
 
     /// Adds a pod to rome and to milan in a running laboratory.
-    pub(crate) fn of(mut lab: Lab) -> Self {
-        let rome = lab.add_pod(ROME, 1, SAME).unwrap();
-        let milan = lab.add_pod(MILAN, 1, SAME).unwrap();
+    pub(crate) fn of(lab: Lab) -> Self {
+        Self::at(1, lab)
+    }
+
+    fn at(node: u8, mut lab: Lab) -> Self {
+        let address = Ipv4Addr::new(10, 244, node, 10);
+        let rome = lab.add_pod(ROME, node.into(), address).unwrap();
+        let milan = lab.add_pod(MILAN, node.into(), address).unwrap();
 
         Self {
-            milan_seen: lab.seen_from(ROME, MILAN, SAME).unwrap(),
-            rome_seen: lab.seen_from(MILAN, ROME, SAME).unwrap(),
+            milan_seen: lab.seen_from(ROME, MILAN, address).unwrap(),
+            rome_seen: lab.seen_from(MILAN, ROME, address).unwrap(),
             lab,
             rome,
             milan,

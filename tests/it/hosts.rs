@@ -21,7 +21,7 @@ fn a_node_reaches_a_remote_pod_and_gets_replies() {
 
 #[test]
 fn every_node_has_its_own_address_towards_remote_pods() {
-    let pair = Pair::redundant();
+    let pair = Pair::together();
     let echo = udp::Echo::start(&pair.milan.netns, SAME, 7000).unwrap();
 
     for node in &pair.lab.cluster(ROME).nodes {
@@ -41,7 +41,7 @@ fn every_node_has_its_own_address_towards_remote_pods() {
 
 #[test]
 fn a_pod_reaches_a_remote_host_network_pod_at_its_mapped_address() {
-    let pair = Pair::redundant();
+    let pair = Pair::together();
     let node = pair.lab.cluster(MILAN).node(2);
     let server = tcp::Server::start(&node.netns, [0, 0, 0, 0], 7000).unwrap();
 

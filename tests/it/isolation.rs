@@ -14,7 +14,7 @@ use tests::traffic::{ping, tcp, udp};
 
 #[test]
 fn without_a_live_gateway_packets_are_refused_and_none_leaks() {
-    let mut pair = Pair::redundant();
+    let mut pair = Pair::together();
     let leaks = leak_captures(&pair.lab, pair.milan_seen);
     assert!(ping::reaches(&pair.rome.netns, pair.milan_seen).unwrap());
 
@@ -79,7 +79,7 @@ fn a_removed_peer_is_unreachable_during_and_after_its_removal() {
 
 #[test]
 fn vxlan_from_unknown_sources_is_dropped_and_counted_by_nodes() {
-    let mut pair = Pair::redundant();
+    let mut pair = Pair::together();
     let unknown = pair.lab.add_pod(ROME, 2, [10, 244, 2, 66]).unwrap();
     let host = pair.lab.add_host().unwrap();
     let echo = udp::Echo::start(&pair.rome.netns, SAME, 7000).unwrap();

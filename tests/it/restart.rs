@@ -75,7 +75,7 @@ fn traffic_continues_while_a_route_agent_is_dead() {
 
 #[test]
 fn a_replica_is_not_used_before_its_nodes_receive_its_replies() {
-    let mut pair = Pair::redundant();
+    let mut pair = Pair::together();
     let replica = pair.lab.cluster(MILAN).gateway(2).pod.name.clone();
     for node in [1, 2] {
         pair.lab.agent(MILAN, node).kill().unwrap();

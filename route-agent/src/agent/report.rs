@@ -1,6 +1,7 @@
 //! Reports the agent's state in the log and in the status document.
 
 use crate::agent::{Agent, Error};
+use crate::cards::Card;
 use crate::liveness::{Phase, Report};
 use crate::path;
 use crate::plan::Plan;
@@ -55,6 +56,18 @@ impl Agent {
                 }
             }
             status.warnings = warnings;
+        });
+    }
+
+    /// Reports the cards that carry traffic between nodes, and logs what a card lacks once.
+    pub(super) fn report_cards(&self, cards: Vec<Card>) {
+        self.status.update(|status| {
+            for card in cards.iter().filter(|it| !status.cards.contains(it)) {
+                for lack in &card.lacks {
+                    tracing::info!(device = card.device, "the card lacks {lack}");
+                }
+            }
+            status.cards = cards;
         });
     }
 

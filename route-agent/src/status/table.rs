@@ -13,6 +13,11 @@ pub(crate) fn print(status: &Status, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "kernel     {}", kernel(status))?;
     writeln!(out, "spread     {}", spread(status.spread))?;
     writeln!(out, "tunnel GRO {}", tunnel_ports(&status.tunnel_ports))?;
+    for card in &status.cards {
+        for lack in &card.lacks {
+            writeln!(out, "card       {} lacks {lack}", card.device)?;
+        }
+    }
     for warning in &status.warnings {
         writeln!(out, "WARNING    {warning}")?;
     }

@@ -129,7 +129,7 @@ mod tests {
         assert!(text.contains("Commit `abc`."), "{text}");
         assert!(text.contains("(a.svg)"), "{text}");
         assert!(
-            text.contains("| TCP x1, path | at least x1.20 | 1.45 | pass |"),
+            text.contains("| TCP x1, path | at least x1.25 | 1.45 | pass |"),
             "{text}"
         );
         assert!(

@@ -52,7 +52,10 @@ impl Tunnel {
     /// Returns whether no target depends on the tunnel. Such a tunnel is measured only for
     /// comparison.
     pub(super) fn is_secondary(self) -> bool {
-        !matches!(self, Self::Gateway | Self::Fabric | Self::WireguardGo)
+        !matches!(
+            self,
+            Self::Gateway | Self::FabricDefaults | Self::FabricEverywhere | Self::WireguardGo
+        )
     }
 }
 

@@ -133,7 +133,7 @@ mod tests {
 
         let repeated = plan.repeated();
         assert!(repeated.contains(&(Underlay::Nouso, Measurement::TcpX1)));
-        assert!(!repeated.contains(&(Underlay::Nouso, Measurement::TcpX4)));
+        assert!(!repeated.contains(&(Underlay::Nouso, Measurement::TcpX1Back)));
         assert!(!repeated.contains(&(Underlay::Uso, Measurement::Udp1200)));
         assert!(!plan.tunnels.contains(&Tunnel::Nebula));
     }

@@ -199,7 +199,7 @@ pub(super) mod tests {
         let text = plain(&report());
 
         assert!(
-            text.ends_with("\nPASS TCP x1, path at least x1.20: 1.45"),
+            text.ends_with("\nPASS TCP x1, path at least x1.25: 1.45"),
             "{text}"
         );
     }
@@ -213,9 +213,9 @@ pub(super) mod tests {
 
     pub(in super::super) fn report() -> Report {
         let samples = vec![
-            gbps(1, Tunnel::Fabric, 3.8),
+            gbps(1, Tunnel::FabricDefaults, 3.8),
             gbps(1, Tunnel::WireguardGo, 2.0),
-            gbps(2, Tunnel::Fabric, 2.0),
+            gbps(2, Tunnel::FabricDefaults, 2.0),
             gbps(2, Tunnel::WireguardGo, 2.0),
         ];
         let summary = rows(&samples);

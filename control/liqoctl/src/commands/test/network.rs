@@ -1,5 +1,6 @@
 //! `liqoctl test network`.
 
+mod cards;
 mod execute;
 mod fixture;
 mod mapping;
@@ -199,10 +200,22 @@ async fn check(
         drop(checking);
     }
     print!("{}", report::table(&results));
+    warn_of_cards(remotes).await;
     if failed > 0 {
         bail!(
             "{failed} of {total} checks failed: `liqoctl info peer` shows the state of the connections"
         );
     }
     Ok(())
+}
+
+/// Prints what the nodes' network cards lack, and what it costs.
+async fn warn_of_cards(remotes: &[(Side, Side)]) {
+    let here = remotes.iter().map(|(here, _)| here).take(1);
+    for side in here.chain(remotes.iter().map(|(_, there)| there)) {
+        match cards::warnings(side).await {
+            Ok(warnings) => warnings.iter().for_each(progress::warn),
+            Err(error) => progress::warn(format_args!("the network cards are unknown: {error:#}")),
+        }
+    }
 }

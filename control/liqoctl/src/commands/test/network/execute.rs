@@ -2,6 +2,7 @@
 
 use super::objects::NAMESPACE;
 use super::plan::{Call, Caller};
+use crate::cluster::Cluster;
 use crate::pair::Side;
 use anyhow::{Context as _, Result};
 use futures_util::future::join_all;
@@ -96,10 +97,27 @@ pub(crate) async fn all(from: &Side, calls: &[Call]) -> Result<Vec<Outcome>> {
 }
 
 async fn in_pod(from: &Side, pod: &str, addresses: &BTreeSet<&str>) -> Result<String> {
-    let api = Api::<Pod>::namespaced(from.cluster.client.clone(), NAMESPACE);
     let command = ["sh", "-c", SCRIPT, "sh"]
         .into_iter()
         .chain(addresses.iter().copied());
+    // After the limit, the output so far is used. Missing lines count as failures.
+    let limit = CALL_TIMEOUT + Duration::from_secs(2);
+
+    output(&from.cluster, (NAMESPACE, pod), command, limit).await
+}
+
+/// Runs a program in a pod, which is named by namespace and name, and returns its standard output until the limit.
+///
+/// # Errors
+///
+/// Returns an error if the program cannot be run.
+pub(super) async fn output<'a>(
+    cluster: &Cluster,
+    (namespace, pod): (&str, &str),
+    command: impl IntoIterator<Item = &'a str> + std::fmt::Debug,
+    limit: Duration,
+) -> Result<String> {
+    let api = Api::<Pod>::namespaced(cluster.client.clone(), namespace);
     let parameters = AttachParams::default()
         .stdin(false)
         .stdout(true)
@@ -107,11 +125,9 @@ async fn in_pod(from: &Side, pod: &str, addresses: &BTreeSet<&str>) -> Result<St
     let mut process = api
         .exec(pod, command, &parameters)
         .await
-        .map_err(from.cluster.failed(&format!("run a shell in pod {pod}")))?;
-    let mut output = process.stdout().context("the shell has no output")?;
+        .map_err(cluster.failed(&format!("run a program in pod {pod}")))?;
+    let mut output = process.stdout().context("the program has no output")?;
     let mut text = String::new();
-    // After the limit, the output so far is used. Missing lines count as failures.
-    let limit = CALL_TIMEOUT + Duration::from_secs(2);
     let _ = timeout(limit, output.read_to_string(&mut text)).await;
     process.abort();
     Ok(text)
