@@ -411,10 +411,8 @@ impl Network {
     }
 
     fn reachable(&self, host: usize) -> bool {
-        self.hosts[host]
-            .engine
-            .select(PEER, 0, Ipv4Addr::UNSPECIFIED)
-            .is_some()
+        let engine = &self.hosts[host].engine;
+        engine.select(PEER, 0, Ipv4Addr::UNSPECIFIED).is_some()
     }
 
     fn peer(&self, host: usize) -> PeerSnapshot {

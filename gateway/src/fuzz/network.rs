@@ -118,7 +118,10 @@ impl Network {
     }
 
     pub(crate) fn is_reachable(&self, host: usize) -> bool {
-        self.hosts[host].engine.select(PEER, 0, Ipv4Addr::UNSPECIFIED).is_some()
+        self.hosts[host]
+            .engine
+            .select(PEER, 0, Ipv4Addr::UNSPECIFIED)
+            .is_some()
     }
 
     /// Sets or removes the only peer of a host.

@@ -52,10 +52,7 @@ impl Tunnel {
     /// Returns whether no target depends on the tunnel. Such a tunnel is measured only for
     /// comparison.
     pub(super) fn is_secondary(self) -> bool {
-        !matches!(
-            self,
-            Self::Gateway | Self::FabricDefaults | Self::FabricEverywhere | Self::WireguardGo
-        )
+        !(self.is_ours() || self == Self::WireguardGo)
     }
 }
 

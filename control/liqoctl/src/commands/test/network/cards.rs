@@ -1,4 +1,4 @@
-//! What the nodes' network cards lack, as the route agents report it.
+//! Features that the nodes' network cards lack, as the route agents report them.
 
 use super::execute::output;
 use crate::pair::Side;
