@@ -198,10 +198,9 @@ fn is_healthy(cluster: &Cluster, there: &str, role: &str) -> Result<()> {
     let report = liqoctl(cluster, &["info", "peer", there, "-o", "json"])?;
     let report: Value = serde_json::from_str(&report)?;
     let report = &report[there];
-    // The nodes of virtual nodes are not ready before a virtual kubelet runs them.
     let (action, offloading) = match role {
         "Consumer" => ("Providing", "Disabled"),
-        _ => ("Consuming", "Unhealthy"),
+        _ => ("Consuming", "Healthy"),
     };
     ensure!(report["offloading"]["status"] == offloading, "{report:#}");
     let slices = report["authentication"]["resourceSlices"].as_array();
