@@ -10,7 +10,7 @@
 use super::inner::Sources;
 use super::peer::Candidate;
 use ipnet::Ipv4Net;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 
 /// Longest text in bytes that is sent. A probe with it fits into every path MTU.
@@ -94,7 +94,7 @@ impl Place {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Placements {
     /// Sessions by network, for each length of prefixes, longest first.
-    by_mask: Vec<(u32, HashMap<u32, Vec<Candidate>>)>,
+    by_mask: Vec<(u32, BTreeMap<u32, Vec<Candidate>>)>,
 }
 
 impl Placements {
@@ -103,7 +103,7 @@ impl Placements {
         let mask = prefix.netmask().to_bits();
         let at = self.by_mask.partition_point(|(other, _)| *other > mask);
         if self.by_mask.get(at).is_none_or(|(other, _)| *other != mask) {
-            self.by_mask.insert(at, (mask, HashMap::new()));
+            self.by_mask.insert(at, (mask, BTreeMap::new()));
         }
         let sessions = &mut self.by_mask[at].1;
         sessions

@@ -137,6 +137,33 @@ fn flows_leave_a_lost_replica_for_the_other_one_in_time() {
     assert!(took <= ms(2_000), "{took:?}");
 }
 
+/// All sessions with a lost replica are lost at the same time, so that flows do not move from one to the next.
+#[test]
+fn flows_with_traffic_leave_a_lost_replica_at_once() {
+    let mut clusters = Clusters::new();
+    clusters.network.run(secs(20));
+    let client = clusters.clients[0];
+    for flow in 0..300_u32 {
+        let packet = inner_packet(b"x");
+        clusters
+            .network
+            .packet(client, &packet, flow.wrapping_mul(0x9e37));
+        clusters.network.run(ms(10));
+    }
+    clusters.network.hosts[clusters.servers[0]].alive = false;
+
+    let took = clusters.network.run_until(secs(3), |network| {
+        let engine = &network.hosts[client].engine;
+        (0..64).all(|flow| {
+            let id = engine.select(PEER, flow, [10, 244, 0, 7].into());
+            let session = id.and_then(|id| engine.sessions.get(id));
+            session.is_some_and(|it| it.replica.as_deref() == Some("server-1"))
+        })
+    });
+
+    assert!(took <= ms(400), "{took:?}");
+}
+
 #[test]
 fn a_pod_that_moves_takes_its_flows_along() {
     let mut clusters = Clusters::new();
