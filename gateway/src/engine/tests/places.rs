@@ -3,21 +3,25 @@
 use super::*;
 use crate::engine::Place;
 
-/// Two clusters of two replicas each. Three nodes of the servers' cluster forward to a random server, as node ports do.
+/// Two clusters of two replicas each. The nodes of the servers' cluster forward to a random server, as node ports do.
 /// Server N runs on node N, and so do the pods of 10.244.N.0/24. The clients' nodes have no endpoint.
 struct Clusters {
     network: Network,
     servers: [usize; 2],
     clients: [usize; 2],
-    nodes: [SocketAddr; 3],
+    nodes: Vec<SocketAddr>,
 }
 
 impl Clusters {
     fn new() -> Self {
+        Self::of_nodes(3)
+    }
+
+    fn of_nodes(count: usize) -> Self {
         let mut network = Network::new();
         let servers = [network.host("server-0"), network.host("server-1")];
         let clients = [network.host("client-0"), network.host("client-1")];
-        let nodes = [(); 3].map(|()| network.balancer(&servers));
+        let nodes: Vec<_> = (0..count).map(|_| network.balancer(&servers)).collect();
         for (number, server) in servers.into_iter().enumerate() {
             network.set_replicas(server, &["server-0", "server-1"]);
             network.set_peers(server, vec![serving()]);
@@ -91,6 +95,21 @@ fn flows_take_the_replica_on_the_pods_node_at_this_nodes_address() {
         assert_eq!(clusters.replicas(server, [10, 244, 1, 7]), ["client-1"]);
         let both = ["client-0", "client-1"];
         assert_eq!(clusters.replicas(server, [10, 244, 9, 7]), both);
+    }
+}
+
+#[test]
+fn the_nodes_of_replicas_are_found_among_many_nodes() {
+    let mut clusters = Clusters::of_nodes(9);
+    clusters.network.run(secs(60));
+
+    for client in clusters.clients {
+        for (number, name) in ["server-0", "server-1"].into_iter().enumerate() {
+            let destination = [10, 244, u8::try_from(number).unwrap(), 7];
+            let expected = BTreeSet::from([(name.to_owned(), clusters.nodes[number])]);
+            assert_eq!(clusters.ways(client, destination), expected);
+        }
+        assert_eq!(clusters.network.peer(client).sessions.len(), 4);
     }
 }
 
