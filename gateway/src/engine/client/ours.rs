@@ -82,10 +82,15 @@ impl Engine {
             })
             .collect();
         let worth = |session: &Session| session.is_settled() && is_current(session);
+        // A new session may not know its replica's node yet, but an older one does.
+        let node = same.iter().find_map(|session| session.place.as_ref());
+        let node = node.map(|place| place.address());
+        let is_direct =
+            |session: &Session| node.is_some() && session.target.map(|it| it.ip()) == node;
         same.sort_by_key(|session| {
             (
                 !worth(session),
-                !session.direct,
+                !is_direct(session),
                 session.live_since,
                 session.id,
             )

@@ -28,9 +28,11 @@ impl Clusters {
             let engine = &mut network.hosts[server].engine;
             engine.set_place(Some(Place::new(nodes[number].ip(), &[pods(number)])));
         }
+        // The clients try the nodes without replicas first.
+        let endpoints: Vec<_> = nodes.iter().rev().copied().collect();
         for (number, client) in clients.into_iter().enumerate() {
             network.set_replicas(client, &["client-0", "client-1"]);
-            network.set_peers(client, vec![calling(&nodes)]);
+            network.set_peers(client, vec![calling(&endpoints)]);
             let address = network.hosts[client].ip.into();
             let engine = &mut network.hosts[client].engine;
             engine.set_place(Some(Place::new(address, &[pods(number)])));
