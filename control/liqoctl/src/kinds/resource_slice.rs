@@ -183,9 +183,9 @@ fn refusal(denied: &ResourceSliceCondition) -> String {
     let (subject, remedy) = match denied.type_ {
         ResourceSliceConditionType::Authentication => (
             "authentication",
-            "; if this cluster was installed again since it was peered, run `liqoctl unpeer` first",
+            format!("; {}", super::tenant::REINSTALLED),
         ),
-        ResourceSliceConditionType::Resources => ("resources", ""),
+        ResourceSliceConditionType::Resources => ("resources", String::new()),
     };
     let text = |text: &Option<String>| text.clone().unwrap_or_default();
     format!(

@@ -122,6 +122,10 @@ fn manifest(id: &str, namespace: Option<&str>, proof: &Proof, proxy_url: Option<
     manifest::object_of((AUTHENTICATION, "Tenant"), id, namespace, id, spec)
 }
 
+/// Remedy where a provider knows another key of this cluster. Which step meets the old key first is a matter of time.
+pub(crate) const REINSTALLED: &str =
+    "if this cluster was installed again since it was peered, run `liqoctl unpeer` first";
+
 /// Credentials that a provider returns to a consumer.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Granted {
@@ -177,7 +181,7 @@ impl Granted {
         match Certificate::parse(&certificate.0, &subject, key) {
             Ok(_) => Ok(()),
             Err(error) => Err(format!(
-                "the Tenant has the credentials of an earlier request: {error}; if this lasts, run `liqoctl unpeer` and peer again"
+                "the Tenant has the credentials of an earlier request: {error}; {REINSTALLED}"
             )),
         }
     }
@@ -343,6 +347,7 @@ mod tests {
             .unwrap_err();
 
         assert!(error.contains("an earlier request"), "{error}");
+        assert!(error.ends_with(REINSTALLED), "{error}");
         assert!(Granted::of(&tenant(json!({"tenantNamespace": "a"}))).is_err());
     }
 }
