@@ -228,36 +228,45 @@ async fn others_go_on(scene: &Scene, color: &str) -> Result<()> {
 /// Peers the clusters with virtual kubelets that reflect the kind, and offloads the namespace. The provider does not grant it.
 async fn offloaded() -> Result<Scene> {
     let peering = Scene::clusters().await?;
-    for site in [&peering.rome, &peering.milan] {
-        site.apply(&definition()).await?;
-    }
-    peering.rome.apply(&rights("local")).await?;
-    let options: Api<VkOptionsTemplate> = Api::namespaced(peering.rome.client.clone(), LIQO);
-    let set = async |group: &str, resource: &str| {
-        let resource =
-            json!({"group": group, "version": "v1", "resource": resource, "status": true});
-        let patch = Patch::Merge(json!({"spec": {"reflectedResources": [resource]}}));
-        let name = "virtual-kubelet-default";
-        options.patch(name, &PatchParams::default(), &patch).await
-    };
     for (group, resource) in [
         ("", "secrets"),
         ("apps", "deployments"),
         ("ipam.liqo.io", "ips"),
     ] {
-        let error = set(group, resource).await.err();
+        let error = select(&peering.rome, group, resource).await.err();
         let error = error.context("it is accepted")?.to_string();
         ensure!(error.contains(&format!("{resource}.{group}")), "{error}");
     }
-    set("example.com", "widgets").await?;
+    define(&peering).await?;
     peering.peer().await?;
     let kubelet = VirtualKubelet::start(&peering.rome).await?;
 
     Scene::offload(peering, kubelet).await
 }
 
+/// Defines the kind in both clusters, and selects it for the virtual kubelets that the consumer starts from now on.
+pub(crate) async fn define(peering: &Peering) -> Result<()> {
+    for site in [&peering.rome, &peering.milan] {
+        site.apply(&definition()).await?;
+    }
+    peering.rome.apply(&rights("local")).await?;
+    select(&peering.rome, "example.com", "widgets").await?;
+
+    Ok(())
+}
+
+/// Selects one resource as the only other one that virtual kubelets reflect.
+async fn select(rome: &Site, group: &str, resource: &str) -> kube::Result<VkOptionsTemplate> {
+    let options: Api<VkOptionsTemplate> = Api::namespaced(rome.client.clone(), LIQO);
+    let resource = json!({"group": group, "version": "v1", "resource": resource, "status": true});
+    let patch = Patch::Merge(json!({"spec": {"reflectedResources": [resource]}}));
+    let name = "virtual-kubelet-default";
+
+    options.patch(name, &PatchParams::default(), &patch).await
+}
+
 /// Returns the rights that an administrator aggregates for one side.
-fn rights(side: &str) -> Value {
+pub(crate) fn rights(side: &str) -> Value {
     let label = format!("liqo.io/aggregate-to-virtual-kubelet-{side}");
     let verbs = ["get", "list", "watch", "create", "patch", "delete"];
     json!({

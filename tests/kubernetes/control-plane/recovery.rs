@@ -5,6 +5,7 @@ mod driver;
 mod objects;
 
 use crate::fixture::{Fixture, LIQO, Suite, serial};
+use crate::other_kinds;
 use crate::refusals::scene::Scene;
 use crate::runtime::relay::Relay;
 use crate::upstream::offloading::process::{VirtualKubelet, provider};
@@ -35,7 +36,10 @@ struct Cluster {
 
 impl Cluster {
     async fn start() -> Result<Self> {
-        let peering = Scene::peer().await?;
+        let peering = Scene::clusters().await?;
+        other_kinds::define(&peering).await?;
+        peering.milan.apply(&other_kinds::rights("remote")).await?;
+        peering.peer().await?;
         // Without networking, addresses of consumers need a permission.
         let policy = json!({
             "apiVersion": "authentication.liqo.io/v1beta1",

@@ -37,12 +37,12 @@ const METRIC_AGENT_BYTES: u64 = 20_000_000;
 
 /// The maximum resident memory of all Liqo processes of a cluster with one peering and one manager, in
 /// bytes, and of a second manager.
-const ALL_BYTES: u64 = 75_000_000;
-const STANDBY_BYTES: u64 = 15_000_000;
+const ALL_BYTES: u64 = 92_000_000;
+const STANDBY_BYTES: u64 = 17_000_000;
 
 /// The maximum number of API requests per minute of all Liqo processes in an idle cluster with one
 /// manager, and those of a second manager.
-const IDLE_REQUESTS: u64 = 35;
+const IDLE_REQUESTS: u64 = 25;
 const STANDBY_REQUESTS: u64 = 10;
 
 /// The Deployment of the managers, and the default number of its replicas.

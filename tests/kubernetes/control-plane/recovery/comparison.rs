@@ -135,6 +135,7 @@ fn reflected(object: &Value) -> Value {
         "Secret" => of(object, &["data", "type", "immutable"]),
         "Ingress" => of(&object["spec"], &["defaultBackend", "rules", "tls"]),
         "Service" => of(&object["spec"], &OF_SERVICES),
+        "Widget" => object["spec"].clone(),
         _ => content(&object["spec"]["template"]),
     };
 

@@ -206,6 +206,7 @@ fn edited(kind: &str) -> (&'static str, Value) {
         "Secret" => ("/data/key", json!("ZWRpdGVk")),
         "Ingress" => ("/spec/rules/0/host", json!("edited.example")),
         "Service" => ("/spec/ports/0/port", json!(65_000)),
+        "Widget" => ("/spec/color", json!("edited")),
         _ => ("/spec/template/ports/0/port", json!(65_000)),
     }
 }

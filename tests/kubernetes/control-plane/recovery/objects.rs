@@ -6,10 +6,11 @@ use futures_util::stream::{self, TryStreamExt as _};
 use serde_json::{Value, json};
 
 /// Kinds, and the number of their objects at the beginning.
-pub(super) const POPULATION: [(&str, usize); 5] = [
+pub(super) const POPULATION: [(&str, usize); 6] = [
     ("ConfigMap", 1_000),
     ("Secret", 100),
     ("Ingress", 100),
+    ("Widget", 100),
     ("Service", SERVICES),
     ("EndpointSlice", 10_000),
 ];
@@ -33,12 +34,14 @@ pub(super) fn object(kind: &str, number: usize, value: u64) -> Value {
     let version = match kind {
         "Ingress" => "networking.k8s.io/v1",
         "EndpointSlice" => "discovery.k8s.io/v1",
+        "Widget" => "example.com/v1",
         _ => "v1",
     };
     let mut object = match kind {
         "ConfigMap" => json!({"data": {"key": value.to_string()}}),
         "Secret" => json!({"stringData": {"key": value.to_string()}}),
         "Ingress" => ingress(value),
+        "Widget" => json!({"spec": {"color": value.to_string()}}),
         "Service" => json!({"spec": {"ports": [{"name": "http", "port": 1 + value % 60_000}]}}),
         _ => slice(number, value),
     };

@@ -90,17 +90,19 @@ async fn fails(client: &Client, urls: &Urls) -> String {
 
 #[tokio::test(start_paused = true)]
 async fn a_watch_begins_with_its_list_in_one_request() {
-    let (client, urls) = chunks(vec![
+    let mut body = vec![
         (seconds(0), event("ADDED", "30") + &event("ADDED", "10")),
         (seconds(40), end("20")),
         (
             seconds(50),
             event("BOOKMARK", "21") + &event("MODIFIED", "22"),
         ),
-        (seconds(250), event("BOOKMARK", "23")),
-        // Longer than the requested duration, so the versions are not compared.
-        (seconds(250), event("BOOKMARK", "24")),
-    ]);
+    ];
+    // Longer than the requested duration, so the versions are not compared.
+    let versions = 23..40;
+    let bookmark = |it: u32| (seconds(250), event("BOOKMARK", &it.to_string()));
+    body.extend(versions.clone().map(bookmark));
+    let (client, urls) = chunks(body);
     let mut signals = new(&client);
 
     let list = ["begins", "listed", "listed", "ends"];
@@ -119,9 +121,9 @@ async fn a_watch_begins_with_its_list_in_one_request() {
     }
     assert!(!query.contains("resourceVersion="), "{query}");
 
-    let rest = ["bookmark", "bookmark", "failed"];
-    assert_eq!(next(&mut signals, 3).await, rest);
-    assert!(urls.lock().unwrap()[1].ends_with("resourceVersion=24"));
+    let rest = next(&mut signals, versions.len() + 1).await;
+    assert_eq!(rest.last(), Some(&"failed"));
+    assert!(urls.lock().unwrap()[1].ends_with("resourceVersion=39"));
 }
 
 #[tokio::test(start_paused = true)]
