@@ -113,7 +113,7 @@ pub(super) async fn change(rest: &Rest, first: usize) -> Result<()> {
     for (kind, count) in POPULATION {
         let numbers = (first..count + count / PARTS).step_by(2);
         each(numbers, async |number| {
-            let object = object(kind, number, 2);
+            let mut object = object(kind, number, 2);
             let is_new = number >= count;
             if !is_new && [1, 2].contains(&(number % 5)) {
                 rest.delete(kind, "shop", &name(number)).await?;
@@ -121,6 +121,12 @@ pub(super) async fn change(rest: &Rest, first: usize) -> Result<()> {
             if is_new || number % 5 == 2 {
                 rest.create(&object).await?;
             } else if number.is_multiple_of(5) {
+                if kind == "Widget" {
+                    // A custom resource is not replaced without its version.
+                    let present = rest.get(kind, "shop", &name(number)).await?;
+                    let version = &present["metadata"]["resourceVersion"];
+                    object["metadata"]["resourceVersion"] = version.clone();
+                }
                 rest.update(&object).await?;
             }
             Ok(())
