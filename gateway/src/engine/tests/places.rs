@@ -68,6 +68,20 @@ impl Clusters {
 
         names.into_iter().collect()
     }
+
+    /// Ends server 0, and returns the time until the first client sends all flows to a pod on its node to the other one.
+    fn lose_first_server(&mut self) -> Duration {
+        let client = self.clients[0];
+        self.network.hosts[self.servers[0]].alive = false;
+        self.network.run_until(secs(3), |network| {
+            let engine = &network.hosts[client].engine;
+            (0..64).all(|flow| {
+                let id = engine.select(PEER, flow, [10, 244, 0, 7].into());
+                let session = id.and_then(|id| engine.sessions.get(id));
+                session.is_some_and(|it| it.replica.as_deref() == Some("server-1"))
+            })
+        })
+    }
 }
 
 fn pods(number: usize) -> ipnet::Ipv4Net {
@@ -141,18 +155,8 @@ fn each_replica_keeps_a_session_at_a_second_address() {
 fn flows_leave_a_lost_replica_for_the_other_one_in_time() {
     let mut clusters = Clusters::new();
     clusters.network.run(secs(20));
-    let lost = clusters.servers[0];
-    clusters.network.hosts[lost].alive = false;
 
-    let client = clusters.clients[0];
-    let took = clusters.network.run_until(secs(3), |network| {
-        let engine = &network.hosts[client].engine;
-        (0..64).all(|flow| {
-            let id = engine.select(PEER, flow, [10, 244, 0, 7].into());
-            let session = id.and_then(|id| engine.sessions.get(id));
-            session.is_some_and(|it| it.replica.as_deref() == Some("server-1"))
-        })
-    });
+    let took = clusters.lose_first_server();
 
     // No flow has had traffic before, so the probes were rare.
     assert!(took <= ms(2_000), "{took:?}");
@@ -171,16 +175,8 @@ fn flows_with_traffic_leave_a_lost_replica_at_once() {
             .packet(client, &packet, flow.wrapping_mul(0x9e37));
         clusters.network.run(ms(10));
     }
-    clusters.network.hosts[clusters.servers[0]].alive = false;
 
-    let took = clusters.network.run_until(secs(3), |network| {
-        let engine = &network.hosts[client].engine;
-        (0..64).all(|flow| {
-            let id = engine.select(PEER, flow, [10, 244, 0, 7].into());
-            let session = id.and_then(|id| engine.sessions.get(id));
-            session.is_some_and(|it| it.replica.as_deref() == Some("server-1"))
-        })
-    });
+    let took = clusters.lose_first_server();
 
     assert!(took <= ms(400), "{took:?}");
 }

@@ -122,7 +122,10 @@ async fn a_watch_begins_with_its_list_in_one_request() {
     assert!(!query.contains("resourceVersion="), "{query}");
 
     let rest = next(&mut signals, versions.len() + 1).await;
-    assert_eq!(rest.last(), Some(&"failed"));
+    assert_eq!(
+        rest,
+        [vec!["bookmark"; versions.len()], vec!["failed"]].concat()
+    );
     assert!(urls.lock().unwrap()[1].ends_with("resourceVersion=39"));
 }
 
