@@ -126,12 +126,17 @@ impl Liveness {
         self.last_reply.is_some()
     }
 
-    /// Returns whether PONGs arrive. For a peer that is not a gateway of this project, the last
-    /// PONG must be younger than [`UPSTREAM_THRESHOLD`]. The result determines the reported state
-    /// of the connection, not the state of the session.
-    pub(super) fn is_replying(&self, kind: Kind, now: Instant) -> bool {
-        self.last_reply
-            .is_some_and(|last| kind == Kind::Ours || now.duration_since(last) < UPSTREAM_THRESHOLD)
+    /// Returns whether messages arrive in both directions. Between gateways of this project, a second PING without PONG
+    /// is the sign that they do not, unless other messages still arrive (see [`RECEIVE_GRACE`]). For other peers, the
+    /// last PONG must be younger than [`UPSTREAM_THRESHOLD`]. The result determines the reported state of the
+    /// connection, not the state of the session.
+    pub(super) fn is_replying(&self, kind: Kind, last_received: Instant, now: Instant) -> bool {
+        let since = |then: Instant| now.saturating_duration_since(then);
+
+        self.last_reply.is_some_and(|last| match kind {
+            Kind::Ours => self.is_healthy() || since(last_received) < RECEIVE_GRACE,
+            Kind::Upstream | Kind::Unknown => since(last) < UPSTREAM_THRESHOLD,
+        })
     }
 
     /// Returns whether PONGs arrive: at least one has arrived, and at most one is missing since the

@@ -13,9 +13,9 @@ use std::time::{Duration, Instant};
 /// Interval at which the latency of a connection is reported. It is upstream Liqo's value.
 const REPORT_INTERVAL: Duration = Duration::from_secs(10);
 /// Time without a session that receives PONGs after which a connection is reported as an error. It is longer than a
-/// failover to a session that exists. Endpoints of the peer must not be ready 2 s after its loss, of which the loss of a
-/// session takes 0.6 s.
-const CONNECTION_HOLD: Duration = Duration::from_millis(700);
+/// failover to a session that exists. Endpoints of the peer must not be ready 2 s after its loss, of which the second
+/// missing PONG takes at most 0.75 s.
+const CONNECTION_HOLD: Duration = Duration::from_millis(800);
 
 /// Upper limit of probes per peer and tick, on average: one PING and one PONG of each of 128
 /// sessions. A probe costs 10 us, so the limit is 1 % of a core.
@@ -210,14 +210,18 @@ impl Connection {
         is_news
     }
 
-    /// Updates the state at a tick, and returns whether it must be reported. `is_alive` means that
+    /// Returns when the connection becomes an error if no session receives a PONG until then.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        (self.state == ConnectionState::Connected).then(|| self.alive + CONNECTION_HOLD)
+    }
+
+    /// Updates the state at a tick or a timeout, and returns whether it must be reported. `is_alive` means that
     /// at least one session is usable and receives PONGs.
-    pub(super) fn handle_tick(&mut self, is_alive: bool, now: Instant) -> bool {
+    pub(super) fn handle_timeout(&mut self, is_alive: bool, now: Instant) -> bool {
         if is_alive {
             self.alive = now;
         }
-        let is_news = self.state == ConnectionState::Connected
-            && now.duration_since(self.alive) >= CONNECTION_HOLD;
+        let is_news = self.poll_timeout().is_some_and(|at| at <= now);
         if is_news {
             self.state = ConnectionState::Error;
             self.latency = None;
@@ -249,10 +253,10 @@ mod tests {
         assert!(connection.handle_pong(Duration::from_millis(3), at(10)));
         assert!(!connection.handle_pong(Duration::from_millis(3), at(260)));
         assert!(connection.handle_pong(Duration::from_millis(3), at(10_011)));
-        assert!(!connection.handle_tick(false, at(10_700)));
-        assert!(connection.handle_tick(false, at(10_711)));
+        assert!(!connection.handle_timeout(false, at(10_800)));
+        assert!(connection.handle_timeout(false, at(10_811)));
         assert_eq!(connection.state, ConnectionState::Error);
-        assert!(!connection.handle_tick(false, at(60_000)));
+        assert!(!connection.handle_timeout(false, at(60_000)));
         assert!(connection.handle_pong(Duration::from_millis(3), at(60_001)));
     }
 }

@@ -301,8 +301,8 @@ impl Engine {
             .sessions
             .iter()
             .filter_map(|id| self.sessions.get(*id))
-            .any(|session| session.is_usable() && session.liveness.is_replying(kind, now));
-        if peer.connection.handle_tick(is_alive, now) {
+            .any(|session| session.is_usable() && session.is_replying(kind, now));
+        if peer.connection.handle_timeout(is_alive, now) {
             self.events.push_back(peer.connection.event(index));
         }
         let is_connected = peer.connection.state == ConnectionState::Connected;

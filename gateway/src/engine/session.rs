@@ -215,6 +215,11 @@ impl Session {
         matches!(self.state, State::Opening | State::Handshaking)
     }
 
+    /// Returns whether messages arrive in both directions.
+    pub(super) fn is_replying(&self, kind: Kind, now: Instant) -> bool {
+        self.liveness.is_replying(kind, self.last_received, now)
+    }
+
     /// Returns whether no message has arrived for [`SILENCE`].
     pub(super) fn is_silent(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.last_received) >= SILENCE

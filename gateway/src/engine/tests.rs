@@ -3,6 +3,7 @@
 mod adversary;
 mod budgets;
 mod chaos;
+mod connection;
 mod first_release;
 mod lanes;
 mod leave;

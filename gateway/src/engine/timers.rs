@@ -5,6 +5,7 @@ use super::drops::Drop;
 use super::interface::{Event, Kind, SessionId};
 use super::liveness;
 use super::noise::{HANDSHAKE_BUFFER, Tick};
+use super::peer::Peer;
 use super::session::{Session, State};
 use std::time::{Duration, Instant};
 
@@ -49,6 +50,7 @@ impl Engine {
         self.queue.handle_timeout(now, &mut self.drops);
         self.tick_peers(now);
         self.tick_sessions(now);
+        self.end_connections(now);
         self.check_drained(now);
         self.next_timeout = self.earliest(now).max(now + GRAIN);
     }
@@ -59,7 +61,10 @@ impl Engine {
     }
 
     fn earliest(&self, now: Instant) -> Instant {
-        let peers = self.peers.iter().map(|peer| peer.next_tick);
+        let peers = self.peers.iter().map(|peer| {
+            let error = peer.connection.poll_timeout();
+            error.map_or(peer.next_tick, |at| at.min(peer.next_tick))
+        });
         let sessions = self.sessions.iter().map(|session| {
             let kind = self
                 .peers
@@ -105,6 +110,18 @@ impl Engine {
                 }
             }
             self.maintain_client(index, now);
+            self.report_connection(index, now);
+        }
+    }
+
+    /// Reports the connections without replies. Their peers' next ticks may be up to [`TICK`] later.
+    fn end_connections(&mut self, now: Instant) {
+        let is_due = |peer: &&Peer| peer.connection.poll_timeout().is_some_and(|at| at <= now);
+        let due: Vec<u16> = (self.peers.iter().filter(is_due))
+            .map(|peer| peer.config.index)
+            .collect();
+
+        for index in due {
             self.report_connection(index, now);
         }
     }
