@@ -7,7 +7,7 @@
 //!
 //! `namespaces` follows the NamespaceMap and the watches in the mapped namespaces; `plan` compares one pod with its
 //! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, `delayed` joins
-//! statuses that follow each other, `unscheduled` ends pods that the provider does not place, and `addresses` reports those that
+//! statuses that follow each other, `trailing` chooses pods whose readiness follows that of others, `unscheduled` ends pods that the provider does not place, and `addresses` reports those that
 //! are not reflected.
 
 pub(crate) use controller::WorkloadController;
@@ -19,6 +19,7 @@ mod delayed;
 mod namespaces;
 mod offloading;
 mod plan;
+mod trailing;
 mod unscheduled;
 mod update;
 

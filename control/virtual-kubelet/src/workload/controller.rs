@@ -224,11 +224,13 @@ impl Controller for WorkloadController {
                 .collect();
         }
         if change.is::<Node>() {
-            let is_same =
-                change.before().is_some_and(is_lost) == change.after().is_some_and(is_lost);
+            let is_lost_now = change.after().is_some_and(is_lost);
+            if change.before().is_some_and(is_lost) == is_lost_now {
+                return Vec::new();
+            }
             let pods = cache.objects::<Pod>(&Cluster::Local);
-            let pods = pods.iter().filter(|_| !is_same);
-            return pods.map(|(key, _)| key.clone()).collect();
+            self.delayed.change(pods.iter(), is_lost_now);
+            return pods.iter().map(|(key, _)| key.clone()).collect();
         }
         if change.is::<NamespaceOffloading>() {
             return self.items_in(&[object.key.namespace.clone()].into(), cache);

@@ -3,6 +3,8 @@
 //! While a pod starts or ends, the provider reports several statuses, of which only some concern anybody: the phase, and whether
 //! the pod is ready. Each write of the others costs the API server as much as those.
 
+use super::plan::is_live;
+use super::trailing::trailing;
 use control_runtime::{Action, Env, Key, Plan, Resource, Write};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
@@ -22,11 +24,35 @@ const URGENT: [&str; 3] = ["phase", "reason", "message"];
 /// Fields of a status that follow from the binding of a pod.
 const MINOR: [&str; 5] = ["conditions", "hostIP", "hostIPs", "qosClass", "startTime"];
 
-/// Since when statuses are not written, by the names of the pods.
+/// Statuses that are not written yet, by the names of the pods.
 #[derive(Debug, Default)]
-pub(super) struct Delayed(BTreeMap<Key, Instant>);
+pub(super) struct Delayed {
+    /// Since when they are not written.
+    since: BTreeMap<Key, Instant>,
+    /// Those that follow the readiness of other pods.
+    trailing: BTreeMap<Key, Trailing>,
+}
+
+#[derive(Debug)]
+struct Trailing {
+    delay: Duration,
+    /// The end of the delay, which begins when the pod is planned.
+    until: Option<Instant>,
+}
 
 impl Delayed {
+    /// Takes the loss of the Node, or its end, by which the readiness of its pods changes at once.
+    pub(super) fn change<'a>(
+        &mut self,
+        pods: impl Iterator<Item = (&'a Key, &'a Pod)>,
+        is_lost: bool,
+    ) {
+        let changing = pods.filter(|(_, pod)| is_live(pod) && readiness_of(pod) == is_lost);
+        let delays = trailing(changing).into_iter();
+        let trailing = delays.map(|(key, delay)| (key, Trailing { delay, until: None }));
+        self.trailing = trailing.collect();
+    }
+
     /// Takes the write of a status out of the plan of a pod if it may follow later.
     pub(super) fn plan(
         &mut self,
@@ -37,18 +63,30 @@ impl Delayed {
     ) {
         let status = plan.writes.iter().position(is_of_status);
         let Some((position, local)) = status.zip(local) else {
-            self.0.remove(key);
+            self.since.remove(key);
             return;
         };
-        let since = *self.0.entry(key.clone()).or_insert(env.at);
+        let since = *self.since.entry(key.clone()).or_insert(env.at);
         let age = env.at.saturating_duration_since(since);
         let rest = delay(&plan.writes[position], local).saturating_sub(age);
+        let rest = rest.max(self.rest_behind_others(key, env.at));
         if rest.is_zero() {
-            self.0.remove(key);
+            self.since.remove(key);
+            self.trailing.remove(key);
             return;
         }
         plan.writes.remove(position);
         plan.requeue.push((rest, key.clone()));
+    }
+
+    /// Returns how long the status of a pod still follows those of others.
+    fn rest_behind_others(&mut self, key: &Key, now: Instant) -> Duration {
+        let Some(trailing) = self.trailing.get_mut(key) else {
+            return Duration::ZERO;
+        };
+        let until = *trailing.until.get_or_insert(now + trailing.delay);
+
+        until.saturating_duration_since(now)
     }
 }
 

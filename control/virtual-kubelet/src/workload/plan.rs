@@ -446,7 +446,7 @@ struct Counterparts<'a> {
 }
 
 /// Returns whether a pod has neither ended nor is to end.
-fn is_live(pod: &&Pod) -> bool {
+pub(super) fn is_live(pod: &&Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && !has_ended(pod)
 }
 

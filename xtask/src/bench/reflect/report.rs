@@ -153,9 +153,10 @@ fn of_latencies(samples: &Samples) -> [Judged; 8] {
 }
 
 fn of_others(samples: &Samples) -> [Judged; 7] {
+    // The counters also contain a few requests that belong to no object, so one decimal counts.
     let requests = |kind: &str, number: fn(&Requests) -> f64| {
         let found = samples.requests.iter().find(|it| it.kind == kind);
-        found.map(number)
+        found.map(|it| (number(it) * 10.0).round() / 10.0)
     };
     let many = samples.many.iter().map(|it| it.reflected_s / it.local_s);
     let many = Summary::of(many).map(|it| it.median);

@@ -29,6 +29,30 @@ fn pods_are_not_ready_while_the_networks_are_not_connected() {
     assert!(rome.redundant().is_empty(), "{:?}", rome.redundant());
 }
 
+/// Kubernetes' EndpointSlice controller would retry a second later if all changed within milliseconds.
+#[test]
+fn the_last_of_equal_pods_is_not_ready_a_moment_after_the_others() {
+    let mut rome = rome(25);
+    let names = ["web", "web-2", "web-3"];
+    for (number, name) in (8..).zip(&names[1..]) {
+        rome.put_pod(name);
+        rome.pass();
+        rome.put_remote(name, &running(&format!("10.244.1.{number}")));
+        rome.pass();
+    }
+    let ready = |rome: &mut Side| {
+        names.map(|name| rome.pod(name)["status"]["conditions"][0]["status"] == "True")
+    };
+    assert_eq!(ready(&mut rome), [true; 3]);
+
+    rome.put_foreign("Established", Some("Error"));
+    rome.simulation.pass(Duration::from_millis(140));
+    assert_eq!(ready(&mut rome), [false, false, true]);
+    rome.simulation.pass(Duration::from_millis(60));
+    assert_eq!(ready(&mut rome), [false; 3]);
+    assert!(rome.redundant().is_empty(), "{:?}", rome.redundant());
+}
+
 /// Then the gateways are connected, and other nodes reach the pods.
 #[test]
 fn pods_stay_ready_while_the_path_of_one_node_has_a_fault() {

@@ -8,7 +8,13 @@ mod restart;
 
 use crate::clusters::{LOCAL, NATIVE, Nodes, Pair};
 use anyhow::Result;
+use kube::Api;
+use kube::api::{DeleteParams, DynamicObject, ListParams};
 use serde::Serialize;
+use std::time::Duration;
+
+/// Interval at which the provider is asked whether removed objects are gone.
+const POLL: Duration = Duration::from_millis(200);
 
 /// All samples.
 #[derive(Debug, Serialize)]
@@ -48,4 +54,27 @@ pub(crate) async fn run(objects: u32) -> Result<Samples> {
         requests,
         restart_s,
     })
+}
+
+/// Removes the objects of a series, and waits until they do not exist at the provider, so that their deletions are not
+/// counted in the next series.
+async fn remove(
+    (here, there): (&Api<DynamicObject>, &Api<DynamicObject>),
+    prefix: &str,
+) -> Result<()> {
+    for name in names(here, prefix).await? {
+        here.delete(&name, &DeleteParams::default()).await?;
+    }
+    while !names(there, prefix).await?.is_empty() {
+        tokio::time::sleep(POLL).await;
+    }
+
+    Ok(())
+}
+
+async fn names(api: &Api<DynamicObject>, prefix: &str) -> Result<Vec<String>> {
+    let objects = api.list_metadata(&ListParams::default()).await?;
+    let names = objects.into_iter().filter_map(|it| it.metadata.name);
+
+    Ok(names.filter(|name| name.starts_with(prefix)).collect())
 }

@@ -3,7 +3,7 @@
 use crate::clusters::{NATIVE, OFFLOADED, Pair, ROME};
 use crate::watch::Watch;
 use anyhow::Result;
-use kube::api::{ApiResource, DeleteParams, DynamicObject, ListParams, PostParams};
+use kube::api::{ApiResource, DynamicObject, PostParams};
 use kube::core::GroupVersionKind;
 use kube::{Api, Client};
 use serde::Serialize;
@@ -83,15 +83,8 @@ async fn of_kind(
             direct_s.push(of[1]);
         }
     }
-    for api in [here, native] {
-        let named = ListParams::default();
-        for object in api.list(&named).await? {
-            let name = object.metadata.name.unwrap_or_default();
-            if name.starts_with("latency-") {
-                api.delete(&name, &DeleteParams::default()).await?;
-            }
-        }
-    }
+    super::remove((&here, &there), "latency-").await?;
+    super::remove((&native, &native), "latency-").await?;
     eprintln!("    {kind}: {reflected_s:.4?} against {direct_s:.4?}");
 
     Ok(OfKind {

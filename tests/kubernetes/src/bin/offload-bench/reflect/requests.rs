@@ -1,12 +1,10 @@
 //! The requests to both API servers for each object that is created or changed, without the consumer's own request.
 
-use crate::clusters::{OFFLOADED, Pair};
+use crate::clusters::{OFFLOADED, Pair, ROME, Site};
 use crate::requests::{Requests, SETTLED};
 use anyhow::Result;
 use kube::Api;
-use kube::api::{
-    ApiResource, DeleteParams, DynamicObject, ListParams, Patch, PatchParams, PostParams,
-};
+use kube::api::{ApiResource, DynamicObject, Patch, PatchParams, PostParams};
 use kube::core::GroupVersionKind;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -34,9 +32,12 @@ pub(super) async fn run(pair: &Pair, objects: u32) -> Result<Vec<OfKind>> {
     let mut samples = Vec::new();
     for ((kind, group), states) in kinds {
         let resource = ApiResource::from_gvk(&GroupVersionKind::gvk(group, "v1", kind));
-        let api: Api<DynamicObject> =
-            Api::namespaced_with(pair.rome.client.clone(), OFFLOADED, &resource);
-        let [created, updated] = of_kind(pair, objects, (&api, &states), &rate).await?;
+        let api = |site: &Site, namespace: &str| -> Api<DynamicObject> {
+            Api::namespaced_with(site.client.clone(), namespace, &resource)
+        };
+        let here = api(&pair.rome, OFFLOADED);
+        let there = api(&pair.milan, &format!("{OFFLOADED}-{ROME}"));
+        let [created, updated] = of_kind(pair, objects, ((&here, &there), &states), &rate).await?;
         let sample = OfKind {
             kind,
             created,
@@ -52,7 +53,7 @@ pub(super) async fn run(pair: &Pair, objects: u32) -> Result<Vec<OfKind>> {
 async fn of_kind(
     pair: &Pair,
     objects: u32,
-    (api, [first, second]): (&Api<DynamicObject>, &[Value; 2]),
+    ((here, there), [first, second]): ((&Api<DynamicObject>, &Api<DynamicObject>), &[Value; 2]),
     rate: &Requests,
 ) -> Result<[f64; 2]> {
     let name = |index: u32| format!("requests-{index}");
@@ -61,7 +62,7 @@ async fn of_kind(
             let mut object: DynamicObject =
                 serde_json::from_value(json!({"metadata": {"name": name(index)}}))?;
             object.data = first.clone();
-            api.create(&PostParams::default(), &object).await?;
+            here.create(&PostParams::default(), &object).await?;
         }
         Ok(())
     })
@@ -69,18 +70,13 @@ async fn of_kind(
     let updated = counted(pair, objects, rate, async || {
         for index in 0..objects {
             let patch = Patch::Merge(second);
-            api.patch(&name(index), &PatchParams::default(), &patch)
+            here.patch(&name(index), &PatchParams::default(), &patch)
                 .await?;
         }
         Ok(())
     })
     .await?;
-    for object in api.list(&ListParams::default()).await? {
-        let name = object.metadata.name.unwrap_or_default();
-        if name.starts_with("requests-") {
-            api.delete(&name, &DeleteParams::default()).await?;
-        }
-    }
+    super::remove((here, there), "requests-").await?;
 
     Ok([created, updated])
 }
