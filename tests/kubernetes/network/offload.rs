@@ -5,6 +5,7 @@ mod cuts;
 mod daemon_sets;
 mod deletion;
 mod kills;
+mod lost_consumer;
 mod many;
 mod names;
 mod order;
@@ -39,6 +40,7 @@ pub(crate) fn add(suite: &mut Suite) {
         the_page_shows_the_output_of_its_commands
     );
     kills::add(suite);
+    lost_consumer::add(suite);
     cuts::add(suite);
     outage::add(suite);
     deletion::add(suite);

@@ -11,8 +11,10 @@
 //! the binary `gateway` without special features for the bench.
 
 mod cluster;
+mod many;
 mod responder;
 
+pub(super) use many::idle as many_idle;
 pub(super) use responder::Responder;
 
 use super::cable::Cable;

@@ -1,6 +1,7 @@
 //! Takes one measurement of one tunnel.
 
 use super::ends::Ends;
+use super::gateways::many_idle;
 use super::metric::{self, Measurement};
 use super::programs::Programs;
 use super::tcp_counters::TcpCounters;
@@ -36,28 +37,30 @@ pub(super) fn measure(
         Measurement::RttIdle => rtt_idle(ends, seconds),
         Measurement::RttLoaded => rtt_loaded(ends, seconds),
         Measurement::Handshakes => handshakes::measure(ends.tunnel, programs, seconds),
-        Measurement::Idle => Ok(idle(&[ends], Duration::from_secs(seconds.into()))?.remove(0)),
+        Measurement::Idle => {
+            Ok(idle(&[&ends.gateways], Duration::from_secs(seconds.into()))?.remove(0))
+        }
+        Measurement::IdlePeers => many_idle(Duration::from_secs(seconds.into())),
         Measurement::Memory => memory(ends),
         Measurement::Start => started(ends),
     }
 }
 
-/// Measures the processor time of all tunnels' gateways during the same `window` without traffic.
-/// Returns the numbers of each tunnel in the order of `tunnels`.
+/// Measures the processor time of gateways, by their process ids, during the same `window` without traffic: those of the
+/// clients and of the servers. Returns the numbers of each pair in the order of `pairs`.
 ///
 /// # Errors
 ///
 /// Returns an error if a gateway has ended.
-pub(super) fn idle(tunnels: &[&Ends], window: Duration) -> Result<Vec<Values>> {
-    let used = |ends: &&Ends| -> Result<[f64; 2]> {
-        let [client, server] = &ends.gateways;
+pub(super) fn idle(pairs: &[&[Vec<u32>; 2]], window: Duration) -> Result<Vec<Values>> {
+    let used = |[client, server]: &&[Vec<u32>; 2]| -> Result<[f64; 2]> {
         Ok([process::cpu_seconds(client)?, process::cpu_seconds(server)?])
     };
 
     let start = Instant::now();
-    let before: Vec<_> = tunnels.iter().map(used).collect::<Result<_>>()?;
+    let before: Vec<_> = pairs.iter().map(used).collect::<Result<_>>()?;
     thread::sleep(window);
-    let after: Vec<_> = tunnels.iter().map(used).collect::<Result<_>>()?;
+    let after: Vec<_> = pairs.iter().map(used).collect::<Result<_>>()?;
     let percent = 100.0 / start.elapsed().as_secs_f64();
 
     let values = before.iter().zip(after).map(|(before, after)| {

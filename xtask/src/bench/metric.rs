@@ -109,6 +109,8 @@ pub(super) enum Measurement {
     Handshakes,
     /// Processor time of idle gateways. It is measured once per run.
     Idle,
+    /// Processor time of two idle gateways with 1,000 peerings between them. It is measured once per run.
+    IdlePeers,
     /// Memory after all rounds, and peak memory during the rounds. It is measured once per run.
     Memory,
     /// Peak memory during the start of the processes. It is measured once per run.
@@ -140,6 +142,9 @@ impl Measurement {
         if self == Self::Handshakes {
             return matches!(tunnel, Tunnel::Gateway | Tunnel::WireguardGo);
         }
+        if self == Self::IdlePeers {
+            return (tunnel, underlay) == (Tunnel::Gateway, Underlay::Uso);
+        }
         if !tunnel.is_secondary() {
             return true;
         }
@@ -161,7 +166,10 @@ impl Measurement {
 
     /// Returns whether the measurement is taken in each round; otherwise it is taken once per run.
     pub(super) fn is_repeated(self) -> bool {
-        !matches!(self, Self::Idle | Self::Memory | Self::Start)
+        !matches!(
+            self,
+            Self::Idle | Self::IdlePeers | Self::Memory | Self::Start
+        )
     }
 }
 
@@ -215,11 +223,11 @@ const fn metric(
 }
 
 /// The rows of the table, from top to bottom.
-pub(super) const METRICS: [Metric; 49] = {
+pub(super) const METRICS: [Metric; 51] = {
     use Better::{Higher, Lower};
     use Measurement::{
-        Handshakes, Idle, Memory, RttIdle, RttLoaded, Start, TcpBoth, TcpX1, TcpX1Back, TcpX4,
-        TcpX4Back, TcpX16, Udp64, Udp1200,
+        Handshakes, Idle, IdlePeers, Memory, RttIdle, RttLoaded, Start, TcpBoth, TcpX1, TcpX1Back,
+        TcpX4, TcpX4Back, TcpX16, Udp64, Udp1200,
     };
     [
         metric(TcpX1, GBPS, "TCP x1 forth", "Gb/s", Higher),
@@ -310,6 +318,20 @@ pub(super) const METRICS: [Metric; 49] = {
             Idle,
             CPU_SERVER,
             "idle CPU, server's gateway",
+            "% of a core",
+            Lower,
+        ),
+        metric(
+            IdlePeers,
+            CPU_CLIENT,
+            "idle, 1,000 peers, client's",
+            "% of a core",
+            Lower,
+        ),
+        metric(
+            IdlePeers,
+            CPU_SERVER,
+            "idle, 1,000 peers, server's",
             "% of a core",
             Lower,
         ),

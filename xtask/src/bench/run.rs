@@ -2,7 +2,7 @@
 
 use super::ends::Ends;
 use super::fabric::Fabric;
-use super::gateways::Gateways;
+use super::gateways::{Gateways, many_idle};
 use super::measure::{self, Values};
 use super::metric::{self, Measurement, Sample, Tunnel, Underlay};
 use super::nebula::Nebula;
@@ -69,6 +69,9 @@ pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Outcome> {
     }
     if plan.measurements.contains(&Measurement::Idle) {
         samples.extend(idle(plan, &all)?);
+    }
+    if plan.measurements.contains(&Measurement::IdlePeers) {
+        samples.extend(idle_peers(plan, &all)?);
     }
     if plan.measurements.contains(&Measurement::Memory) {
         samples.extend(one(plan, programs, &all, Measurement::Memory, 0)?);
@@ -182,13 +185,28 @@ fn idle(plan: &Plan, tunnels: &[&Ends]) -> Result<Vec<Sample>> {
     let window = plan.idle_window();
     console::step(format_args!("No traffic, for {}", console::seconds(window)));
     measure::wait_until_idle(plan.max_wait())?;
-    let values = measure::idle(tunnels, window).context("failed to measure idle gateways")?;
+    let gateways: Vec<_> = tunnels.iter().map(|ends| &ends.gateways).collect();
+    let values = measure::idle(&gateways, window).context("failed to measure idle gateways")?;
 
     Ok(tunnels
         .iter()
         .zip(values)
         .map(|(ends, values)| sample(0, ends, Measurement::Idle, values))
         .collect())
+}
+
+/// Measures further gateways of the same binary.
+fn idle_peers(plan: &Plan, tunnels: &[&Ends]) -> Result<Option<Sample>> {
+    let measurement = Measurement::IdlePeers;
+    let mut tunnels = tunnels.iter();
+    let Some(ends) = tunnels.find(|ends| measurement.is_taken_of(ends.tunnel, ends.underlay))
+    else {
+        return Ok(None);
+    };
+    console::step("No traffic, with 1,000 peers");
+    let values = many_idle(plan.idle_window()).context("failed to measure 1,000 peers")?;
+
+    Ok(Some(sample(0, ends, measurement, values)))
 }
 
 fn sample(round: u32, ends: &Ends, measurement: Measurement, values: Values) -> Sample {

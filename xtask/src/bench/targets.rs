@@ -109,10 +109,13 @@ const RSS_MB_MAX: f64 = 20.0;
 /// Limit on the processor time of an idle gateway, in percent of a core.
 const IDLE_PERCENT_MAX: f64 = 0.3;
 
+/// The same with 1,000 peers.
+const IDLE_PEERS_PERCENT_MAX: f64 = 5.0;
+
 /// All targets, in the order of the report.
-const TARGETS: [Target; 30] = {
+const TARGETS: [Target; 32] = {
     use LimitKind::{Max, RatioMax, RatioMin};
-    use Measurement::{Idle, Memory, RttIdle, RttLoaded, Start, TcpX1, TcpX4, Udp64};
+    use Measurement::{Idle, IdlePeers, Memory, RttIdle, RttLoaded, Start, TcpX1, TcpX4, Udp64};
     use metric::{
         CPU_CLIENT, CPU_SERVER, DISORDER, GBPS, KPPS, MACHINE, P50, P99, PEAK_CLIENT, PEAK_SERVER,
         RECEIVER, SENDER, START_CLIENT, START_SERVER,
@@ -317,6 +320,20 @@ const TARGETS: [Target; 30] = {
             (Idle, CPU_SERVER),
             Max,
             IDLE_PERCENT_MAX,
+        ),
+        target(
+            "idle CPU, 1,000 peers, client, %",
+            TUNNEL,
+            (IdlePeers, CPU_CLIENT),
+            Max,
+            IDLE_PEERS_PERCENT_MAX,
+        ),
+        target(
+            "idle CPU, 1,000 peers, server, %",
+            TUNNEL,
+            (IdlePeers, CPU_SERVER),
+            Max,
+            IDLE_PEERS_PERCENT_MAX,
         ),
     ]
 };

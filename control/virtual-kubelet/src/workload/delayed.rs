@@ -29,7 +29,7 @@ const MINOR: [&str; 5] = ["conditions", "hostIP", "hostIPs", "qosClass", "startT
 pub(super) struct Delayed {
     /// Since when they are not written.
     since: BTreeMap<Key, Instant>,
-    /// Those that follow the readiness of other pods.
+    /// Pods whose status follows that of other pods.
     trailing: BTreeMap<Key, Trailing>,
 }
 

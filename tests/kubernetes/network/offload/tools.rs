@@ -1,8 +1,10 @@
-//! Tools of Kubernetes and Liqo with offloaded pods: `kubectl top`, `kubectl debug`, `kubectl drain` and `liqoctl info pod`.
+//! Tools of Kubernetes and Liqo with offloaded pods: `kubectl top`, `kubectl debug`, `kubectl drain` and `liqoctl info pod`, and
+//! pods that return.
 
 mod drain;
 mod info;
 mod top;
+mod unplaced;
 
 use super::{is_gone, is_offloaded, peered};
 use crate::ROME;
@@ -20,6 +22,7 @@ pub(super) fn add(suite: &mut Suite) {
     top::add(suite);
     drain::add(suite);
     info::add(suite);
+    unplaced::add(suite);
 }
 
 /// The name of the container of each pod of [`pod`].
@@ -35,9 +38,17 @@ struct Offloaded {
 
 impl Offloaded {
     /// Creates the namespace `name`, and offloads it. The clusters are peered.
-    async fn namespace([rome, milan]: [&'static Cluster; 2], name: &str) -> Result<Self> {
+    async fn namespace(clusters: [&'static Cluster; 2], name: &str) -> Result<Self> {
+        Self::with_strategy(clusters, name, "--pod-offloading-strategy=Remote").await
+    }
+
+    /// Does the same with a flag of `liqoctl offload namespace`.
+    async fn with_strategy(
+        [rome, milan]: [&'static Cluster; 2],
+        name: &str,
+        strategy: &str,
+    ) -> Result<Self> {
         let home = Namespace::create(rome, name).await?;
-        let strategy = "--pod-offloading-strategy=Remote";
         liqoctl(rome, &["offload", "namespace", name, strategy])?;
         let remote = Namespace::existing(milan, &format!("{name}-{ROME}")).await?;
 

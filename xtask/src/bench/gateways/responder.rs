@@ -1,11 +1,11 @@
 //! A gateway that responds to the handshakes of many peers.
 
-use super::cluster::{PORT, Peer, SERVER};
-use super::{UP_DEADLINE, key_dir, start};
+use super::cluster::{PORT, SERVER};
+use super::many::Many;
+use super::{UP_DEADLINE, start};
 use crate::bench::handshakes;
 use ::tests::lab::Identity;
 use ::tests::lab::binaries::Binaries;
-use ::tests::lab::key::Key;
 use ::tests::lab::netns::Netns;
 use ::tests::lab::process::Process;
 use ::tests::lab::{status, wait};
@@ -34,32 +34,8 @@ impl Responder {
         netns: &Netns,
         peers: &[[u8; 32]],
     ) -> Result<Self> {
-        let names: Vec<_> = (0..peers.len())
-            .map(|place| format!("peer-{place}"))
-            .collect();
-        let keys = names
-            .iter()
-            .map(|name| Key::open(&key_dir(identity, &SERVER, name)));
-        let keys = keys
-            .map(|key| Ok(key?.public()))
-            .collect::<Result<Vec<_>>>()?;
-        let prefix =
-            |place: usize, base: usize| format!("10.{}.{}.0/24", base + place / 256, place % 256);
-        let prefixes: Vec<_> = (0..peers.len())
-            .map(|place| (prefix(place, 100), prefix(place, 110)))
-            .collect();
-        let known: Vec<_> = names
-            .iter()
-            .zip(&prefixes)
-            .zip(peers)
-            .map(|((name, (pods, external)), key)| Peer {
-                name,
-                endpoint: None,
-                pods,
-                external,
-                key: *key,
-            })
-            .collect();
+        let many = Many::new(identity, peers.len());
+        let known = many.as_peers(None, peers);
 
         let program = Binaries::find().gateway;
         let mut process = start(identity, netns, &program, &SERVER, &known)?;
@@ -73,7 +49,7 @@ impl Responder {
         Ok(Self {
             _process: process,
             pid,
-            keys,
+            keys: many.keys(&SERVER)?,
             _identity: Arc::clone(identity),
         })
     }

@@ -112,7 +112,7 @@ async fn drain_the_virtual_node(workload: &Workload) -> Result<Vec<String>> {
 }
 
 /// Makes a node schedulable again after the test, or when the result runs.
-fn uncordoned(namespace: &Namespace, node: &str) -> Deferred {
+pub(super) fn uncordoned(namespace: &Namespace, node: &str) -> Deferred {
     let (namespace, name) = (namespace.clone(), node.to_owned());
     cleanup::defer(format!("cordon of {name}"), async move || {
         let present = ["get", "node", &name, "--ignore-not-found"];

@@ -41,14 +41,13 @@ impl Place {
 
     /// Creates pods, and waits until all are ready.
     pub(crate) async fn create(&self, prefix: &str, count: u32) -> Result<Created> {
-        let mut local = Pods::start(&self.pods).await?;
+        let prefix = format!("{prefix}-");
+        let mut local = Pods::start(&self.pods, &prefix).await?;
         let mut remote = match &self.remote {
-            Some(pods) => Some(Pods::start(pods).await?),
+            Some(pods) => Some(Pods::start(pods, &prefix).await?),
             None => None,
         };
-        let names: Vec<_> = (0..count)
-            .map(|index| format!("{prefix}-{index}"))
-            .collect();
+        let names: Vec<_> = (0..count).map(|index| format!("{prefix}{index}")).collect();
         let start = Instant::now();
         let post = async |name: &String| -> Result<()> {
             let pod = pod(name)?;
@@ -76,7 +75,7 @@ impl Place {
 
     /// Deletes the pods of a batch. Returns the time until all are gone.
     pub(crate) async fn delete(&self) -> Result<f64> {
-        let mut local = Pods::start(&self.pods).await?;
+        let mut local = Pods::start(&self.pods, "").await?;
         let names: Vec<_> = local.seen.added.keys().cloned().collect();
         ensure!(!names.is_empty(), "no pod to delete");
         let start = Instant::now();
@@ -98,6 +97,8 @@ impl Place {
 /// When each pod was first seen in a state, by its name.
 #[derive(Default)]
 struct Seen {
+    /// The names of other pods begin with something else: those of an earlier batch that are not gone yet.
+    prefix: String,
     added: HashMap<String, Instant>,
     bound: HashMap<String, Instant>,
     ready: HashMap<String, Instant>,
@@ -111,9 +112,12 @@ struct Pods {
 }
 
 impl Pods {
-    async fn start(pods: &Api<Pod>) -> Result<Self> {
+    async fn start(pods: &Api<Pod>, prefix: &str) -> Result<Self> {
         let watch = Watch::start(pods).await?;
-        let mut seen = Seen::default();
+        let mut seen = Seen {
+            prefix: prefix.to_owned(),
+            ..Seen::default()
+        };
         for pod in &watch.listed {
             seen.note(pod, Instant::now());
         }
@@ -140,6 +144,9 @@ impl Pods {
 impl Seen {
     fn note(&mut self, pod: &Pod, at: Instant) {
         let name = pod.name_any();
+        if !name.starts_with(&self.prefix) {
+            return;
+        }
         self.added.entry(name.clone()).or_insert(at);
         if pod.spec.as_ref().is_some_and(|it| it.node_name.is_some()) {
             self.bound.entry(name.clone()).or_insert(at);

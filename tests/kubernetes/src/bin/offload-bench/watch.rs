@@ -49,9 +49,13 @@ where
 
     /// Waits for the next event.
     pub(crate) async fn next(&mut self) -> Result<(Instant, Event<K>)> {
+        let event = timeout(LIMIT, self.next_change()).await;
+        event.context("the next change takes too long")?
+    }
+
+    async fn next_change(&mut self) -> Result<(Instant, Event<K>)> {
         loop {
-            let event = timeout(LIMIT, self.events.recv()).await;
-            let event = event.context("the next change takes too long")?;
+            let event = self.events.recv().await;
             let (at, event) = event.context("the watch has ended")??;
             match event {
                 WatchEvent::Added(object) | WatchEvent::Modified(object) => {
