@@ -42,12 +42,9 @@ pub(super) fn trailing<'a>(
     let mut delays = BTreeMap::new();
     let mut place = (None, 0);
     for ((namespace, _), keys) in groups {
-        let [.., last] = keys.as_slice() else {
+        let [_, .., last] = keys.as_slice() else {
             continue;
         };
-        if keys.len() == 1 {
-            continue;
-        }
         let number = match place {
             (Some(before), number) if before == namespace => number + 1,
             _ => 0,

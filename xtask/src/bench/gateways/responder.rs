@@ -36,6 +36,8 @@ impl Responder {
     ) -> Result<Self> {
         let many = Many::new(identity, peers.len());
         let known = many.as_peers(None, peers);
+        // The gateway reads them when it starts.
+        let keys = many.keys(&SERVER)?;
 
         let program = Binaries::find().gateway;
         let mut process = start(identity, netns, &program, &SERVER, &known)?;
@@ -49,7 +51,7 @@ impl Responder {
         Ok(Self {
             _process: process,
             pid,
-            keys: many.keys(&SERVER)?,
+            keys,
             _identity: Arc::clone(identity),
         })
     }
