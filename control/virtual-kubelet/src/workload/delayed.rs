@@ -64,6 +64,7 @@ impl Delayed {
         let status = plan.writes.iter().position(is_of_status);
         let Some((position, local)) = status.zip(local) else {
             self.since.remove(key);
+            self.trailing.remove(key);
             return;
         };
         let since = *self.since.entry(key.clone()).or_insert(env.at);
