@@ -14,7 +14,7 @@ const BUFFER_LEN: usize = 16 << 10;
 pub(crate) struct Timeouts {
     /// Without data in both directions, as that of a kubelet (`--streaming-connection-idle-timeout`).
     pub(crate) idle: Duration,
-    /// After one side has closed its direction.
+    /// After one direction has ended or failed.
     pub(crate) half_closed: Duration,
 }
 
@@ -27,7 +27,9 @@ impl Default for Timeouts {
     }
 }
 
-/// Copies in both directions until both sides have closed, one has failed, or a timeout is over.
+/// Copies in both directions until both have ended or a timeout is over. After the failure of one direction, the other
+/// one still delivers what was sent: a provider that has closed its connection refuses further bytes of the client, while
+/// the last output of a command may wait to be read.
 pub(crate) async fn splice<A, B>(client: A, provider: B, timeouts: Timeouts)
 where
     A: AsyncRead + AsyncWrite,
@@ -39,9 +41,9 @@ where
     let mut up = std::pin::pin!(copy(from_client, to_provider, &activity));
     let mut down = std::pin::pin!(copy(from_provider, to_client, &activity));
     let copied = async {
-        let (is_up, first) = tokio::select! {
-            first = up.as_mut() => (true, first),
-            first = down.as_mut() => (false, first),
+        let is_up = tokio::select! {
+            () = up.as_mut() => true,
+            () = down.as_mut() => false,
         };
         let rest = async {
             match is_up {
@@ -49,10 +51,8 @@ where
                 false => up.await,
             }
         };
-        if first.is_ok() {
-            // An error and a timeout end the streams alike.
-            let _ = timeout(timeouts.half_closed, rest).await;
-        }
+        // The end of the other direction and the timeout end the streams alike.
+        let _ = timeout(timeouts.half_closed, rest).await;
     };
     tokio::select! {
         () = copied => {}
@@ -60,17 +60,30 @@ where
     }
 }
 
-/// Copies until the sender ends its direction.
+/// Copies until the sender ends its direction or a side fails, and then ends the direction at the receiver.
 async fn copy(
     mut from: impl AsyncRead + Unpin,
     mut to: impl AsyncWrite + Unpin,
+    activity: &Mutex<Instant>,
+) {
+    if let Err(error) = pass_on(&mut from, &mut to, activity).await {
+        tracing::debug!(%error, "a direction of a stream has failed");
+    }
+    if let Err(error) = to.shutdown().await {
+        tracing::debug!(%error, "failed to end a direction of a stream");
+    }
+}
+
+async fn pass_on(
+    from: &mut (impl AsyncRead + Unpin),
+    to: &mut (impl AsyncWrite + Unpin),
     activity: &Mutex<Instant>,
 ) -> io::Result<()> {
     let mut buffer = vec![0; BUFFER_LEN];
     loop {
         let read = from.read(&mut buffer).await?;
         if read == 0 {
-            return to.shutdown().await;
+            return Ok(());
         }
         to.write_all(&buffer[..read]).await?;
         to.flush().await?;
@@ -122,6 +135,24 @@ mod tests {
         assert_eq!(received(&mut client, 9).await, b"SYN_REPLY");
         drop(provider);
         assert_eq!(client.read(&mut [0; 8]).await.unwrap(), 0);
+        task.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn the_last_output_of_a_provider_that_is_gone_reaches_a_client_that_still_sends() {
+        let (mut client, near) = duplex(8);
+        let (mut provider, far) = duplex(1024);
+        let output: Vec<u8> = (0..200).collect();
+        provider.write_all(&output).await.unwrap();
+        drop(provider);
+        client.write_all(b"ping").await.unwrap();
+        let task = tokio::spawn(splice(near, far, Timeouts::default()));
+
+        let mut received = Vec::new();
+        client.read_to_end(&mut received).await.unwrap();
+
+        assert_eq!(received, output);
+        drop(client);
         task.await.unwrap();
     }
 
