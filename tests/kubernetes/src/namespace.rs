@@ -10,8 +10,8 @@ use kube::api::DeleteParams;
 use kube::{Api, Client};
 use serde_json::json;
 use std::fmt;
-use std::io::{BufRead as _, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::io::{BufRead as _, BufReader, Read, Write as _};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::Duration;
 use tokio::sync::mpsc::{self, UnboundedReceiver, UnboundedSender};
@@ -137,7 +137,7 @@ impl Namespace {
     ///
     /// Returns an error if `kubectl` cannot be started.
     pub fn spawn(&self, args: &[&str]) -> Result<Running> {
-        Running::start(&mut self.command(args))
+        Running::start(self.command(args).stdin(Stdio::null()))
     }
 
     /// Waits until a Deployment, StatefulSet or DaemonSet such as `deployment/web` is rolled out.
@@ -221,7 +221,7 @@ async fn clear(client: &Client, name: &str) -> Result<()> {
     .await
 }
 
-/// A running `kubectl`. Dropping this value kills the process.
+/// A running `kubectl`, or a program that runs `kubectl`. Dropping this value kills the process.
 #[derive(Debug)]
 pub struct Running {
     child: Child,
@@ -230,13 +230,18 @@ pub struct Running {
 }
 
 impl Running {
-    fn start(command: &mut Command) -> Result<Self> {
+    /// Starts a command. Its standard input is that of `command`.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the program cannot be started.
+    pub fn start(command: &mut Command) -> Result<Self> {
+        let program = command.get_program().to_owned();
         let mut child = command
-            .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
-            .context("failed to start kubectl")?;
+            .with_context(|| format!("failed to start {}", program.display()))?;
         let (sender, lines) = mpsc::unbounded_channel();
         let out = child.stdout.take().context("standard output is piped")?;
         let err = child.stderr.take().context("standard error is piped")?;
@@ -274,6 +279,31 @@ impl Running {
                 bail!("kubectl did not print {text:?} within {seconds} s; it printed: {seen}")
             }
         }
+    }
+
+    /// Writes to the standard input, which must be piped.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the process has closed its standard input.
+    pub fn write(&mut self, text: &str) -> Result<()> {
+        let input = self.child.stdin.as_mut();
+        let input = input.context("standard input is not piped")?;
+        input.write_all(text.as_bytes())?;
+
+        Ok(())
+    }
+
+    /// Waits until the process has ended, and returns its exit status.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the wait exceeds `limit`.
+    pub async fn ended(&mut self, limit: Duration) -> Result<ExitStatus> {
+        wait::until(Deadline::after(limit), "a process to end", async || {
+            self.child.try_wait()?.context("it runs")
+        })
+        .await
     }
 }
 

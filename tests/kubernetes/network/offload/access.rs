@@ -7,7 +7,7 @@ use crate::removal::kubectl;
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
-use kubernetes_lab::namespace::Namespace;
+use kubernetes_lab::namespace::{Namespace, Running};
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
@@ -43,6 +43,7 @@ pub(super) async fn logs_commands_files_and_ports_of_offloaded_pods(
     logs(&access).await?;
     for client in [Client::WebSocket, Client::Spdy] {
         commands(&access, client)?;
+        on_a_terminal(&access, client).await?;
     }
     command_of_an_older_client(&access).await?;
     attached(&access).await?;
@@ -87,12 +88,7 @@ enum Client {
 }
 
 fn commands(access: &Namespace, client: Client) -> Result<()> {
-    let command = |words: &[&str]| {
-        let mut command = access.command(words);
-        let web_sockets = matches!(client, Client::WebSocket);
-        command.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", web_sockets.to_string());
-        command
-    };
+    let command = |words: &[&str]| command(access, client, words);
     let script = "echo out; echo err >&2; exit 42";
     let failed = command(&["exec", "counter", "--", "sh", "-c", script]).output()?;
     ensure!(failed.status.code() == Some(42), "{client:?}: {failed:?}");
@@ -117,32 +113,42 @@ fn commands(access: &Namespace, client: Client) -> Result<()> {
         output.stdout.len()
     );
 
-    // `script` is a terminal for kubectl, whose size reaches the container.
-    let kubectl = command(&[]);
+    Ok(())
+}
+
+/// Runs a command on a terminal. Size and input of the terminal reach the container.
+async fn on_a_terminal(access: &Namespace, client: Client) -> Result<()> {
+    let kubectl = command(access, client, &[]);
     let exec = format!(
-        "stty rows 33 cols 77; {} exec -it counter -- sh -c '{RESIZED}'",
+        "stty rows 33 cols 77; {} exec -it counter -- sh -c '{ON_A_TERMINAL}'",
         shell_words(&kubectl)
     );
     let mut terminal = Command::new("script");
-    terminal
-        .args(["-qec", &exec, "/dev/null"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped());
+    terminal.args(["-qec", &exec, "/dev/null"]);
     let environment = kubectl.get_envs();
     terminal.envs(environment.filter_map(|(name, value)| Some((name, value?))));
-    let mut terminal = terminal.spawn().context("failed to start script")?;
-    // At the end of its input, `script` ends the session.
-    let input = terminal.stdin.take();
-    let shown = terminal.wait_with_output()?;
-    drop(input);
-    let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
-    ensure!(shown.contains("33 77"), "{client:?}: {shown}");
+    let mut terminal = Running::start(terminal.stdin(Stdio::piped()))?;
+    terminal.line_with("33 77", SOON).await?;
+    terminal.write("ave\n")?;
+    terminal.line_with("heard ave", SOON).await?;
+    terminal.write("vale\n")?;
+    let status = terminal.ended(SOON).await?;
+    ensure!(status.code() == Some(42), "{client:?}: {status}");
 
     Ok(())
 }
 
-/// Prints the size of the terminal, once it has arrived, for ten seconds.
-const RESIZED: &str = "for i in $(seq 100); do stty size && break; sleep 0.1; done";
+/// Prints the size of the terminal, once it has arrived, and then a line of input. Waits for another line before it
+/// ends, because containerd does not wait for what a process writes to a terminal immediately before its end.
+const ON_A_TERMINAL: &str =
+    "until stty size; do sleep 0.1; done; read word; echo heard $word; read word; exit 42";
+
+fn command(access: &Namespace, client: Client, words: &[&str]) -> Command {
+    let mut command = access.command(words);
+    let web_sockets = matches!(client, Client::WebSocket);
+    command.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", web_sockets.to_string());
+    command
+}
 
 /// Returns a command as words of a shell.
 fn shell_words(command: &Command) -> String {
