@@ -27,6 +27,7 @@ mod plot;
 mod process;
 mod programs;
 mod rate_search;
+mod receives;
 mod reflect;
 mod results;
 mod run;

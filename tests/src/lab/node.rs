@@ -6,7 +6,7 @@ use super::address;
 use super::link::{End, ip, veth};
 use super::netns::Netns;
 use super::pod::{Place, Pod};
-use super::spec::{ClusterSpec, GATEWAY_PORT, MTU, NODE_PORT};
+use super::spec::{ClusterSpec, GATEWAY_PORT, NODE_PORT};
 use anyhow::{Context as _, Result};
 use ipnet::Ipv4Net;
 use std::net::Ipv4Addr;
@@ -26,6 +26,8 @@ pub struct Node {
     /// `false` after [`Lab::kill_node`](super::Lab::kill_node).
     pub alive: bool,
     cluster: String,
+    /// MTU in bytes of the node and its pods.
+    mtu: u32,
     pods: usize,
 }
 
@@ -63,7 +65,7 @@ impl Node {
         };
         let mut commands = vec![
             "link set dev lo up".to_owned(),
-            veth(near, far, MTU),
+            veth(near, far, spec.node_mtu),
             format!("addr add {}/30 dev eth0", link.lower),
             "link set dev eth0 up".to_owned(),
             format!("route add default via {}", link.upper),
@@ -96,6 +98,7 @@ impl Node {
             netns,
             alive: true,
             cluster: spec.name.clone(),
+            mtu: spec.node_mtu,
             pods: 0,
         })
     }
@@ -118,7 +121,7 @@ impl Node {
             netns: &self.netns,
             gateway: address::nth(*cidr, 1),
             device: format!("veth{}", self.pods),
-            mtu: MTU,
+            mtu: self.mtu,
         };
 
         Pod::build(identity, name, address, place)

@@ -57,6 +57,8 @@ pub struct ClusterSpec {
     pub exposure: Exposure,
     /// If set, the edge router is a NAT router. UDP flows expire after this time without packets.
     pub nat: Option<Duration>,
+    /// MTU in bytes of nodes and pods.
+    pub node_mtu: u32,
     /// MTU in bytes of the link between the cluster's edge router and the core router.
     pub uplink_mtu: u32,
     /// Whether the link between edge router and core router has a [relay](crate::fault::relay).
@@ -79,6 +81,7 @@ impl ClusterSpec {
             lanes: 1,
             exposure: Exposure::NodePort,
             nat: None,
+            node_mtu: MTU,
             uplink_mtu: MTU,
             relayed: false,
             spread_by_port: true,
@@ -124,6 +127,13 @@ impl ClusterSpec {
     #[must_use]
     pub fn behind_nat(mut self, timeout: Duration) -> Self {
         self.nat = Some(timeout);
+        self
+    }
+
+    /// Sets the MTU in bytes of nodes and pods.
+    #[must_use]
+    pub fn node_mtu(mut self, mtu: u32) -> Self {
+        self.node_mtu = mtu;
         self
     }
 

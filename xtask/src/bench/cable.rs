@@ -1,7 +1,7 @@
 //! The underlay of a tunnel: a client namespace and a server namespace, connected by a veth pair.
 //!
 //! ```text
-//! client eth0 ------ eth0 server        MTU 1500
+//! client eth0 ------ eth0 server        MTU 1500 or 9000
 //! ```
 
 use super::metric::Underlay;
@@ -36,10 +36,10 @@ impl Cable {
             netns,
             device: DEVICE,
         });
-        connect(client, server, MTU)?;
+        connect(client, server, underlay.mtu().into())?;
 
         for (end, address) in [(client, CLIENT), (server, SERVER)] {
-            if underlay == Underlay::Nouso {
+            if underlay.is_segmented() {
                 without_segmentation(end)?;
             }
             ip(
@@ -61,5 +61,3 @@ pub(super) const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 1);
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 201, 0, 2);
 
 const DEVICE: &str = "eth0";
-
-const MTU: u32 = 1500;

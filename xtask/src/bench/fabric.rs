@@ -8,6 +8,7 @@ mod cables;
 
 use super::ends::Ends;
 use super::metric::{Tunnel, Underlay};
+use super::receives::Receives;
 use super::superpackets::Histogram;
 use anyhow::{Context as _, Result};
 use std::net::Ipv4Addr;
@@ -57,15 +58,19 @@ impl Fabric {
         let layout = Layout::of(tunnel);
         let cluster = |name| {
             let cluster = ClusterSpec::new(name).nodes(layout.nodes);
-            cluster.replicas(layout.replicas)
+            let cluster = cluster.replicas(layout.replicas);
+            cluster.node_mtu(underlay.mtu().into())
         };
-        let spec = Spec::new()
+        let mut spec = Spec::new()
             .cluster(cluster(CLIENT))
             .cluster(cluster(SERVER))
             .cluster(ClusterSpec::new(THIRD))
             .peering(CLIENT, SERVER)
             .peering(THIRD, CLIENT)
             .peering(THIRD, SERVER);
+        for peering in &mut spec.peerings {
+            peering.mtu = underlay.mtu() - OVERHEAD;
+        }
         let mut lab = Lab::up(spec)?;
         let places: Vec<_> = [CLIENT, SERVER]
             .into_iter()
@@ -90,6 +95,21 @@ impl Fabric {
         Ok(Self { ends, layout, lab })
     }
 
+    /// Returns what the stages from the client to the server have received.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if a gateway's status cannot be read.
+    pub(super) fn receives(&self) -> Result<Receives> {
+        let statuses = |cluster| {
+            let replicas = 1..=self.layout.replicas;
+            let statuses = replicas.map(|replica| self.lab.gateway_status(cluster, replica));
+            statuses.collect::<Result<Vec<_>>>()
+        };
+
+        Receives::of(&statuses(CLIENT)?, &statuses(SERVER)?, &self.ends.server)
+    }
+
     /// Returns two histograms of packet sizes: packets that the client's gateways have read from their
     /// TAPs, and packets that the server's gateways have written to theirs.
     ///
@@ -108,6 +128,9 @@ impl Fabric {
         Ok(sums)
     }
 }
+
+/// Difference between the MTU of the nodes' network and the tunnel's with Liqo's defaults, in bytes.
+const OVERHEAD: u16 = 160;
 
 const CLIENT: &str = "rome";
 const SERVER: &str = "milan";

@@ -1,8 +1,8 @@
 //! The tunnel without nodes and overlay: two gateways, and traffic from TAP to TAP.
 //!
 //! ```text
-//! client's gateway   eth0 ---------- eth0   server's gateway      MTU 1500
-//!                liqo-tap ~~~~~~~~~~ liqo-tap                     MTU 1420
+//! client's gateway   eth0 ---------- eth0   server's gateway      MTU 1500 or 9000
+//!                liqo-tap ~~~~~~~~~~ liqo-tap                     MTU 1420 or 8920
 //! ```
 //!
 //! Normally, an eBPF program redirects decrypted packets from a gateway's TAP to the overlay
@@ -29,7 +29,7 @@ use ::tests::lab::netns::Netns;
 use ::tests::lab::process::Process;
 use ::tests::lab::{status, wait};
 use anyhow::{Context as _, Result};
-use cluster::{CLIENT, Cluster, PORT, Peer, SERVER, TUNNEL_MTU};
+use cluster::{CLIENT, Cluster, PORT, Peer, SERVER};
 use ebpf_common::settings::{NODE_MAC, Settings, TAP_DEVICE};
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -57,6 +57,7 @@ impl Gateways {
     /// Returns an error if a gateway does not start, or if the server's end does not reply.
     pub(super) fn start(tunnel: Tunnel, underlay: Underlay) -> Result<Self> {
         let identity = Identity::claim()?;
+        let mtu = underlay.tunnel_mtu();
         let cable = Cable::new(&identity, underlay)?;
         let program = Binaries::find().gateway;
         let client_key = Key::open(&key_dir(&identity, &CLIENT, SERVER.name))?.public();
@@ -67,7 +68,7 @@ impl Gateways {
                 &cable.client,
                 &program,
                 &CLIENT,
-                &[SERVER.as_peer(server_key)],
+                &[SERVER.as_peer(server_key, mtu)],
             )
             .context("the client's gateway")?,
             start(
@@ -75,7 +76,7 @@ impl Gateways {
                 &cable.server,
                 &program,
                 &SERVER,
-                &[CLIENT.as_peer(client_key)],
+                &[CLIENT.as_peer(client_key, mtu)],
             )
             .context("the server's gateway")?,
         ];
@@ -96,8 +97,8 @@ impl Gateways {
         let ends = Ends {
             tunnel,
             underlay,
-            client: open_tap(processes[0].name(), &CLIENT, &SERVER)?,
-            server: open_tap(processes[1].name(), &SERVER, &CLIENT)?,
+            client: open_tap(processes[0].name(), &CLIENT, &SERVER, mtu)?,
+            server: open_tap(processes[1].name(), &SERVER, &CLIENT, mtu)?,
             server_address: SERVER.address,
             gateways,
         };
@@ -185,7 +186,7 @@ fn key_dir(identity: &Identity, own: &Cluster, peer: &str) -> PathBuf {
 
 /// Detaches the eBPF program from a gateway's TAP, and configures an address and a route on the
 /// TAP. Returns the namespace of the TAP.
-fn open_tap(instance: &str, own: &Cluster, peer: &Cluster) -> Result<Netns> {
+fn open_tap(instance: &str, own: &Cluster, peer: &Cluster, mtu: u16) -> Result<Netns> {
     let pin = Path::new(PINS).join(instance).join(TAP_PIN);
     run(Command::new("bpftool")
         .args(["link", "detach", "pinned"])
@@ -203,7 +204,7 @@ fn open_tap(instance: &str, own: &Cluster, peer: &Cluster) -> Result<Netns> {
     ip(
         &netns,
         &[
-            format!("link set dev {TAP_DEVICE} mtu {TUNNEL_MTU} address {own_mac}"),
+            format!("link set dev {TAP_DEVICE} mtu {mtu} address {own_mac}"),
             format!("addr add {}/32 dev {TAP_DEVICE}", own.address),
             format!(
                 "neigh replace {} lladdr {peer_mac} nud permanent dev {TAP_DEVICE}",

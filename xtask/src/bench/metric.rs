@@ -49,6 +49,11 @@ impl Tunnel {
         )
     }
 
+    /// Returns whether the tunnel is measured over this network.
+    pub(super) fn is_over(self, underlay: Underlay) -> bool {
+        underlay != Underlay::Jumbo || !self.is_secondary()
+    }
+
     /// Returns whether no target depends on the tunnel. Such a tunnel is measured only for
     /// comparison.
     pub(super) fn is_secondary(self) -> bool {
@@ -70,9 +75,33 @@ pub(super) enum Underlay {
     /// The sending kernel segments super-packets and the receiving kernel coalesces them, as with
     /// a network card without UDP segmentation offload.
     Nouso,
+    /// As [`Underlay::Nouso`], with jumbo frames: an MTU of 9,000 bytes.
+    Jumbo,
 }
 
 impl Underlay {
+    /// Returns the MTU in bytes.
+    pub(super) fn mtu(self) -> u16 {
+        match self {
+            Self::Uso | Self::Nouso => 1500,
+            Self::Jumbo => 9000,
+        }
+    }
+
+    /// Returns the MTU of WireGuard devices in bytes, by the same rule as that of their default: it
+    /// has room for the headers over IPv6.
+    pub(super) fn tunnel_mtu(self) -> u16 {
+        self.mtu() - 80
+    }
+
+    /// Returns whether the kernel segments super-packets.
+    pub(super) fn is_segmented(self) -> bool {
+        match self {
+            Self::Uso => false,
+            Self::Nouso | Self::Jumbo => true,
+        }
+    }
+
     /// Returns the network's name on the command line and in results.
     pub(super) fn name(self) -> String {
         self.to_possible_value()
@@ -124,8 +153,8 @@ impl Measurement {
             .map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// Returns whether the measurement is taken over this network. `Nouso` is used only for
-    /// measurements that segmentation offload affects.
+    /// Returns whether the measurement is taken over this network. `Nouso` and `Jumbo` are used
+    /// only for measurements that segmentation offload and the MTU affect.
     pub(super) fn is_taken_over(self, underlay: Underlay) -> bool {
         match underlay {
             Underlay::Uso => true,
@@ -133,6 +162,7 @@ impl Measurement {
                 self,
                 Self::TcpX1 | Self::TcpX1Back | Self::TcpX4 | Self::Udp64
             ),
+            Underlay::Jumbo => matches!(self, Self::TcpX1 | Self::TcpX4),
         }
     }
 
@@ -160,7 +190,8 @@ impl Measurement {
                     | Self::Memory
                     | Self::Start
             ),
-            Underlay::Nouso => self == Self::TcpX1 || tunnel.is_path(),
+            Underlay::Nouso => self == Self::TcpX1,
+            Underlay::Jumbo => false,
         }
     }
 
@@ -223,7 +254,7 @@ const fn metric(
 }
 
 /// The rows of the table, from top to bottom.
-pub(super) const METRICS: [Metric; 51] = {
+pub(super) const METRICS: [Metric; 54] = {
     use Better::{Higher, Lower};
     use Measurement::{
         Handshakes, Idle, IdlePeers, Memory, RttIdle, RttLoaded, Start, TcpBoth, TcpX1, TcpX1Back,
@@ -234,6 +265,9 @@ pub(super) const METRICS: [Metric; 51] = {
         metric(TcpX1, SENDER, "  gateway CPU, sender", "s/GB", Lower),
         metric(TcpX1, RECEIVER, "  gateway CPU, receiver", "s/GB", Lower),
         metric(TcpX1, MACHINE, "  whole machine", "s/GB", Lower),
+        metric(TcpX1, TO_TUNNEL, "  received, to the tunnel", "B", Higher),
+        metric(TcpX1, TUNNEL, "  received, tunnel", "B", Higher),
+        metric(TcpX1, TO_POD, "  received, to the pod", "B", Higher),
         metric(TcpX1, REPEATED, "  segments sent again", "", Lower),
         metric(TcpX1, REORDERED, "  segments out of order", "", Lower),
         metric(TcpX1, DISORDER, "  sum of both", "", Lower),
@@ -346,6 +380,12 @@ pub(super) const METRICS: [Metric; 51] = {
 
 /// Received TCP payload, in Gb/s.
 pub(super) const GBPS: &str = "gbps";
+/// Mean size of a frame that the client's gateways read from their TAPs, in bytes.
+pub(super) const TO_TUNNEL: &str = "to_tunnel_bytes_per_receive";
+/// Mean size of what the server's gateways receive by one system call, in bytes.
+pub(super) const TUNNEL: &str = "tunnel_bytes_per_receive";
+/// Mean size of a frame that the server's pod receives, in bytes.
+pub(super) const TO_POD: &str = "to_pod_bytes_per_receive";
 /// TCP segments that either end has retransmitted.
 pub(super) const REPEATED: &str = "repeated_segments";
 /// TCP segments that arrived out of order at either end.

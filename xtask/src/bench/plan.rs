@@ -38,6 +38,11 @@ impl Plan {
         if options.quick && options.tunnel.is_empty() {
             tunnels.retain(|tunnel| !tunnel.is_secondary());
         }
+        let mut underlays = chosen(&options.underlay);
+        if options.quick && options.underlay.is_empty() {
+            // No target depends on it.
+            underlays.retain(|underlay| *underlay != Underlay::Jumbo);
+        }
 
         Self {
             rounds,
@@ -45,7 +50,7 @@ impl Plan {
             targets_only: options.quick && options.only.is_empty(),
             measurements: chosen(&options.only),
             tunnels,
-            underlays: chosen(&options.underlay),
+            underlays,
             is_complete: builds
                 && !options.quick
                 && options.only.is_empty()
@@ -59,6 +64,7 @@ impl Plan {
         self.underlays
             .iter()
             .flat_map(|&underlay| self.tunnels.iter().map(move |&tunnel| (underlay, tunnel)))
+            .filter(|(underlay, tunnel)| tunnel.is_over(*underlay))
             .collect()
     }
 
@@ -136,6 +142,7 @@ mod tests {
         assert!(!repeated.contains(&(Underlay::Nouso, Measurement::TcpX1Back)));
         assert!(!repeated.contains(&(Underlay::Uso, Measurement::Udp1200)));
         assert!(!plan.tunnels.contains(&Tunnel::Nebula));
+        assert_eq!(plan.underlays, [Underlay::Uso, Underlay::Nouso]);
     }
 
     #[test]
@@ -153,7 +160,8 @@ mod tests {
             plan.repeated(),
             [
                 (Underlay::Uso, Measurement::TcpX1),
-                (Underlay::Nouso, Measurement::TcpX1)
+                (Underlay::Nouso, Measurement::TcpX1),
+                (Underlay::Jumbo, Measurement::TcpX1)
             ]
         );
     }

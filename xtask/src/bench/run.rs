@@ -8,6 +8,7 @@ use super::metric::{self, Measurement, Sample, Tunnel, Underlay};
 use super::nebula::Nebula;
 use super::plan::Plan;
 use super::programs::Programs;
+use super::receives::Receives;
 use super::results;
 use super::superpackets::{Histogram, SuperPackets};
 use super::table;
@@ -56,7 +57,14 @@ pub(super) fn measure_all(plan: &Plan, programs: &Programs) -> Result<Outcome> {
                 .collect();
             let ends: Vec<&Ends> = of_network.iter().map(|rig| rig.ends()).collect();
             let before = counted(&of_network, measurement)?;
-            let taken = one(plan, programs, &ends, measurement, round)?;
+            let received = received(&of_network, measurement)?;
+            let mut taken = one(plan, programs, &ends, measurement, round)?;
+            for (tunnel, after) in self::received(&of_network, measurement)? {
+                let sample = taken.iter_mut().find(|it| it.tunnel == tunnel);
+                if let Some((sample, before)) = sample.zip(received.get(&tunnel)) {
+                    sample.values.extend(after.means_since(*before));
+                }
+            }
             print_brief(&taken, underlay, measurement);
             samples.extend(taken);
             for (name, after) in counted(&of_network, measurement)? {
@@ -237,6 +245,19 @@ fn counted(rigs: &[&Rig], measurement: Measurement) -> Result<BTreeMap<String, [
         }
     }
     Ok(counted)
+}
+
+/// Returns what the stages of each path have received. Returns an empty map if the measurement is
+/// not TCP x1.
+fn received(rigs: &[&Rig], measurement: Measurement) -> Result<BTreeMap<Tunnel, Receives>> {
+    let is_counted = measurement == Measurement::TcpX1;
+    let paths = rigs.iter().filter_map(|rig| match rig {
+        Rig::Fabric(fabric) if is_counted => Some(fabric),
+        Rig::Fabric(_) | Rig::Gateways(_) | Rig::Wireguard(_) | Rig::Nebula(_) => None,
+    });
+    paths
+        .map(|fabric| Ok((fabric.ends.tunnel, fabric.receives()?)))
+        .collect()
 }
 
 fn print_brief(samples: &[Sample], underlay: Underlay, measurement: Measurement) {

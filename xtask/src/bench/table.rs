@@ -100,6 +100,7 @@ pub(super) fn bound(verdict: &Verdict) -> String {
     match verdict.kind {
         LimitKind::RatioMin => format!("at least x{limit}"),
         LimitKind::RatioMax => format!("at most x{limit}"),
+        LimitKind::Min => format!("at least {limit}"),
         LimitKind::Max => format!("at most {limit}"),
     }
 }

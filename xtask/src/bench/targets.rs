@@ -26,6 +26,8 @@ pub(super) enum LimitKind {
     RatioMin,
     /// The median of all rounds' ratios to the reference tunnel must be at most the limit.
     RatioMax,
+    /// The smallest value of all rounds must be at least the limit.
+    Min,
     /// The largest value of all rounds must be at most the limit.
     Max,
 }
@@ -68,6 +70,10 @@ impl Target {
         let (measured, pass) = match self.kind {
             LimitKind::RatioMin => ratio().map(|it| (it, it >= self.limit))?,
             LimitKind::RatioMax => ratio().map(|it| (it, it <= self.limit))?,
+            LimitKind::Min => {
+                let min = row.tunnels.get(&self.tunnel)?.min;
+                (min, min >= self.limit)
+            }
             LimitKind::Max => {
                 let max = row.tunnels.get(&self.tunnel)?.max;
                 (max, max <= self.limit)
@@ -112,13 +118,17 @@ const IDLE_PERCENT_MAX: f64 = 0.3;
 /// The same with 1,000 peers.
 const IDLE_PEERS_PERCENT_MAX: f64 = 5.0;
 
+/// Limit on the mean bytes that each stage of the path receives at once over a network without
+/// segmentation offload. Without coalescing, a stage receives single packets of 1,400 bytes.
+const RECEIVED_MIN: f64 = 30_000.0;
+
 /// All targets, in the order of the report.
-const TARGETS: [Target; 32] = {
-    use LimitKind::{Max, RatioMax, RatioMin};
+const TARGETS: [Target; 38] = {
+    use LimitKind::{Max, Min, RatioMax, RatioMin};
     use Measurement::{Idle, IdlePeers, Memory, RttIdle, RttLoaded, Start, TcpX1, TcpX4, Udp64};
     use metric::{
         CPU_CLIENT, CPU_SERVER, DISORDER, GBPS, KPPS, MACHINE, P50, P99, PEAK_CLIENT, PEAK_SERVER,
-        RECEIVER, SENDER, START_CLIENT, START_SERVER,
+        RECEIVER, SENDER, START_CLIENT, START_SERVER, TO_POD, TO_TUNNEL, TUNNEL as TUNNEL_LEG,
     };
     const TUNNEL: (Tunnel, Underlay) = (Tunnel::Gateway, Underlay::Uso);
     const NOUSO: (Tunnel, Underlay) = (Tunnel::Gateway, Underlay::Nouso);
@@ -178,6 +188,48 @@ const TARGETS: [Target; 32] = {
             (TcpX1, MACHINE),
             RatioMax,
             0.8,
+        ),
+        target(
+            "bytes per receive, to the tunnel, nouso",
+            DEFAULTS_NOUSO,
+            (TcpX1, TO_TUNNEL),
+            Min,
+            RECEIVED_MIN,
+        ),
+        target(
+            "bytes per receive, tunnel, nouso",
+            DEFAULTS_NOUSO,
+            (TcpX1, TUNNEL_LEG),
+            Min,
+            RECEIVED_MIN,
+        ),
+        target(
+            "bytes per receive, to the pod, nouso",
+            DEFAULTS_NOUSO,
+            (TcpX1, TO_POD),
+            Min,
+            RECEIVED_MIN,
+        ),
+        target(
+            "bytes per receive, to the tunnel, pods on gateways' nodes, nouso",
+            EVERYWHERE_NOUSO,
+            (TcpX1, TO_TUNNEL),
+            Min,
+            RECEIVED_MIN,
+        ),
+        target(
+            "bytes per receive, tunnel, pods on gateways' nodes, nouso",
+            EVERYWHERE_NOUSO,
+            (TcpX1, TUNNEL_LEG),
+            Min,
+            RECEIVED_MIN,
+        ),
+        target(
+            "bytes per receive, to the pod, pods on gateways' nodes, nouso",
+            EVERYWHERE_NOUSO,
+            (TcpX1, TO_POD),
+            Min,
+            RECEIVED_MIN,
         ),
         target(
             "UDP 64 B packets/s, path",

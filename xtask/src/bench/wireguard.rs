@@ -1,8 +1,8 @@
 //! A tunnel between two processes of wireguard-go, boringtun or gotatun, which `wg` configures.
 //!
 //! ```text
-//! client eth0 ------ eth0 server      MTU 1500
-//!         wg0 ~~~~~~ wg0              MTU 1420
+//! client eth0 ------ eth0 server      MTU 1500 or 9000
+//!         wg0 ~~~~~~ wg0              MTU 1420 or 8920
 //! ```
 
 use super::cable::{self, Cable};
@@ -46,6 +46,10 @@ impl Wireguard {
         ];
         processes[0].configure(&client, &CLIENT, &keys[0], &keys[1], &SERVER)?;
         processes[1].configure(&server, &SERVER, &keys[1], &keys[0], &CLIENT)?;
+        for netns in [&client, &server] {
+            let mtu = underlay.tunnel_mtu();
+            ip(netns, &[format!("link set dev wg0 mtu {mtu} up")])?;
+        }
 
         let ends = Ends {
             tunnel,
@@ -83,8 +87,6 @@ const SERVER: End = End {
     tunnel: Ipv4Addr::new(10, 202, 0, 2),
 };
 
-/// The default MTU of WireGuard devices, in bytes.
-const TUNNEL_MTU: u32 = 1420;
 const LISTEN_PORT: u16 = 51820;
 const UP_DEADLINE: Duration = Duration::from_secs(10);
 
@@ -140,13 +142,7 @@ impl Process {
             ),
         )?;
 
-        ip(
-            netns,
-            &[
-                format!("addr add {}/24 dev wg0", own.tunnel),
-                format!("link set dev wg0 mtu {TUNNEL_MTU} up"),
-            ],
-        )
+        ip(netns, &[format!("addr add {}/24 dev wg0", own.tunnel)])
     }
 
     fn set_conf(&self, netns: &Netns, config: &str) -> Result<()> {

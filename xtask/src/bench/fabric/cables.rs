@@ -34,8 +34,6 @@ pub(super) fn add(places: &[Place<'_>], underlay: Underlay) -> Result<()> {
     Ok(())
 }
 
-const MTU: u32 = 1500;
-
 fn connect_two(one: Place<'_>, other: Place<'_>, underlay: Underlay) -> Result<()> {
     let [to_one, to_other] = [one, other].map(|(_, node)| format!("to-{}", node.name));
     let one_end = End {
@@ -46,10 +44,10 @@ fn connect_two(one: Place<'_>, other: Place<'_>, underlay: Underlay) -> Result<(
         netns: &other.1.netns,
         device: &to_one,
     };
-    connect(one_end, other_end, MTU)?;
+    connect(one_end, other_end, underlay.mtu().into())?;
 
     for (end, own, peer) in [(one_end, one, other), (other_end, other, one)] {
-        if underlay == Underlay::Nouso {
+        if underlay.is_segmented() {
             without_segmentation(end)?;
         }
         let device = end.device;

@@ -46,9 +46,6 @@ pub(super) const SERVER: Cluster = Cluster {
 /// The UDP port on which both gateways listen.
 pub(super) const PORT: u16 = 51840;
 
-/// The default MTU of WireGuard devices, in bytes.
-pub(super) const TUNNEL_MTU: u32 = 1420;
-
 /// The namespace of Liqo's own objects.
 const LIQO: &str = "liqo";
 
@@ -123,18 +120,21 @@ pub(super) struct Peer<'a> {
     pub(super) external: &'a str,
     /// The WireGuard public key of the peer.
     pub(super) key: [u8; 32],
+    /// Upper bound of the tunnel's MTU in bytes.
+    pub(super) mtu: u16,
 }
 
 impl Cluster {
     /// Returns the attributes of this cluster that the other gateway needs. `key` is the public key
-    /// of this cluster's gateway.
-    pub(super) fn as_peer(&self, key: [u8; 32]) -> Peer<'_> {
+    /// of this cluster's gateway, and `mtu` the upper bound of the tunnel's MTU in bytes.
+    pub(super) fn as_peer(&self, key: [u8; 32], mtu: u16) -> Peer<'_> {
         Peer {
             name: self.name,
             endpoint: (!self.is_client).then_some(self.underlay),
             pods: self.pods,
             external: self.external,
             key,
+            mtu,
         }
     }
 }
@@ -154,7 +154,7 @@ impl Peer<'_> {
                 "metadata": metadata,
                 "spec": {
                     "endpoint": {"addresses": [address], "port": PORT, "protocol": "UDP"},
-                    "mtu": TUNNEL_MTU,
+                    "mtu": self.mtu,
                 },
             }),
             None => json!({
@@ -163,7 +163,7 @@ impl Peer<'_> {
                 "metadata": metadata,
                 "spec": {
                     "endpoint": {"port": PORT, "serviceType": "LoadBalancer"},
-                    "mtu": TUNNEL_MTU,
+                    "mtu": self.mtu,
                 },
             }),
         };
@@ -192,8 +192,8 @@ mod tests {
 
     #[test]
     fn a_peer_has_the_id_and_cidrs_of_its_own_cluster() {
-        let at_client = [objects(&CLIENT), SERVER.as_peer([1; 32]).objects()].concat();
-        let at_server = [objects(&SERVER), CLIENT.as_peer([2; 32]).objects()].concat();
+        let at_client = [objects(&CLIENT), SERVER.as_peer([1; 32], 1420).objects()].concat();
+        let at_server = [objects(&SERVER), CLIENT.as_peer([2; 32], 1420).objects()].concat();
 
         let of = |objects: &[Value], kind: &str| {
             let found = objects.iter().find(|object| object["kind"] == kind);

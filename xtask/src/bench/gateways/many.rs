@@ -72,6 +72,7 @@ impl Many {
                 pods: &peer.pods,
                 external: &peer.external,
                 key: *key,
+                mtu: Underlay::Uso.tunnel_mtu(),
             })
             .collect()
     }
