@@ -5,6 +5,7 @@
 
 use super::plan::is_live;
 use super::trailing::trailing;
+use crate::pod::status::is_unavailable;
 use control_runtime::{Action, Env, Key, Plan, Resource, Write};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
@@ -41,13 +42,18 @@ struct Trailing {
 }
 
 impl Delayed {
-    /// Takes the loss of the Node, or its end, by which the readiness of its pods changes at once.
+    /// Takes the loss of the Node, or its end, by which the readiness of its pods changes at once. That of a pod that is not
+    /// ready by itself does not change.
     pub(super) fn change<'a>(
         &mut self,
         pods: impl Iterator<Item = (&'a Key, &'a Pod)>,
         is_lost: bool,
     ) {
-        let changing = pods.filter(|(_, pod)| is_live(pod) && readiness_of(pod) == is_lost);
+        let changes = |pod: &Pod| match is_lost {
+            true => readiness_of(pod),
+            false => is_unavailable(pod),
+        };
+        let changing = pods.filter(|(_, pod)| is_live(pod) && changes(pod));
         let delays = trailing(changing).into_iter();
         let trailing = delays.map(|(key, delay)| (key, Trailing { delay, until: None }));
         self.trailing = trailing.collect();

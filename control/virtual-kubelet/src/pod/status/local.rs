@@ -3,7 +3,7 @@
 use super::bounds;
 use super::container;
 use super::context::Context;
-use k8s_openapi::api::core::v1::{HostIP, PodCondition, PodIP, PodStatus};
+use k8s_openapi::api::core::v1::{HostIP, Pod, PodCondition, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use std::net::IpAddr;
 
@@ -11,6 +11,14 @@ use std::net::IpAddr;
 const READY: &str = "Ready";
 /// Reason of [`READY`] while the virtual node is not ready.
 const REMOTE_UNAVAILABLE: &str = "RemoteUnavailable";
+
+/// Returns whether a pod is not ready because the virtual node is not.
+pub(crate) fn is_unavailable(pod: &Pod) -> bool {
+    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+
+    conditions.any(|it| it.type_ == READY && it.reason.as_deref() == Some(REMOTE_UNAVAILABLE))
+}
 
 /// Returns the status of a pod from that of the remote pod.
 pub(crate) fn local(remote: &PodStatus, context: &Context<'_>) -> PodStatus {

@@ -29,21 +29,29 @@ fn pods_are_not_ready_while_the_networks_are_not_connected() {
     assert!(rome.redundant().is_empty(), "{:?}", rome.redundant());
 }
 
-/// Kubernetes' EndpointSlice controller would retry a second later if all changed within milliseconds.
-#[test]
-fn the_last_of_equal_pods_is_not_ready_a_moment_after_the_others() {
-    let mut rome = rome(25);
-    let names = ["web", "web-2", "web-3"];
-    for (number, name) in (8..).zip(&names[1..]) {
+const EQUAL: [&str; 3] = ["web", "web-2", "web-3"];
+
+/// Returns a consumer with three pods of a workload.
+fn with_equal_pods(seed: u64) -> Side {
+    let mut rome = rome(seed);
+    for (number, name) in (8..).zip(&EQUAL[1..]) {
         rome.put_pod(name);
         rome.pass();
         rome.put_remote(name, &running(&format!("10.244.1.{number}")));
         rome.pass();
     }
-    let ready = |rome: &mut Side| {
-        names.map(|name| rome.pod(name)["status"]["conditions"][0]["status"] == "True")
-    };
     assert_eq!(ready(&mut rome), [true; 3]);
+    rome
+}
+
+fn ready(rome: &mut Side) -> [bool; 3] {
+    EQUAL.map(|name| rome.pod(name)["status"]["conditions"][0]["status"] == "True")
+}
+
+/// Kubernetes' EndpointSlice controller would retry a second later if all changed within milliseconds.
+#[test]
+fn the_last_of_equal_pods_is_not_ready_a_moment_after_the_others() {
+    let mut rome = with_equal_pods(25);
 
     rome.put_foreign("Established", Some("Error"));
     rome.simulation.pass(Duration::from_millis(140));
@@ -51,6 +59,23 @@ fn the_last_of_equal_pods_is_not_ready_a_moment_after_the_others() {
     rome.simulation.pass(Duration::from_millis(60));
     assert_eq!(ready(&mut rome), [false; 3]);
     assert!(rome.redundant().is_empty(), "{:?}", rome.redundant());
+}
+
+#[test]
+fn the_last_of_the_pods_that_the_network_made_unready_follows_when_it_is_back() {
+    let mut rome = with_equal_pods(26);
+    let mut unready = running("10.244.1.9");
+    unready["conditions"][0]["status"] = json!("False");
+    rome.set_remote("web-3", &unready);
+    rome.put_foreign("Established", Some("Error"));
+    rome.simulation.pass(Duration::from_secs(1));
+    assert_eq!(ready(&mut rome), [false; 3]);
+
+    rome.put_foreign("Established", Some("Established"));
+    rome.simulation.pass(Duration::from_millis(140));
+    assert_eq!(ready(&mut rome), [true, false, false]);
+    rome.simulation.pass(Duration::from_millis(60));
+    assert_eq!(ready(&mut rome), [true, true, false]);
 }
 
 /// Then the gateways are connected, and other nodes reach the pods.
