@@ -138,10 +138,10 @@ async fn on_a_terminal(access: &Namespace, client: Client) -> Result<()> {
     Ok(())
 }
 
-/// Prints the size of the terminal, once it has arrived, and then a line of input. Waits for another line before it
-/// ends, because containerd does not wait for what a process writes to a terminal immediately before its end.
-const ON_A_TERMINAL: &str =
-    "until stty size; do sleep 0.1; done; read word; echo heard $word; read word; exit 42";
+/// Prints the size of the terminal, once it has arrived, and then a line of input. busybox's `stty size` also succeeds while the
+/// terminal has no size.
+const ON_A_TERMINAL: &str = r#"until [ "$(stty size)" = "33 77" ]; do sleep 0.1; done; stty size;
+    read word; echo heard $word; read word; exit 42"#;
 
 fn command(access: &Namespace, client: Client, words: &[&str]) -> Command {
     let mut command = access.command(words);
