@@ -14,6 +14,8 @@ pub enum Role {
     Cluster,
     /// The Role in Liqo's namespace.
     Namespace,
+    /// Another namespace, in which the chart has no role: only rights in the whole cluster apply.
+    OtherNamespace,
     /// The ClusterRole that is bound in tenant namespaces.
     Tenant,
     /// The ClusterRole that is bound in the namespaces of consumers.
@@ -59,10 +61,8 @@ pub fn assert_exact<'a>(
                 assert_eq!(role, format!("{account}-remote-namespace"));
                 Role::RemoteNamespace
             }
-            Scope::Namespace(name) => {
-                assert_eq!(name, namespace, "the chart has no role in this namespace");
-                Role::Namespace
-            }
+            Scope::Namespace(name) if name == namespace => Role::Namespace,
+            Scope::Namespace(_) => Role::OtherNamespace,
         };
         let rights = rules.iter().flat_map(|rule| rights(&json!(rule)));
         needed.extend(rights.map(|right| (role, right)));

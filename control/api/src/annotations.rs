@@ -55,6 +55,9 @@ pub const ANTI_AFFINITY_PRESET: &str = "liqo.io/anti-affinity-preset";
 pub const ANTI_AFFINITY_LABELS: &str = "liqo.io/anti-affinity-labels";
 /// On a pod: RuntimeClass of the remote pod.
 pub const REMOTE_RUNTIME_CLASS: &str = "liqo.io/remote-runtime-class-name";
+/// On a ShadowPod. Value: UID of the consumer's pod. A pod of the same name that replaced it gets a ShadowPod of its own. An addition of
+/// this project.
+pub const POD_UID: &str = "liqo.io/pod-uid";
 /// On a pod: ServiceAccount of the remote pod, if [`API_SERVER_SUPPORT`] is `remote`.
 pub const REMOTE_SERVICE_ACCOUNT: &str = "liqo.io/remote-service-account-name";
 
@@ -64,6 +67,9 @@ pub const TEMPLATE_VALUES: &str = "liqo.io/virtual-kubelet-values";
 /// On a VirtualNode whose provider has no networking with this cluster. Value: CIDRs of this cluster and of other peers, separated by
 /// commas. The address of a remote pod in one of them is not reflected. An addition of this project.
 pub const RESERVED_CIDRS: &str = "liqo.io/reserved-cidrs";
+/// On a VirtualNode. Value: addresses at which pods at the provider reach the API server of this cluster, before the provider remaps
+/// them, separated by commas. An addition of this project.
+pub const API_SERVER_ADDRESSES: &str = "liqo.io/api-server-addresses";
 /// On the Deployment of a virtual kubelet. Value: digest of the fields that the controller has written. An addition of this
 /// project.
 pub const DEPLOYMENT_HASH: &str = "liqo.io/virtual-kubelet-hash";

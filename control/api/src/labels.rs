@@ -56,6 +56,8 @@ pub const CONFIGURATION_CIDR_TYPE: &str = "configuration.liqo.io/cidr-type";
 pub const IP_TYPE: &str = "ipam.liqo.io/ip-type";
 /// Value of [`IP_TYPE`]: a node. An addition of this project.
 pub const IP_TYPE_NODE: &str = "node";
+/// Value of [`IP_TYPE`]: the Service of the API server.
+pub const IP_TYPE_API_SERVER: &str = "api-server";
 /// Value of [`IP_TYPE`]: the proxy in front of the API server.
 pub const IP_TYPE_API_SERVER_PROXY: &str = "api-server-proxy";
 /// On an [`IP`](crate::IP). Value: name of the [`Network`](crate::Network) of its address.

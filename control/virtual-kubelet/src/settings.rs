@@ -2,12 +2,13 @@
 
 use crate::pod::forge::ApiServerSupport;
 use control_api::VirtualNode;
-use control_api::annotations::RESERVED_CIDRS;
+use control_api::annotations::{API_SERVER_ADDRESSES, RESERVED_CIDRS};
 use control_runtime::{Destinations, Key};
 use ipam::Remap;
 use ipnet::Ipv4Net;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 /// Values of the flags.
@@ -93,11 +94,20 @@ impl Settings {
 
 /// Returns the CIDRs of this cluster and of other peers; none if networking with the provider is on.
 pub(crate) fn reserved(node: &VirtualNode) -> Vec<Ipv4Net> {
-    let annotations = node.metadata.annotations.as_ref();
-    let reserved = annotations.and_then(|it| it.get(RESERVED_CIDRS));
-    let cidrs = reserved.into_iter().flat_map(|it| it.split(','));
+    list(node, RESERVED_CIDRS)
+}
 
-    cidrs.filter_map(|it| it.parse().ok()).collect()
+/// Returns the addresses at which pods at the provider reach this cluster's API server, before the provider remaps them.
+pub(crate) fn api_servers(node: &VirtualNode) -> Vec<IpAddr> {
+    list(node, API_SERVER_ADDRESSES)
+}
+
+fn list<T: FromStr>(node: &VirtualNode, annotation: &str) -> Vec<T> {
+    let annotations = node.metadata.annotations.as_ref();
+    let values = annotations.and_then(|it| it.get(annotation));
+    let values = values.into_iter().flat_map(|it| it.split(','));
+
+    values.filter_map(|it| it.parse().ok()).collect()
 }
 
 /// Returns the reserved CIDR that an address of the provider is in.

@@ -140,20 +140,7 @@ async fn pods_of_both_clusters_share_services_configuration_and_tokens(
         ensure!(files == "helloopen sesame", "{pod}: {files}");
     }
 
-    // The pod in milan is a client of rome's API server.
-    let token = remote.sh("there", &format!("cat {ACCOUNT}/token")).await?;
-    let review = json!({
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenReview", "spec": {"token": token},
-    });
-    let words = [
-        "create",
-        "-f",
-        "-",
-        "-o",
-        "jsonpath={.status.user.username}",
-    ];
-    let user = hello.kubectl_with(&words, &review.to_string()).await?;
-    ensure!(user == "system:serviceaccount:hello:default", "{user}");
+    is_client_of_home(&remote, "there", "system:serviceaccount:hello:default").await?;
     let root_ca = remote.sh("there", &format!("cat {ACCOUNT}/ca.crt")).await?;
     let expected = hello
         .get("configmap/kube-root-ca.crt", r"{.data.ca\.crt}")
@@ -180,6 +167,26 @@ async fn the_page_shows_the_output_of_its_commands(peering: &'static Peering) ->
     let clusters = peered(peering).await?;
     page::compare(peering, "offloading.md", PAGE).await?;
     unpeer(clusters, &[]).await
+}
+
+/// Waits until the API server that a pod finds by its environment knows it as `user`, by token and root CA of the pod's cluster.
+async fn is_client_of_home(namespace: &Namespace, pod: &str, user: &str) -> Result<()> {
+    let review = json!({"apiVersion": "authentication.k8s.io/v1", "kind": "SelfSubjectReview"});
+    let request = format!(
+        "curl -sS -m 5 --cacert {ACCOUNT}/ca.crt -H \"Authorization: Bearer $(cat {ACCOUNT}/token)\" \
+         -H 'Content-Type: application/json' -d '{review}' \
+         https://$KUBERNETES_SERVICE_HOST:$KUBERNETES_SERVICE_PORT/apis/authentication.k8s.io/v1/selfsubjectreviews"
+    );
+    let what = format!("{pod} to be a client of the API server of its cluster");
+    until(Deadline::after(SOON), &what, async || {
+        let reply = namespace.sh(pod, &request).await?;
+        ensure!(
+            reply.contains(&format!("\"username\": \"{user}\"")),
+            "{reply}"
+        );
+        Ok(())
+    })
+    .await
 }
 
 /// Waits until the Service replies to a pod by another one.

@@ -362,7 +362,7 @@ impl Controller for NetworkController {
                 Queue(namespace.clone())
             }
             WorkItem::Node(_)
-            | WorkItem::Proxy
+            | WorkItem::ServiceIp(_)
             | WorkItem::Service(_)
             | WorkItem::SecretWatches => Queue::default(),
         }

@@ -1,6 +1,6 @@
 //! Work items of the network controller.
 
-use crate::network::kind::Key;
+use crate::network::kind::{Key, ReachedService};
 use std::fmt;
 
 /// A work item. At the start of a manager, the items are planned in this order.
@@ -12,8 +12,8 @@ pub(crate) enum WorkItem {
     Network(Key),
     /// The IP object of a node.
     Node(String),
-    /// The IP object of the proxy in front of the API server.
-    Proxy,
+    /// The IP object of a Service that peers reach.
+    ServiceIp(ReachedService),
     /// The address of an IP, and its Service.
     Ip(Key),
     /// The Networks of a Configuration, and its status.
@@ -35,7 +35,8 @@ impl WorkItem {
             Self::Tenant(_) => "tenant",
             Self::Network(_) => "network",
             Self::Node(_) => "node",
-            Self::Proxy => "proxy",
+            Self::ServiceIp(ReachedService::ApiServer) => "api_server",
+            Self::ServiceIp(ReachedService::Proxy) => "proxy",
             Self::Ip(_) => "ip",
             Self::Configuration(_) => "configuration",
             Self::Service(_) => "service",
@@ -57,7 +58,7 @@ impl fmt::Display for WorkItem {
             | Self::Service(name)
             | Self::Peer(name)
             | Self::SecretWatch(name) => write!(f, "{} {name}", self.kind()),
-            Self::Proxy | Self::SecretWatches => f.write_str(self.kind()),
+            Self::ServiceIp(_) | Self::SecretWatches => f.write_str(self.kind()),
         }
     }
 }

@@ -28,11 +28,63 @@ pub(crate) const SLICE_MANAGER: &str = "controller-manager.liqo.io";
 /// Prefix of the names of the IP objects of nodes.
 pub(crate) const NODE_IP_PREFIX: &str = "node-";
 
-/// Name of the Service of the proxy in front of the API server, as in the chart.
-pub(crate) const PROXY_SERVICE: &str = "liqo-proxy";
+/// A Service whose ClusterIP peers reach at an IP object that the manager creates.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(crate) enum ReachedService {
+    /// That of the API server, which pods reach that run in another cluster.
+    ApiServer,
+    /// That of the proxy in front of the API server, as in the chart. `liqoctl peer --in-band` reads its IP.
+    Proxy,
+}
 
-/// Name of the IP object of that Service, which `liqoctl peer --in-band` reads.
-pub(crate) const PROXY_IP: &str = "api-server-proxy";
+impl ReachedService {
+    pub(crate) const ALL: [Self; 2] = [Self::ApiServer, Self::Proxy];
+
+    /// Returns the name of the Service.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::ApiServer => "kubernetes",
+            Self::Proxy => "liqo-proxy",
+        }
+    }
+
+    /// Returns the key of the Service, with the namespace of Liqo.
+    pub(crate) fn key(self, liqo: &str) -> Key {
+        match self {
+            Self::ApiServer => Key::new("default", self.name()),
+            Self::Proxy => Key::new(liqo, self.name()),
+        }
+    }
+
+    /// Returns the kind of the Service.
+    pub(crate) fn kind(self) -> Kind {
+        match self {
+            Self::ApiServer => Kind::ApiServerService,
+            Self::Proxy => Kind::ProxyService,
+        }
+    }
+
+    /// Returns the name of the IP, in the namespace of Liqo.
+    pub(crate) fn ip(self) -> &'static str {
+        self.ip_type()
+    }
+
+    /// Returns the value of [`labels::IP_TYPE`] of the IP.
+    pub(crate) fn ip_type(self) -> &'static str {
+        match self {
+            Self::ApiServer => labels::IP_TYPE_API_SERVER,
+            Self::Proxy => labels::IP_TYPE_API_SERVER_PROXY,
+        }
+    }
+
+    /// Returns what a missing ClusterIP means.
+    pub(crate) fn consequence(self) -> &'static str {
+        match self {
+            Self::ApiServer => "pods that run in another cluster cannot reach the API server",
+            Self::Proxy => "peers cannot reach the API server in-band",
+        }
+    }
+}
 
 /// A kind of objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -58,6 +110,8 @@ pub(crate) enum Kind {
     GatewayKeys,
     /// Created by this project.
     Service,
+    /// The Service of the API server.
+    ApiServerService,
     /// The Service of the proxy in front of the API server, which the chart creates.
     ProxyService,
     /// Created by this project.
@@ -67,7 +121,7 @@ pub(crate) enum Kind {
 }
 
 /// All kinds.
-pub(crate) const KINDS: [Kind; 18] = [
+pub(crate) const KINDS: [Kind; 19] = [
     Kind::Network,
     Kind::Ip,
     Kind::Configuration,
@@ -83,6 +137,7 @@ pub(crate) const KINDS: [Kind; 18] = [
     Kind::RoleBinding,
     Kind::GatewayKeys,
     Kind::Service,
+    Kind::ApiServerService,
     Kind::ProxyService,
     Kind::EndpointSlice,
     Kind::Deployment,
@@ -105,7 +160,9 @@ impl Kind {
             Self::ConfigMap => Resource::of::<ConfigMap>(),
             Self::Secret | Self::GatewayKeys => Resource::of::<Secret>(),
             Self::RoleBinding => Resource::of::<RoleBinding>(),
-            Self::Service | Self::ProxyService => Resource::of::<Service>(),
+            Self::Service | Self::ApiServerService | Self::ProxyService => {
+                Resource::of::<Service>()
+            }
             Self::EndpointSlice => Resource::of::<EndpointSlice>(),
             Self::Deployment => Resource::of::<Deployment>(),
         }
@@ -113,14 +170,14 @@ impl Kind {
 
     /// Returns the kind of an object; `None` if the manager does not follow its resource.
     ///
-    /// The Secret that the gateway reads and the Service of the proxy, in Liqo's namespace, have separate kinds.
+    /// The Secret that the gateway reads and the Services with an IP have separate kinds.
     pub(crate) fn of(resource: &Resource, key: &Key, namespace: &str) -> Option<Self> {
-        let named = [Self::GatewayKeys, Self::ProxyService];
-        if let Some(kind) = named.into_iter().find(|kind| {
-            kind.name() == Some(&key.name)
-                && key.namespace == namespace
-                && *resource == kind.resource()
-        }) {
+        let keys = (Self::GatewayKeys, Key::new(namespace, GATEWAY_KEYS));
+        let services = ReachedService::ALL.map(|it| (it.kind(), it.key(namespace)));
+        let mut named = std::iter::once(keys).chain(services);
+        if let Some((kind, _)) =
+            named.find(|(kind, named)| named == key && *resource == kind.resource())
+        {
             return Some(kind);
         }
         let kind = KINDS
@@ -158,6 +215,7 @@ impl Kind {
             | Self::Namespace
             | Self::RoleBinding
             | Self::GatewayKeys
+            | Self::ApiServerService
             | Self::ProxyService => None,
         }
     }
@@ -166,7 +224,8 @@ impl Kind {
     pub(crate) fn name(self) -> Option<&'static str> {
         match self {
             Self::GatewayKeys => Some(GATEWAY_KEYS),
-            Self::ProxyService => Some(PROXY_SERVICE),
+            Self::ApiServerService => Some(ReachedService::ApiServer.name()),
+            Self::ProxyService => Some(ReachedService::Proxy.name()),
             Self::RoleBinding => Some(TENANT_ROLE),
             Self::Network
             | Self::Ip
@@ -206,6 +265,7 @@ impl Kind {
             | Self::Pod
             | Self::Namespace
             | Self::ConfigMap
+            | Self::ApiServerService
             | Self::ProxyService => &[],
         }
     }
@@ -241,6 +301,7 @@ impl Kind {
             | Self::Secret
             | Self::RoleBinding
             | Self::GatewayKeys
+            | Self::ApiServerService
             | Self::ProxyService => &[],
         }
     }
@@ -266,6 +327,7 @@ impl Kind {
             | Self::RoleBinding
             | Self::GatewayKeys
             | Self::Service
+            | Self::ApiServerService
             | Self::ProxyService
             | Self::Deployment => &[],
         }
@@ -299,7 +361,7 @@ impl fmt::Display for Kind {
             Self::ConfigMap => "ConfigMap",
             Self::Secret | Self::GatewayKeys => "Secret",
             Self::RoleBinding => "RoleBinding",
-            Self::Service | Self::ProxyService => "Service",
+            Self::Service | Self::ApiServerService | Self::ProxyService => "Service",
             Self::EndpointSlice => "EndpointSlice",
             Self::Deployment => "Deployment",
         })

@@ -77,7 +77,7 @@ macro_rules! objects {
             GatewayClient clients, PublicKey public_keys, Connection connections,
             Node nodes, Pod pods, Namespace namespaces,
             ConfigMap config_maps, Secret secrets, RoleBinding role_bindings, GatewayKeys secrets,
-            Service services, ProxyService services, EndpointSlice slices, Deployment deployments)
+            Service services, ApiServerService services, ProxyService services, EndpointSlice slices, Deployment deployments)
     };
     (@ $local:expr, $kind:expr, $objects:ident, $body:expr, $($name:ident $field:ident),*) => {
         match $kind {

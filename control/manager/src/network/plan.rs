@@ -31,9 +31,9 @@ pub(crate) mod network;
 pub(crate) mod node;
 mod own_ip;
 pub(crate) mod peer;
-pub(crate) mod proxy;
 pub(crate) mod secret;
 pub(crate) mod service;
+pub(crate) mod service_ip;
 pub(crate) mod tenant;
 mod tunnel;
 mod underlay;
@@ -203,7 +203,7 @@ impl Planner<'_> {
             WorkItem::Tenant(namespace) => tenant::plan(self, namespace),
             WorkItem::Network(key) => network::plan(self, key),
             WorkItem::Node(name) => node::plan(self, name),
-            WorkItem::Proxy => proxy::plan(self),
+            WorkItem::ServiceIp(service) => service_ip::plan(self, *service),
             WorkItem::Ip(key) => ip::plan(self, key),
             WorkItem::Configuration(key) => configuration::plan(self, key, env.now),
             WorkItem::Service(hash) => service::plan(self, hash),

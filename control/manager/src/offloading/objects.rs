@@ -6,7 +6,7 @@ use control_api::authentication::resource_slice::ResourceSliceConditionStatus as
 use control_api::authentication::resource_slice::ResourceSliceConditionType as Type;
 use control_api::tenant_namespace::peer_of;
 use control_api::{
-    Configuration, ForeignCluster, Identity, Network, Quota, ResourceSlice, VirtualNode,
+    Configuration, ForeignCluster, IP, Identity, Network, Quota, ResourceSlice, VirtualNode,
     VkOptionsTemplate, labels,
 };
 use control_runtime::{Cache, Cluster, Key, Objects};
@@ -52,6 +52,7 @@ pub(super) struct Local<'a> {
     pub(super) options: Objects<'a, VkOptionsTemplate>,
     pub(super) networks: Objects<'a, Network>,
     pub(super) configurations: Objects<'a, Configuration>,
+    pub(super) ips: Objects<'a, IP>,
     pub(super) foreign_clusters: Objects<'a, ForeignCluster>,
     pub(super) cache: &'a Cache,
 }
@@ -76,6 +77,7 @@ impl<'a> Local<'a> {
             options: cache.objects(local),
             networks: cache.objects(local),
             configurations: cache.objects(local),
+            ips: cache.objects(local),
             foreign_clusters: cache.objects(local),
             cache,
         }

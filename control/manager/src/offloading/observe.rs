@@ -7,7 +7,7 @@ use super::virtual_kubelet::{self, Kubelets, bound, bound_by_cluster, offloaded_
 use crate::authentication::label;
 use crate::network;
 use control_api::{
-    Configuration, ForeignCluster, Identity, Network, Quota, ResourceSlice, VirtualNode,
+    Configuration, ForeignCluster, IP, Identity, Network, Quota, ResourceSlice, VirtualNode,
     VkOptionsTemplate, labels,
 };
 use control_runtime::{Change, Key, WatchId};
@@ -129,7 +129,10 @@ pub(super) fn items_of_kubelets(
         of_nodes(&mut [key.clone()].into_iter())
     } else if change.is::<Pod>() {
         of_pod(local, change)
-    } else if is_of_this_cluster(kubelets, change) || change.is::<Configuration>() {
+    } else if is_of_this_cluster(kubelets, change)
+        || is_of_api_server(kubelets, change)
+        || change.is::<Configuration>()
+    {
         // The virtual kubelets of peers without networking depend on the Configurations of the others.
         of_nodes(&mut all)
     } else if change.is::<VkOptionsTemplate>() {
@@ -166,6 +169,15 @@ pub(super) fn items_of_list(local: &Local<'_>, id: &WatchId) -> BTreeSet<WorkIte
 fn is_of_this_cluster(kubelets: &Kubelets, change: &Change<'_>) -> bool {
     let is_kind = change.is::<ConfigMap>() || change.is::<Network>();
     is_kind && change.object.key.namespace == kubelets.namespace
+}
+
+/// Returns whether the change is of an IP of this cluster's API server.
+fn is_of_api_server(kubelets: &Kubelets, change: &Change<'_>) -> bool {
+    let states: [Option<&IP>; 2] = [change.before(), change.after()];
+    let mut types = states.into_iter().flatten();
+
+    change.object.key.namespace == kubelets.namespace
+        && types.any(|ip| label(&ip.metadata, labels::IP_TYPE) == Some(labels::IP_TYPE_API_SERVER))
 }
 
 /// Returns the items of a RoleBinding of virtual kubelets, or of the manager's own, on which its watches depend.

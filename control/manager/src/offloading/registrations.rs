@@ -7,7 +7,7 @@ use super::virtual_kubelet::{
 use crate::authentication::keep_csr;
 use crate::network::{self, keep};
 use control_api::{
-    Configuration, ForeignCluster, Identity, Network, Quota, ResourceSlice, VirtualNode,
+    Configuration, ForeignCluster, IP, Identity, Network, Quota, ResourceSlice, VirtualNode,
     VkOptionsTemplate, labels,
 };
 use control_runtime::{Registration, Scope};
@@ -82,6 +82,7 @@ fn of_kubelets(kubelets: &Kubelets) -> Vec<Registration> {
         Registration::whole::<ForeignCluster>(Scope::All),
         Registration::of(Scope::All, keep::<Network>),
         Registration::of(Scope::All, keep::<Configuration>),
+        Registration::of(Scope::All, keep::<IP>),
         Registration::of(liqo(), keep::<ConfigMap>).labels(format!(
             "{}={}",
             labels::APP_NAME,

@@ -2,11 +2,11 @@
 
 use super::namespaces::{Namespaces, is_listed};
 use super::offloading;
-use super::update::update;
+use super::update::{is_of_former, update};
 use crate::pod::forge::{self, HomeApiServer};
 use crate::pod::status::{self, Restarts};
 use crate::reflection::event;
-use crate::settings::{Settings, reserved};
+use crate::settings::{Settings, api_servers, reserved};
 use control_api::offloading::namespace_map::MappingPhase;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
 use control_api::offloading::virtual_node::OffloadingPatch;
@@ -132,7 +132,7 @@ impl<'a> Workload<'a> {
             self.set_waiting(local, EXISTS, env, plan);
             return;
         }
-        if is_aborted(local) {
+        if is_of_former(local, shadow) || is_aborted(local) {
             if let Some(remote) = self.remote_key() {
                 self.delete_shadow(&remote, Some(shadow), plan);
             }
@@ -168,15 +168,16 @@ impl<'a> Workload<'a> {
         let current = map.and_then(|it| it.status.as_ref());
         let is_present =
             current.is_some_and(|it| it.current_mapping.contains_key(&self.key.namespace));
+        let phase = current.and_then(|it| it.current_mapping.get(&self.key.namespace)?.phase);
         if local.metadata.deletion_timestamp.is_some() {
             // The pod may run as long as the provider has the namespace.
-            if !is_present {
+            let is_refused = phase == Some(MappingPhase::CreationLoopBackOff);
+            if !is_present || is_refused && !has_started(local) {
                 self.end(local, plan);
             }
             return;
         }
         let desired = map.and_then(|it| it.spec.desired_mapping.get(&self.key.namespace));
-        let phase = current.and_then(|it| it.current_mapping.get(&self.key.namespace)?.phase);
         if let Some(remote) = desired.filter(|_| phase == Some(MappingPhase::CreationLoopBackOff)) {
             let message = format!(
                 "the provider does not create the namespace {remote}: its name may be taken or refused there"
@@ -199,7 +200,13 @@ impl<'a> Workload<'a> {
             plan.requeue.push((wait, self.key.clone()));
             return;
         }
-        let shadow = forge::shadow_pod(local, &self.context(&remote.namespace, patch));
+        let addresses = self.virtual_node().map(api_servers).unwrap_or_default();
+        let context = self.context(&remote.namespace, patch);
+        let context = forge::Context {
+            api_server: context.api_server.at(&addresses),
+            ..context
+        };
+        let shadow = forge::shadow_pod(local, &context);
         let object = self.shadow_ref(&remote);
         plan.writes
             .push(Write::new(object, Action::Create(json!(shadow))));

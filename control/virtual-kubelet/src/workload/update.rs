@@ -26,6 +26,15 @@ pub(super) struct Update {
     pub(super) note: Option<String>,
 }
 
+/// Returns whether a ShadowPod is that of a former pod with the same name, which was replaced while nothing followed it. Those of
+/// earlier releases do not name their pod.
+pub(super) fn is_of_former(local: &Pod, shadow: &ShadowPod) -> bool {
+    let annotations = shadow.metadata.annotations.as_ref();
+    let uid = annotations.and_then(|it| it.get(annotations::POD_UID));
+
+    uid.is_some_and(|uid| local.metadata.uid.as_ref() != Some(uid))
+}
+
 /// Compares a ShadowPod with its pod. `remote` is the provider's pod.
 pub(super) fn update(
     local: &Pod,

@@ -1,7 +1,7 @@
 //! The resources of the network controller.
 
 use super::FIELD_MANAGER;
-use crate::network::kind::{KINDS, Kind};
+use crate::network::kind::{KINDS, Kind, ReachedService};
 use crate::network::local::{Stored, keep, with_indexes};
 use crate::network::settings::Settings;
 use control_api::{
@@ -33,6 +33,12 @@ pub(crate) fn registration(kind: Kind, settings: &Settings) -> Registration {
         Kind::Pod | Kind::ConfigMap | Kind::GatewayKeys | Kind::ProxyService => {
             Scope::Namespace(settings.namespace.clone())
         }
+        Kind::ApiServerService => Scope::Namespace(
+            ReachedService::ApiServer
+                .key(&settings.namespace)
+                .namespace
+                .to_string(),
+        ),
         // Secrets are watched only in namespaces where the manager may read them.
         Kind::Secret => Scope::Planned,
         Kind::Network
@@ -97,7 +103,7 @@ fn typed(kind: Kind, scope: Scope) -> Registration {
         Kind::ConfigMap => of::<ConfigMap>(scope),
         Kind::Secret | Kind::GatewayKeys => of::<Secret>(scope),
         Kind::RoleBinding => of::<RoleBinding>(scope),
-        Kind::Service | Kind::ProxyService => of::<Service>(scope),
+        Kind::Service | Kind::ApiServerService | Kind::ProxyService => of::<Service>(scope),
         Kind::EndpointSlice => of::<EndpointSlice>(scope),
         Kind::Deployment => of::<Deployment>(scope),
     }

@@ -2,7 +2,7 @@
 
 use super::{Local, Stored, objects};
 use crate::network::item::WorkItem;
-use crate::network::kind::{KINDS, Key, Kind, NODE_IP_PREFIX, PROXY_IP};
+use crate::network::kind::{KINDS, Key, Kind, NODE_IP_PREFIX, ReachedService};
 use crate::network::service_request::ServiceRequest;
 use control_api::{GatewayServer, IP, PublicKey, labels, tenant_namespace};
 use control_runtime::{Objects, Registration};
@@ -155,7 +155,12 @@ impl<'a> Local<'a> {
     ) -> impl Iterator<Item = (Kind, &'a Key)> + use<'a> {
         let mut found = Vec::new();
         // Their objects are also among those of another kind.
-        let is_part = |kind: &Kind| matches!(kind, Kind::GatewayKeys | Kind::ProxyService);
+        let is_part = |kind: &Kind| {
+            matches!(
+                kind,
+                Kind::GatewayKeys | Kind::ApiServerService | Kind::ProxyService
+            )
+        };
         for kind in KINDS.into_iter().filter(|kind| !is_part(kind)) {
             let IndexKey { index, value } = index_key;
             objects!(self, kind, objects => {
@@ -218,8 +223,10 @@ impl<'a> Local<'a> {
                 let node = key.name.strip_prefix(NODE_IP_PREFIX);
                 let node = node.filter(|_| key.namespace == self.namespace);
                 items.extend(node.map(|name| WorkItem::Node(name.to_owned())));
-                let is_of_proxy = key.name == PROXY_IP && key.namespace == self.namespace;
-                items.extend(is_of_proxy.then_some(WorkItem::Proxy));
+                let services = ReachedService::ALL.into_iter();
+                let is_own = key.namespace == self.namespace;
+                let service = services.filter(|it| is_own && it.ip() == key.name);
+                items.extend(service.map(WorkItem::ServiceIp));
                 items.insert(WorkItem::Ip(key.clone()));
             }
             Kind::Configuration => {
@@ -228,8 +235,11 @@ impl<'a> Local<'a> {
             Kind::Node => {
                 items.insert(WorkItem::Node(key.name.clone()));
             }
+            Kind::ApiServerService => {
+                items.insert(WorkItem::ServiceIp(ReachedService::ApiServer));
+            }
             Kind::ProxyService => {
-                items.insert(WorkItem::Proxy);
+                items.insert(WorkItem::ServiceIp(ReachedService::Proxy));
             }
             Kind::Namespace => {
                 let ips = self.indexed(&IndexKey::template());

@@ -1,7 +1,7 @@
 //! The address and the labels of an IP.
 
 use super::metadata::network_labels;
-use super::{Plan, Planner, ip_service, label, node, proxy};
+use super::{Plan, Planner, ip_service, label, node, service_ip};
 use crate::network::item::WorkItem;
 use crate::network::kind::{Key, Kind};
 use crate::network::local::{address, is_terminating};
@@ -15,8 +15,8 @@ use std::net::Ipv4Addr;
 pub(super) fn plan(planner: &mut Planner<'_>, key: &Key) -> Plan {
     let mut plan = Plan::default();
     let Some(ip) = planner.local.ips.get(key).cloned() else {
-        // The IP of a node or the proxy is created again, with the same address.
-        if !node::has_ip(planner, key) && !proxy::has_ip(planner, key) {
+        // The IP of a node or a Service is created again, with the same address.
+        if !node::has_ip(planner, key) && !service_ip::has_ip(planner, key) {
             let waiting = planner.allocation.release_address(key);
             plan.again = waiting.into_iter().map(WorkItem::Ip).collect();
         }

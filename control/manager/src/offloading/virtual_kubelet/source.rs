@@ -36,6 +36,8 @@ pub(super) struct Source<'a> {
     pub(super) remapped: Remapped<'a>,
     /// CIDRs in which this cluster or another peer has addresses, if networking with the provider is off. Else empty.
     pub(super) reserved: BTreeSet<&'a str>,
+    /// Addresses of the IPs of this cluster's API server; empty without networking.
+    pub(super) api_servers: BTreeSet<&'a str>,
     /// Secret with the kubeconfig for the provider.
     pub(super) secret: &'a str,
     pub(super) options: VkOptionsTemplateSpec,
@@ -68,6 +70,11 @@ pub(super) fn source<'a>(
     let defaults = (kubelets.namespace.as_str(), kubelets.image.as_str());
     let options = options::find(local, node, defaults, bounds)?;
     let home = cluster_id(local.cache, &kubelets.namespace);
+    let remapped = remapped(local, &key.namespace, peer);
+    let api_servers = match remapped.external.is_empty() {
+        true => BTreeSet::new(),
+        false => api_servers(local, &kubelets.namespace),
+    };
 
     Ok(home.map(|home| Source {
         key,
@@ -76,7 +83,8 @@ pub(super) fn source<'a>(
         liqo: &kubelets.namespace,
         pod_cidrs: cidrs(local, &kubelets.namespace, &[labels::NETWORK_TYPE_POD]),
         reserved: reserved(local, &kubelets.namespace, (&key.namespace, peer)),
-        remapped: remapped(local, &key.namespace, peer),
+        remapped,
+        api_servers,
         secret: &secret.name,
         options,
     }))
@@ -139,6 +147,17 @@ fn cidrs<'a>(local: &Local<'a>, liqo: &str, types: &[&str]) -> Vec<&'a str> {
     });
 
     cidrs.filter(|cidr| !cidr.is_empty()).collect()
+}
+
+/// Returns the addresses of the IPs of this cluster's API server. Only those in the namespace of Liqo count, because others may be
+/// those of users.
+fn api_servers<'a>(local: &Local<'a>, liqo: &str) -> BTreeSet<&'a str> {
+    let ips = local.ips.within(liqo);
+    let ips = ips
+        .filter(|(_, ip)| label(&ip.metadata, labels::IP_TYPE) == Some(labels::IP_TYPE_API_SERVER));
+    let addresses = ips.filter_map(|(_, ip)| ip.status.as_ref()?.ip.as_deref());
+
+    addresses.filter(|it| !it.is_empty()).collect()
 }
 
 /// Returns the CIDRs of this cluster, and those that other peers are remapped to, if `peer` has no Configuration. Without them, an

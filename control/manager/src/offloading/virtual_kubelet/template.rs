@@ -5,7 +5,7 @@ use super::image::is_upstream;
 use super::options::port;
 use super::overrides::{CONTAINER, Overrides, record};
 use super::source::Source;
-use control_api::annotations::{RESERVED_CIDRS, TEMPLATE_VALUES};
+use control_api::annotations::{API_SERVER_ADDRESSES, RESERVED_CIDRS, TEMPLATE_VALUES};
 use control_api::{VirtualNode, VirtualNodeSpec, labels};
 use serde_json::{Value, json};
 
@@ -45,12 +45,18 @@ pub(super) fn complete(node: &mut VirtualNode, source: &Source<'_>) {
     node.spec.template = serde_json::from_value(template).ok();
     let annotations = node.metadata.annotations.get_or_insert_default();
     annotations.insert(TEMPLATE_VALUES.to_owned(), record(&filled));
-    // No argument: the connection of another peer must not restart the virtual kubelet.
-    let reserved = Vec::from_iter(source.reserved.iter().copied()).join(",");
-    match reserved.as_str() {
-        "" => annotations.remove(RESERVED_CIDRS),
-        _ => annotations.insert(RESERVED_CIDRS.to_owned(), reserved),
-    };
+    // No arguments: a change must not restart the virtual kubelet.
+    let lists = [
+        (RESERVED_CIDRS, &source.reserved),
+        (API_SERVER_ADDRESSES, &source.api_servers),
+    ];
+    for (annotation, values) in lists {
+        let list = Vec::from_iter(values.iter().copied()).join(",");
+        match list.as_str() {
+            "" => annotations.remove(annotation),
+            _ => annotations.insert(annotation.to_owned(), list),
+        };
+    }
 }
 
 /// Appends the items that a list lacks.

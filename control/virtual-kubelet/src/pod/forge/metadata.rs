@@ -13,11 +13,12 @@ const NEVER_REFLECTED: [&str; 3] = [
     labels::CREATOR_USER,
 ];
 
-/// Annotations that only a provider sets, and that of `kubectl apply`, which is about the pod of this cluster.
-const NEVER_REFLECTED_ANNOTATIONS: [&str; 3] = [
+/// Annotations that only a provider or a virtual kubelet sets, and that of `kubectl apply`, which is about the pod of this cluster.
+const NEVER_REFLECTED_ANNOTATIONS: [&str; 4] = [
     annotations::APPLIES_CHANGES,
     annotations::CHANGE_REFUSED,
     annotations::LAST_APPLIED,
+    annotations::POD_UID,
 ];
 
 /// Labels and annotations of a ShadowPod.
@@ -49,6 +50,8 @@ pub(crate) fn metadata(pod: &Pod, context: &Context<'_>) -> Metadata {
         !NEVER_REFLECTED_ANNOTATIONS.contains(&key.as_str())
             && !context.patch.annotations_not_reflected.contains(key)
     });
+    let uid = pod.metadata.uid.clone();
+    annotations.extend(uid.map(|uid| (annotations::POD_UID.to_owned(), uid)));
 
     Metadata {
         labels,

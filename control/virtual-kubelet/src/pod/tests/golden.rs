@@ -59,7 +59,7 @@ fn forged(case: &Case, applies_changes: bool) -> Value {
 }
 
 /// Exceptions: identity and status, which the API server and the provider write, the label `liqo.io/creator-user`, which the
-/// provider's webhook adds, and the annotation of `kubectl apply`, which upstream copies although it is about another object.
+/// provider's webhook adds, the annotation with the UID of the pod, which upstream lacks, and the annotation of `kubectl apply`, which upstream copies although it is about another object.
 #[test]
 fn shadow_pods_equal_upstreams() {
     for (name, case) in cases() {
@@ -77,7 +77,13 @@ fn shadow_pods_equal_upstreams() {
         }
         metadata.retain(|key, value| key != "annotations" || *value != json!({}));
 
-        assert_eq!(forged(&case, false), expected, "{name}");
+        let mut forged = forged(&case, false);
+        let metadata = forged["metadata"].as_object_mut().unwrap();
+        let annotations = metadata["annotations"].as_object_mut().unwrap();
+        let uid = annotations.remove("liqo.io/pod-uid");
+        assert_eq!(uid.as_ref(), Some(&case["local"]["metadata"]["uid"]));
+        metadata.retain(|key, value| key != "annotations" || *value != json!({}));
+        assert_eq!(forged, expected, "{name}");
     }
 }
 

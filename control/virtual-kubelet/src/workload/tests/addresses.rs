@@ -1,6 +1,7 @@
-//! Addresses of remote pods while networking with the provider is off.
+//! Addresses of remote pods while networking with the provider is off, and that of this cluster's API server.
 
 use super::*;
+use crate::pod::forge::ApiServerSupport;
 use control_api::VirtualNode;
 
 /// Returns `rome` with a remote pod of this address, and without networking.
@@ -113,4 +114,34 @@ fn with_networking_an_ipv6_address_has_an_event_too() {
         events.len() == 1 && events[0].contains("IPv6"),
         "{events:?}"
     );
+}
+
+#[test]
+fn a_pod_reaches_the_api_server_of_this_cluster_at_the_addresses_of_its_ip_objects() {
+    let mut settings = settings();
+    settings.api_server_support = ApiServerSupport::TokenApi;
+    let mut rome = Side::with_settings(5, settings);
+    rome.put_map("Accepted");
+    let node = Key::new("liqo-tenant-milan", "milan");
+    rome.edit::<VirtualNode>(&node, |it| {
+        it["metadata"]["annotations"] =
+            json!({"liqo.io/api-server-addresses": "10.70.0.1,10.70.0.9"});
+    });
+    rome.put_pod("web");
+    rome.pass();
+
+    let spec = rome.shadow("web")["spec"]["pod"].clone();
+    let hostnames = ["kubernetes.default", "kubernetes.default.svc"];
+    assert_eq!(
+        spec["hostAliases"],
+        json!([
+            {"ip": "10.70.0.1", "hostnames": hostnames},
+            {"ip": "10.70.0.9", "hostnames": hostnames},
+        ])
+    );
+    assert_eq!(
+        spec["containers"][0]["env"][0],
+        json!({"name": "KUBERNETES_SERVICE_HOST", "value": "kubernetes.default"})
+    );
+    assert!(rome.redundant().is_empty(), "{:?}", rome.redundant());
 }

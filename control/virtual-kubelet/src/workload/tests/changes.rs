@@ -140,7 +140,8 @@ fn a_user_cannot_pretend_that_the_provider_applies_changes() {
     debug(&mut rome);
 
     let shadow = rome.shadow("web");
-    assert_eq!(shadow["metadata"]["annotations"], Value::Null);
+    let annotations = shadow["metadata"]["annotations"].as_object().unwrap();
+    assert_eq!(Vec::from_iter(annotations.keys()), ["liqo.io/pod-uid"]);
     assert_eq!(shadow["spec"]["pod"]["ephemeralContainers"], Value::Null);
     assert_eq!(notes(&rome).len(), 1);
 }
@@ -249,4 +250,30 @@ fn a_status_has_the_generation_of_a_change_only_if_the_provider_has_the_change()
 
     assert_eq!(observed(true), Some(2));
     assert_eq!(observed(false), Some(1));
+}
+
+/// For instance by a StatefulSet, after a deletion by force while no virtual kubelet ran.
+#[test]
+fn a_pod_that_replaced_another_one_does_not_take_its_shadow_pod() {
+    let mut rome = rome(31);
+    let uid = rome.pod("web")["metadata"]["uid"].clone();
+    assert_eq!(
+        rome.shadow("web")["metadata"]["annotations"]["liqo.io/pod-uid"],
+        uid
+    );
+
+    let key = Key::new("shop-rome", "web");
+    let mut former = rome.shadow("web");
+    let former_uid = former["metadata"]["uid"].clone();
+    former["metadata"]["annotations"]["liqo.io/pod-uid"] = json!("former");
+    rome.provider().put::<ShadowPod>(former);
+    rome.pass();
+    assert_eq!(rome.shadow("web"), Value::Null);
+    rome.remove_remote("web");
+    rome.pass();
+
+    let shadow = rome.provider().get::<ShadowPod>(&key).cloned().unwrap();
+    assert_ne!(shadow["metadata"]["uid"], former_uid);
+    assert_eq!(shadow["metadata"]["annotations"]["liqo.io/pod-uid"], uid);
+    assert!(rome.redundant().is_empty(), "{:?}", rome.redundant());
 }

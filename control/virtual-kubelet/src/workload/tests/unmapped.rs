@@ -26,6 +26,20 @@ fn nothing_is_created_before_the_provider_has_the_namespace() {
 }
 
 #[test]
+fn a_pod_that_never_started_is_deleted_while_the_provider_refuses_the_namespace() {
+    let mut rome = Side::new(4);
+    rome.put_map("CreationLoopBackOff");
+    rome.put_pod("web");
+    rome.pass();
+    assert_eq!(rome.pod("web")["status"]["reason"], "OffloadingBackOff");
+
+    rome.simulation.local().remove::<Pod>(&pod_key());
+    rome.pass();
+
+    assert!(rome.pod("web").is_null());
+}
+
+#[test]
 fn a_pod_whose_namespace_is_not_offloaded_waits() {
     let mut rome = Side::new(3);
     rome.put_pod("web");

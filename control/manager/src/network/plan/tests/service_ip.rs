@@ -1,7 +1,8 @@
-//! The IP of the proxy in front of the API server.
+//! The IPs of the API server and of the proxy in front of it.
 
 use super::*;
 use crate::network::item::WorkItem;
+use crate::network::kind::ReachedService;
 
 fn service(cluster_ip: &str) -> Value {
     json!({
@@ -64,6 +65,36 @@ fn the_proxy_has_an_ip_as_upstreams_has() {
 }
 
 #[test]
+fn the_api_server_has_an_ip_as_upstreams_has() {
+    let mut rome = rome();
+    rome.put(
+        Kind::ApiServerService,
+        json!({
+            "metadata": {"name": "kubernetes", "namespace": "default"},
+            "spec": {"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"]},
+        }),
+    );
+    rome.settle();
+
+    let ip = rome.get(Kind::Ip, &Key::new("liqo", "api-server"));
+    assert_eq!(ip["spec"], json!({"ip": "10.96.0.1"}));
+    assert_eq!(
+        ip["metadata"]["annotations"],
+        json!({"liqo.io/preinstalled": "true"})
+    );
+    assert_eq!(
+        ip["metadata"]["labels"],
+        json!({
+            "ipam.liqo.io/ip-type": "api-server",
+            "ipam.liqo.io/network-name": "external-cidr",
+            "ipam.liqo.io/network-namespace": "liqo",
+            "liqo.io/managed": "true",
+        })
+    );
+    assert_eq!(ip["status"]["cidr"], "10.70.0.0/16");
+}
+
+#[test]
 fn the_ip_follows_the_service_and_keeps_its_address() {
     let mut rome = with_proxy();
     let status = rome.get(Kind::Ip, &ip_key())["status"].clone();
@@ -107,7 +138,7 @@ fn the_address_is_free_although_the_ip_was_deleted_before_the_service() {
     rome.delete(Kind::Ip, &ip_key());
     rome.work(&WorkItem::Ip(ip_key()));
     rome.delete(Kind::ProxyService, &service_key());
-    rome.work(&WorkItem::Proxy);
+    rome.work(&WorkItem::ServiceIp(ReachedService::Proxy));
 
     let other = rome.put(Kind::Ip, ip("a"));
     rome.work(&WorkItem::Ip(other.clone()));

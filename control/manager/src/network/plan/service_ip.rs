@@ -1,26 +1,26 @@
-//! The IP of the proxy in front of the API server: peers reach the ClusterIP of its Service at the address of the IP.
+//! The IPs of Services of this cluster: peers reach the ClusterIP of the Service at the address of the IP.
 
 use super::own_ip::OwnIp;
 use super::{Plan, Planner};
 use crate::network::item::WorkItem;
-use crate::network::kind::{Key, Kind, PROXY_IP, PROXY_SERVICE};
+use crate::network::kind::{Key, ReachedService};
 use crate::network::local::is_terminating;
-use control_api::labels;
 use k8s_openapi::api::core::v1::Service;
 use std::net::Ipv4Addr;
 
-/// Returns whether an IP is that of the proxy.
+/// Returns whether an IP is that of a Service that exists.
 pub(super) fn has_ip(planner: &Planner<'_>, ip: &Key) -> bool {
-    *ip == ip_key(planner) && service(planner).is_some()
+    let mut all = ReachedService::ALL.into_iter();
+    all.any(|reached| *ip == ip_key(planner, reached) && service(planner, reached).is_some())
 }
 
-/// Creates the IP of the proxy, recreates it when the ClusterIP changes, and deletes it with the Service.
+/// Creates the IP of a Service, recreates it when the ClusterIP changes, and deletes it with the Service.
 ///
 /// The ClusterIP is in the Service CIDR, which IPs of users may name only without a Service template.
-pub(super) fn plan(planner: &mut Planner<'_>) -> Plan {
+pub(super) fn plan(planner: &mut Planner<'_>, reached: ReachedService) -> Plan {
     let mut plan = Plan::default();
-    let key = ip_key(planner);
-    let service = service(planner);
+    let key = ip_key(planner, reached);
+    let service = service(planner, reached);
     let is_gone = service.is_none();
     let address = service.and_then(cluster_ip);
     let has_ip = planner.local.ips.get(&key).is_some();
@@ -29,17 +29,17 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Plan {
         let waiting = planner.allocation.release_address(&key);
         plan.again = waiting.into_iter().map(WorkItem::Ip).collect();
     }
+    let source = (reached.kind(), service_key(planner, reached));
     if !is_gone && address.is_none() {
-        let note = "it has no IPv4 ClusterIP: peers cannot reach the API server in-band";
-        let service = service_key(planner);
-        plan.warn(Kind::ProxyService, &service, "NoAddress", note);
+        let note = format!("it has no IPv4 ClusterIP: {}", reached.consequence());
+        plan.warn(source.0, &source.1, "NoAddress", note);
     }
     let own_ip = OwnIp {
         key,
-        type_: labels::IP_TYPE_API_SERVER_PROXY,
+        type_: reached.ip_type(),
         is_preinstalled: true,
         address,
-        source: (Kind::ProxyService, service_key(planner)),
+        source,
         is_gone,
     };
     own_ip.plan(planner, &mut plan);
@@ -47,8 +47,8 @@ pub(super) fn plan(planner: &mut Planner<'_>) -> Plan {
     plan
 }
 
-fn service<'a>(planner: &Planner<'a>) -> Option<&'a Service> {
-    let service = planner.local.services.get(&service_key(planner));
+fn service<'a>(planner: &Planner<'a>, reached: ReachedService) -> Option<&'a Service> {
+    let service = planner.local.services.get(&service_key(planner, reached));
     service.filter(|service| !is_terminating(&service.metadata))
 }
 
@@ -59,10 +59,10 @@ fn cluster_ip(service: &Service) -> Option<Ipv4Addr> {
     all.into_iter().find_map(|address| address.parse().ok())
 }
 
-fn service_key(planner: &Planner<'_>) -> Key {
-    Key::new(planner.settings.namespace.clone(), PROXY_SERVICE)
+fn service_key(planner: &Planner<'_>, reached: ReachedService) -> Key {
+    reached.key(&planner.settings.namespace)
 }
 
-fn ip_key(planner: &Planner<'_>) -> Key {
-    Key::new(planner.settings.namespace.clone(), PROXY_IP)
+fn ip_key(planner: &Planner<'_>, reached: ReachedService) -> Key {
+    Key::new(planner.settings.namespace.clone(), reached.ip())
 }
