@@ -3,7 +3,7 @@
 //! Users write VkOptionsTemplates. Invalid and surplus values are left out, so that one wrong value does not prevent the
 //! virtual kubelet, and an Event names them.
 
-use super::image::is_image;
+use super::image::{is_image, is_upstream};
 use crate::offloading::bounds::{Bounds, Reason, check_key, check_label};
 use crate::offloading::objects::{Local, Refusal};
 use control_api::offloading::vk_options_template::ReflectorConfig;
@@ -109,7 +109,15 @@ fn bounded(
     options.pull_policy = pull_policy(spec.pull_policy.as_deref(), bounds);
     options.reflectors_config = reflectors(&spec.reflectors_config, bounds);
     options.reflected_resources = resources(&spec.reflected_resources, bounds);
-    options.extra_args = taken("extraArgs", &spec.extra_args, bounds, check_argument);
+    let is_upstream = is_upstream(&options.container_image);
+    options.extra_args = taken("extraArgs", &spec.extra_args, bounds, |argument| {
+        check_argument(argument)?;
+        let name = argument.split('=').next().unwrap_or_default();
+        match !is_upstream && OF_UPSTREAM_ONLY.contains(&name) {
+            true => Err("a flag of upstream's virtual kubelet that this one does not have"),
+            false => Ok(()),
+        }
+    });
     options.extra_labels = bounds.map("extraLabels", &spec.extra_labels, |key, value| {
         check_label(key, value)
     });
@@ -270,6 +278,22 @@ fn taken(
 
     taken.into_iter().cloned().collect()
 }
+
+/// Flags of upstream's virtual kubelet that this project's does not have. It would refuse to start with one.
+const OF_UPSTREAM_ONLY: [&str; 12] = [
+    "--enable-profiling",
+    "--home-kubeconfig",
+    "--listen-port",
+    "--node-lease-duration",
+    "--node-ping-interval",
+    "--node-ping-timeout",
+    "--resync-period",
+    "--virtual-storage-class-name",
+    "--vk-lease-duration",
+    "--vk-lease-enabled",
+    "--vk-lease-renew-interval",
+    "--vk-lease-retry-period",
+];
 
 fn check_argument(argument: &str) -> Result<(), Reason> {
     if argument.len() > VALUE_LEN_MAX {

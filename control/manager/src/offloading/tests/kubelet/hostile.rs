@@ -20,6 +20,7 @@ fn invalid_options_are_left_out_and_named() {
         ("metricsAddress", json!(long), long.as_str()),
         ("extraArgs", json!([format!("--{long}")]), &long),
         ("extraArgs", json!(["sh"]), "\"sh\""),
+        ("extraArgs", json!(["--vk-lease-duration=15s"]), "vk-lease"),
         ("extraLabels", json!({"a b": "c"}), "a b"),
         ("extraLabels", Value::Object(many), "key-999"),
         ("extraAnnotations", json!({"a": long}), &long),

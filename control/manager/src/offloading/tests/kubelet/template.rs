@@ -1,7 +1,7 @@
 //! Fields of VkOptionsTemplates and objects that change the Deployment.
 
 use super::*;
-use control_api::{Configuration, Network};
+use control_api::{Configuration, IP, Network};
 
 /// Returns `rome` after a change of the VkOptionsTemplate.
 fn with_options(edit: impl FnOnce(&mut Value)) -> Side {
@@ -318,6 +318,50 @@ fn without_networking_the_cidrs_of_this_cluster_and_of_other_peers_are_reserved(
     rome.put::<Configuration>(configuration("milan", "10.73.0.0/16"));
     rome.run(MOMENT);
     assert_eq!(reserved(&mut rome), Value::Null);
+}
+
+#[test]
+fn the_addresses_of_this_clusters_api_server_are_named_while_networking_is_on() {
+    let mut rome = rome(1);
+    for (namespace, name, type_, address) in [
+        ("liqo", "api-server", "api-server", "10.70.0.1"),
+        ("liqo", "api-server-proxy", "api-server-proxy", "10.70.0.2"),
+        ("demo", "of-a-user", "api-server", "10.70.0.3"),
+    ] {
+        rome.put::<IP>(json!({
+            "apiVersion": "ipam.liqo.io/v1alpha1",
+            "kind": "IP",
+            "metadata": {"name": name, "namespace": namespace, "labels": {"ipam.liqo.io/ip-type": type_}},
+            "spec": {"ip": "10.96.0.1"},
+            "status": {"ip": address, "cidr": "10.70.0.0/16"},
+        }));
+    }
+    rome.run(MOMENT);
+    let named = |rome: &mut Side| {
+        let node = rome.object::<VirtualNode>(&milan()).unwrap_or_default();
+        node["metadata"]["annotations"]["liqo.io/api-server-addresses"].clone()
+    };
+    assert_eq!(named(&mut rome), Value::Null);
+
+    rome.put::<Configuration>(json!({
+        "apiVersion": "networking.liqo.io/v1beta1",
+        "kind": "Configuration",
+        "metadata": {
+            "name": "milan",
+            "namespace": "liqo-tenant-milan",
+            "labels": {"liqo.io/remote-cluster-id": "milan"},
+        },
+        "spec": {"remote": {"cidr": {"pod": ["10.1.0.0/16"], "external": ["10.2.0.0/16"]}}},
+        "status": {"remote": {"cidr": {"pod": ["10.4.0.0/16"], "external": ["10.5.0.0/16"]}}},
+    }));
+    rome.run(MOMENT);
+    assert_eq!(named(&mut rome), "10.70.0.1");
+
+    rome.edit::<IP>(&Key::new("liqo", "api-server"), |ip| {
+        ip["status"]["ip"] = json!("10.70.0.8");
+    });
+    rome.run(MOMENT);
+    assert_eq!(named(&mut rome), "10.70.0.8");
 }
 
 #[test]
