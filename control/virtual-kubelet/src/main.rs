@@ -25,6 +25,7 @@ mod node;
 )]
 #[expect(unused_imports, reason = "as above")]
 mod pod;
+mod reflected;
 mod reflection;
 mod server;
 mod settings;

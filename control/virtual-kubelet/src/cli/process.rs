@@ -4,6 +4,7 @@ use super::Cli;
 use crate::connection::Connection;
 use crate::kubeconfig::{self, Shared};
 use crate::node::{NodeController, WorkItem};
+use crate::reflected::Reflected;
 use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::event::controller::EventController;
@@ -51,6 +52,7 @@ impl Cli {
         let of_server = server::Metrics::new(&mut registry);
         let conflicts = Conflicts::new(&mut registry);
         let drops = Drops::new(&mut registry);
+        let reflected = Reflected::new(&mut registry, &self.nodename, &self.foreign_cluster_id);
         let registry = Arc::new(registry);
         let state = Arc::new(State::default());
         let health = telemetry::http::serve(self.http, Arc::clone(&registry), Arc::clone(&state));
@@ -68,17 +70,19 @@ impl Cli {
             let server = self.server(&mut runtime, &settings, of_server)?;
             let tokens = self.tokens(&virtual_node);
             if self.runs_pods() {
-                runtime.add(WorkloadController::new(settings, tokens.clone()), &replicas)?;
+                let workload = WorkloadController::new(settings, tokens.clone());
+                runtime.add(workload.counted(reflected.clone()), &replicas)?;
             }
             if let Some(tokens) = tokens {
                 runtime.add(TokenController::new(tokens), &replicas)?;
             }
             if let Some(events) = self.events(&virtual_node) {
-                runtime.add(EventController::new(events, drops), &replicas)?;
+                let events = EventController::new(events, drops);
+                runtime.add(events.counted(reflected.clone()), &replicas)?;
             }
             if let Some(reflection) = self.reflection(&virtual_node) {
                 let reflection = ReflectionController::new(reflection, conflicts);
-                runtime.add(reflection, &self.of_the_peer())?;
+                runtime.add(reflection.counted(reflected), &self.of_the_peer())?;
             }
             let changed = move || injector.push(WorkItem::Connection);
             let followed = kubeconfig::follow(self.kubeconfig.clone(), content, changed);

@@ -15,6 +15,7 @@ use super::registrations::{
 };
 use super::settings::Settings;
 use super::status;
+use crate::reflected::Reflected;
 use control_api::NamespaceMap;
 use control_runtime::{
     Cache, Carried, Change, Cluster, Controller, Env, Outcome, Plan, Queue, Registration, Request,
@@ -32,6 +33,7 @@ pub(crate) struct ReflectionController {
     carried: Carried<WorkItem>,
     memory: Memory,
     refusals: Refusals,
+    reflected: Reflected,
 }
 
 impl ReflectionController {
@@ -43,7 +45,13 @@ impl ReflectionController {
             carried: Carried::default(),
             memory: Memory::new(conflicts),
             refusals: Refusals::default(),
+            reflected: Reflected::default(),
         }
+    }
+
+    /// Counts what is reflected.
+    pub(crate) fn counted(self, reflected: Reflected) -> Self {
+        Self { reflected, ..self }
     }
 
     fn observer<'a>(&'a self, cache: &'a Cache) -> observe::Observer<'a> {
@@ -209,6 +217,7 @@ impl Controller for ReflectionController {
         let can_proceed = match (item, request) {
             (WorkItem::Object(kind, _), Request::Write(write)) => {
                 self.written(item, write, outcome, *kind);
+                self.reflected.count(item.namespace(), request, outcome);
                 false
             }
             (WorkItem::Object(kind, _), Request::Read(object)) => {

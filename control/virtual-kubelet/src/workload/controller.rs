@@ -8,6 +8,7 @@ use super::plan::{EXISTS, Workload};
 use super::unscheduled::Unscheduled;
 use crate::pod::kept;
 use crate::pod::status::{Restarts, cut};
+use crate::reflected::Reflected;
 use crate::reflection::event::{self, EventSummary};
 use crate::reflection::tokens::awaited::{self, Waiting, missing, pods_of};
 use crate::reflection::tokens::settings::TokenSettings;
@@ -48,6 +49,7 @@ pub(crate) struct WorkloadController {
     unscheduled: Unscheduled,
     delayed: Delayed,
     addresses: Addresses,
+    reflected: Reflected,
 }
 
 /// The item that plans the watches; pods have a namespace.
@@ -69,7 +71,13 @@ impl WorkloadController {
             unscheduled: Unscheduled::default(),
             delayed: Delayed::default(),
             addresses: Addresses::default(),
+            reflected: Reflected::default(),
         }
+    }
+
+    /// Counts what is reflected.
+    pub(crate) fn counted(self, reflected: Reflected) -> Self {
+        Self { reflected, ..self }
     }
 
     /// Returns the pods in namespaces of this cluster, and those of which the provider has objects.
@@ -329,6 +337,7 @@ impl Controller for WorkloadController {
                 let part = if is_change { "change of the " } else { "" };
                 let refused = format!("the provider refuses the {part}ShadowPod");
                 self.take(item, outcome, &refused);
+                self.reflected.count(&item.namespace, request, outcome);
             }
             Request::Read(_) => {
                 self.take(item, outcome, "the provider refuses to show the ShadowPod")

@@ -6,6 +6,7 @@ use super::settings::EventSettings;
 use super::written::{Decision, Written};
 use super::{EventSummary, about, local_watch, reflected_fields, registration, remote_watch};
 use crate::pod::kept;
+use crate::reflected::Reflected;
 use crate::reflection::namespaces::{Namespaces, State, is_object_name, names};
 use crate::reflection::registrations::{followed, namespace_maps};
 use control_api::NamespaceMap;
@@ -29,6 +30,7 @@ pub(crate) struct EventController {
     carried: Carried<WorkItem>,
     written: Written,
     drops: Drops,
+    reflected: Reflected,
 }
 
 /// Part of the reflection of Events that is compared with its desired state.
@@ -58,7 +60,13 @@ impl EventController {
             carried: Carried::default(),
             written: Written::default(),
             drops,
+            reflected: Reflected::default(),
         }
+    }
+
+    /// Counts what is reflected.
+    pub(crate) fn counted(self, reflected: Reflected) -> Self {
+        Self { reflected, ..self }
     }
 
     fn provider(&self) -> Cluster {
@@ -335,6 +343,7 @@ impl Controller for EventController {
         let WorkItem::Event(key) = item else {
             return Vec::new();
         };
+        self.reflected.count(&key.namespace, request, outcome);
         match (request, outcome) {
             (Request::Read(_), Outcome::Stored(entry)) => {
                 self.carried.put(item.clone(), entry);
