@@ -5,7 +5,7 @@
 //!
 //! ```text
 //!             +-----------------------------------------------+
-//!   TAP  ---> | split -> engine.seal -> outbox ---------------|---> UDP
+//!   TAP  ---> | backlog -> split -> engine.seal -> outbox ----|---> UDP
 //!        <--- | <- coalescer <- engine.handle_datagram <------|<---
 //!             |        commands, timeouts, heartbeat          |
 //!             +-----------------------------------------------+
@@ -18,6 +18,7 @@
 
 mod active_worker;
 mod alarm;
+mod backlog;
 mod batching;
 mod command;
 mod cpu_affinity;
@@ -44,6 +45,7 @@ use crate::offload::coalesce::Coalescer;
 use crate::offload::frame::FRAME_MAX;
 use crate::planned::PeerChanges;
 use alarm::Alarm;
+use backlog::Backlog;
 use batching::Batching;
 use cpu_affinity::Work;
 use ebpf_common::settings::Settings;
@@ -95,8 +97,8 @@ pub(crate) struct Lane {
     coalescer: Coalescer,
     stats: Stats,
     scratch: Scratch,
-    /// Buffer for a frame from the TAP.
-    frame: Box<[u8]>,
+    /// Frames from the TAP.
+    backlog: Backlog,
     /// Buffer for the datagrams of one receive call.
     datagrams: Box<[u8]>,
     frame_batching: Batching,
@@ -158,7 +160,7 @@ impl Lane {
             outbox: Outbox::new(),
             stats: Stats::default(),
             scratch: Scratch::new(),
-            frame: vec![0; OFFSET + FRAME_MAX].into_boxed_slice(),
+            backlog: Backlog::new(OFFSET + FRAME_MAX),
             datagrams: vec![0; OFFSET + RECEIVE_MAX].into_boxed_slice(),
             frame_batching: Batching::new(now),
             datagram_batching: Batching::new(now),
@@ -346,8 +348,12 @@ impl Lane {
     /// Returns the timeout of the worker's next wait.
     ///
     /// The wait ends at the engine's timeout or at the next heartbeat, whichever is first. If
-    /// another worker wakes up by then, returns [`EpollTimeout::NONE`].
+    /// another worker wakes up by then, returns [`EpollTimeout::NONE`]. While frames wait, there is
+    /// no wait.
     fn timeout(&mut self) -> EpollTimeout {
+        if !self.backlog.is_empty() {
+            return EpollTimeout::ZERO;
+        }
         let heartbeat = self.heartbeat_writer.as_ref().map(HeartbeatWriter::due);
         let due = heartbeat
             .into_iter()

@@ -61,29 +61,58 @@ impl Scratch {
 }
 
 impl Lane {
-    /// Reads frames from the TAP, up to the budget of a wake-up, and sends their packets.
+    /// Reads frames from the TAP, and sends their packets, up to the budget of a wake-up.
     ///
-    /// Epoll is level-triggered, so the remaining frames cause another wake-up.
+    /// Epoll is level-triggered, so frames that remain on the TAP cause another wake-up, and so do
+    /// frames in the backlog by [`Lane::timeout`].
     pub(super) fn read_tap(&mut self) -> Result<(), Error> {
         let is_single = self.frame_batching.begin(self.now);
         let mut budget = ReadBudget::default();
         while !budget.is_spent() {
-            let Some(len) = self.read_frame()? else {
+            self.read_ahead(&mut budget, is_single)?;
+            let Some(frame) = self.backlog.pop() else {
                 break;
             };
-            let segments = self.send_frame(len).unwrap_or_else(|drop| {
-                self.stats.count(drop);
-                0
-            });
-            budget.spend(len, segments);
-            if is_single && budget.is_at_most_one_small_frame() {
-                break;
-            }
+            self.spend(&mut budget, frame.buffer, frame.len);
         }
         self.frame_batching.end(budget.is_at_most_one_small_frame());
         self.outbox.flush(&mut self.ports.sender(&mut self.stats));
 
         Ok(())
+    }
+
+    /// Reads frames from the TAP into the backlog, and sends those that may overtake.
+    fn read_ahead(&mut self, budget: &mut ReadBudget, is_single: bool) -> Result<(), Error> {
+        let mut has_overtaken = false;
+        while !budget.is_spent()
+            && let Some((buffer, len)) = self.read_frame()?
+        {
+            let packet = &self.backlog.buffer(buffer)[OFFSET..OFFSET + len];
+            let flow = packet.get(HEADROOM..).map_or(0, ipv4::flow_hash);
+            if !self.backlog.may_overtake(len, flow) {
+                self.backlog.push(len, flow);
+                continue;
+            }
+            self.spend(budget, buffer, len);
+            has_overtaken |= !self.backlog.is_empty();
+            if is_single && budget.is_at_most_one_small_frame() {
+                break;
+            }
+        }
+        if has_overtaken {
+            self.outbox.flush(&mut self.ports.sender(&mut self.stats));
+        }
+
+        Ok(())
+    }
+
+    /// Sends the packets of a frame in a buffer of the backlog.
+    fn spend(&mut self, budget: &mut ReadBudget, buffer: usize, len: usize) {
+        let segments = self.send_frame(buffer, len).unwrap_or_else(|drop| {
+            self.stats.count(drop);
+            0
+        });
+        budget.spend(len, segments);
     }
 
     /// Discards the frames that an earlier process left on the TAP.
@@ -102,31 +131,36 @@ impl Lane {
         Ok(())
     }
 
-    fn read_frame(&mut self) -> Result<Option<usize>, Error> {
-        let Some(tap) = self.taps.get(self.worker) else {
+    /// Reads a frame into a free buffer. Returns the index of the buffer, and the length of the
+    /// frame in bytes; `None` if there is no frame or no buffer.
+    fn read_frame(&mut self) -> Result<Option<(usize, usize)>, Error> {
+        let (Some(tap), Some(buffer)) = (self.taps.get(self.worker), self.backlog.room()) else {
             return Ok(None);
         };
-        tap.read(&mut self.frame[OFFSET..]).map_err(Error::TapGone)
+        let frame = &mut self.backlog.buffer(buffer)[OFFSET..];
+        let len = tap.read(frame).map_err(Error::TapGone)?;
+
+        Ok(len.map(|len| (buffer, len)))
     }
 
     /// Sends the packets of a frame to the peer whose index is in the destination MAC address.
     ///
-    /// `len` is the length of the frame in bytes. Returns the number of packets in the frame,
-    /// including packets whose encryption failed.
+    /// `len` is the length in bytes of the frame in `buffer`. Returns the number of packets in the
+    /// frame, including packets whose encryption failed.
     ///
     /// # Errors
     ///
     /// Returns the reason why the whole frame is dropped.
-    fn send_frame(&mut self, len: usize) -> Result<usize, Drop> {
+    fn send_frame(&mut self, buffer: usize, len: usize) -> Result<usize, Drop> {
         let Self {
             engine,
             outbox,
             ports,
             stats,
-            frame,
+            backlog,
             ..
         } = self;
-        let frame = &mut frame[OFFSET..OFFSET + len];
+        let frame = &mut backlog.buffer(buffer)[OFFSET..OFFSET + len];
         let peer = frame::destination(frame, &self.settings).ok_or(Drop::ForeignFrame)?;
         let vnet = vnet::Header::parse(frame).ok_or(Drop::MalformedFrame)?;
         stats.read.record(len - HEADROOM);
@@ -147,7 +181,7 @@ impl Lane {
         let mtu = engine.mtu(session).ok_or(Drop::NotSealed)?;
         let segment_len = split.segment_len();
         if segment_len > usize::from(mtu) && !mutant::disables("mtu") {
-            return Ok(self.fragment_or_reject(peer, session, route, mtu, len));
+            return Ok(self.fragment_or_reject(peer, session, (route, mtu), (buffer, len)));
         }
         let sealed_len = segment_len.next_multiple_of(PADDING) + OVERHEAD;
         if sealed_len > DATAGRAM_MAX {
@@ -179,11 +213,10 @@ impl Lane {
         &mut self,
         peer: u16,
         session: SessionId,
-        route: Route,
-        mtu: u16,
-        len: usize,
+        (route, mtu): (Route, u16),
+        (buffer, len): (usize, usize),
     ) -> usize {
-        let frame = &mut self.frame[OFFSET..OFFSET + len];
+        let frame = &mut self.backlog.buffer(buffer)[OFFSET..OFFSET + len];
         let Some(mut vnet) = vnet::Header::parse(frame) else {
             return 0;
         };

@@ -84,6 +84,7 @@ impl Worker {
             locked.now = Instant::now();
             locked.advance();
             let timeout = locked.timeout();
+            let is_behind = !locked.backlog.is_empty();
             drop(locked);
 
             // A change of the affinity may make the thread wait for a CPU, so it must not hold the
@@ -93,7 +94,7 @@ impl Worker {
             }
             // An unpinned worker stays active after a burst, since it may run on any free CPU.
             let is_pinned = affinity.as_ref().is_none_or(CpuAffinity::is_pinned);
-            let active = active.as_ref().filter(|_| is_pinned);
+            let active = active.as_ref().filter(|_| is_pinned && !is_behind);
             let count = match wait(&epoll, active, &mut ready, timeout) {
                 Ok(count) => count,
                 Err(Errno::EINTR) => 0,
@@ -105,12 +106,19 @@ impl Worker {
             locked.alarm.handle_wake_up(number);
             locked.now = Instant::now();
             let before = locked.work();
+            let mut has_read = false;
             for event in &ready[..count] {
                 match event.data() {
-                    ports::TAP => locked.read_tap()?,
+                    ports::TAP => {
+                        locked.read_tap()?;
+                        has_read = true;
+                    }
                     ports::WAKE => locked.handle_commands(),
                     port => locked.receive(ports::id(port)),
                 }
+            }
+            if !has_read && !locked.backlog.is_empty() {
+                locked.read_tap()?;
             }
             done = Some((locked.work().since(before), locked.now));
         }
