@@ -11,7 +11,7 @@
 use super::measure::{Values, named};
 use super::metric;
 use ::tests::lab::netns::Netns;
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
 
 /// Bytes, and the number of receives that returned them.
@@ -42,20 +42,40 @@ impl Total {
     fn of_lanes(statuses: &[Value], name: &str) -> Result<Self> {
         let mut sum = Self::default();
         for status in statuses {
-            let lanes = status["lanes"]
-                .as_array()
-                .context("no lanes in the status")?;
-            for lane in lanes {
-                let of = |field: &str| {
-                    let value = lane[name][field].as_f64();
-                    value.with_context(|| format!("no {name}.{field} in the status"))
-                };
-                sum.bytes += of("bytes")?;
-                sum.count += of("count")?;
-            }
+            let found = Self::nested(status, name);
+            ensure!(
+                found.count > 0.0,
+                "no packets {name} in the gateway's status"
+            );
+            sum = sum.with(found);
         }
 
         Ok(sum)
+    }
+
+    /// Sums a counter wherever it is in a document: a status has that of all lanes together, or one for each lane.
+    fn nested(value: &Value, name: &str) -> Self {
+        match value {
+            Value::Object(fields) => {
+                let of = |field: &str| value[name][field].as_f64();
+                let own = of("bytes").zip(of("count"));
+                let own = own.map_or_else(Self::default, |(bytes, count)| Self { bytes, count });
+                let nested = fields.values().map(|value| Self::nested(value, name));
+                nested.fold(own, Self::with)
+            }
+            Value::Array(values) => {
+                let nested = values.iter().map(|value| Self::nested(value, name));
+                nested.fold(Self::default(), Self::with)
+            }
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Self::default(),
+        }
+    }
+
+    fn with(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            count: self.count + other.count,
+        }
     }
 }
 
@@ -122,14 +142,17 @@ mod tests {
         let lane = |bytes: u64| json!({"read": {"bytes": bytes, "count": 2}});
         let statuses = [
             json!({"lanes": [lane(60_000), lane(40_000)]}),
-            json!({"lanes": [lane(20_000)]}),
+            json!({"all": lane(20_000)}),
         ];
 
         let total = Total::of_lanes(&statuses, "read").unwrap();
 
         assert_eq!(total.mean(), 20_000.0);
         let error = Total::of_lanes(&statuses, "received").unwrap_err();
-        assert_eq!(error.to_string(), "no received.bytes in the status");
+        assert_eq!(
+            error.to_string(),
+            "no packets received in the gateway's status"
+        );
     }
 
     #[test]
