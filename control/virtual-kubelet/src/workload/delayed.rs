@@ -42,8 +42,8 @@ struct Trailing {
 }
 
 impl Delayed {
-    /// Takes the loss of the Node, or its end, by which the readiness of its pods changes at once. That of a pod that is not
-    /// ready by itself does not change.
+    /// Takes the loss of the Node, or its end, by which the readiness of its pods changes at once. That of a pod whose
+    /// containers are not ready does not change.
     pub(super) fn change<'a>(
         &mut self,
         pods: impl Iterator<Item = (&'a Key, &'a Pod)>,

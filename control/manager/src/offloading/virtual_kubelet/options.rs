@@ -109,15 +109,7 @@ fn bounded(
     options.pull_policy = pull_policy(spec.pull_policy.as_deref(), bounds);
     options.reflectors_config = reflectors(&spec.reflectors_config, bounds);
     options.reflected_resources = resources(&spec.reflected_resources, bounds);
-    let is_upstream = is_upstream(&options.container_image);
-    options.extra_args = taken("extraArgs", &spec.extra_args, bounds, |argument| {
-        check_argument(argument)?;
-        let name = argument.split('=').next().unwrap_or_default();
-        match !is_upstream && OF_UPSTREAM_ONLY.contains(&name) {
-            true => Err("a flag of upstream's virtual kubelet that this one does not have"),
-            false => Ok(()),
-        }
-    });
+    options.extra_args = arguments(&spec.extra_args, &options.container_image, bounds);
     options.extra_labels = bounds.map("extraLabels", &spec.extra_labels, |key, value| {
         check_label(key, value)
     });
@@ -279,6 +271,14 @@ fn taken(
     taken.into_iter().cloned().collect()
 }
 
+/// Returns the valid flags for an image.
+fn arguments(arguments: &[String], image: &str, bounds: &mut Bounds<'_>) -> Vec<String> {
+    let is_upstream = is_upstream(image);
+    taken("extraArgs", arguments, bounds, |argument| {
+        check_argument(argument, is_upstream)
+    })
+}
+
 /// Flags of upstream's virtual kubelet that this project's does not have. It would refuse to start with one.
 const OF_UPSTREAM_ONLY: [&str; 12] = [
     "--enable-profiling",
@@ -295,12 +295,16 @@ const OF_UPSTREAM_ONLY: [&str; 12] = [
     "--vk-lease-retry-period",
 ];
 
-fn check_argument(argument: &str) -> Result<(), Reason> {
+fn check_argument(argument: &str, is_upstream: bool) -> Result<(), Reason> {
     if argument.len() > VALUE_LEN_MAX {
         return Err("longer than 1024 bytes");
     }
     if !argument.starts_with("--") || argument.contains(char::is_control) {
         return Err("no flag");
+    }
+    let name = argument.split('=').next().unwrap_or_default();
+    if !is_upstream && OF_UPSTREAM_ONLY.contains(&name) {
+        return Err("a flag of upstream's virtual kubelet that this one does not have");
     }
 
     Ok(())
