@@ -11,6 +11,10 @@ use std::collections::VecDeque;
 /// A fast sender keeps 20 to 50 super-packets in flight, so most of them are read at once. All buffers have 2 MiB.
 const FRAMES_MAX: usize = 32;
 
+/// Maximum number of frames that overtake between two frames that wait. A flow that sends more has to wait, too, so that it
+/// neither starves those that wait, nor delays a flow of fewer packets.
+const OVERTAKING_MAX: u8 = 16;
+
 /// Number of groups of flows. A small frame does not overtake a frame of its group.
 const GROUPS: usize = 256;
 
@@ -22,6 +26,8 @@ pub(super) struct Backlog {
     waiting: VecDeque<Waiting>,
     /// Number of waiting frames by group of flows.
     groups: [u8; GROUPS],
+    /// Number of frames that have overtaken since the last waiting frame was removed.
+    overtaken: u8,
 }
 
 /// A frame in one of the buffers.
@@ -43,6 +49,7 @@ impl Backlog {
             free: (0..FRAMES_MAX).rev().collect(),
             waiting: VecDeque::with_capacity(FRAMES_MAX),
             groups: [0; GROUPS],
+            overtaken: 0,
         }
     }
 
@@ -60,9 +67,18 @@ impl Backlog {
         self.waiting.is_empty()
     }
 
-    /// Returns whether a frame of `len` bytes, of the flow with this hash, need not wait.
-    pub(super) fn may_overtake(&self, len: usize, flow: u32) -> bool {
-        len <= SMALL_MAX && self.groups[usize::from(group(flow))] == 0
+    /// Decides whether a frame of `len` bytes, of the flow with this hash, is sent at once.
+    pub(super) fn overtakes(&mut self, len: usize, flow: u32) -> bool {
+        if len > SMALL_MAX || self.groups[usize::from(group(flow))] > 0 {
+            return false;
+        }
+        if self.waiting.is_empty() {
+            return true;
+        }
+        let may_overtake = self.overtaken < OVERTAKING_MAX;
+        self.overtaken += u8::from(may_overtake);
+
+        may_overtake
     }
 
     /// Adds the frame of `len` bytes in the buffer of [`Backlog::room`], of the flow with this hash.
@@ -79,6 +95,7 @@ impl Backlog {
     pub(super) fn pop(&mut self) -> Option<Waiting> {
         let waiting = self.waiting.pop_front()?;
         self.groups[usize::from(waiting.group)] -= 1;
+        self.overtaken = 0;
         self.free.push(waiting.buffer);
 
         Some(waiting)
@@ -99,18 +116,33 @@ mod tests {
     #[test]
     fn small_frames_overtake_other_flows_only() {
         let mut backlog = Backlog::new(4);
-        assert!(backlog.may_overtake(64, 1));
-        assert!(!backlog.may_overtake(LARGE, 1));
+        assert!(backlog.overtakes(64, 1));
+        assert!(!backlog.overtakes(LARGE, 1));
 
         backlog.push(LARGE, 1);
         backlog.push(LARGE, 1);
-        assert!(!backlog.may_overtake(64, 1));
-        assert!(backlog.may_overtake(64, 2));
+        assert!(!backlog.overtakes(64, 1));
+        assert!(backlog.overtakes(64, 2));
 
         backlog.pop();
-        assert!(!backlog.may_overtake(64, 1), "one of its frames waits");
+        assert!(!backlog.overtakes(64, 1), "one of its frames waits");
         backlog.pop();
-        assert!(backlog.may_overtake(64, 1));
+        assert!(backlog.overtakes(64, 1));
+    }
+
+    #[test]
+    fn a_flood_of_small_frames_waits_and_a_flow_of_few_still_overtakes() {
+        let (bulk, flood, few) = (1, 2, 3);
+        let mut backlog = Backlog::new(4);
+        backlog.push(LARGE, bulk);
+        backlog.push(LARGE, bulk);
+        let sent = (0..100).take_while(|_| backlog.overtakes(64, flood));
+        assert_eq!(sent.count(), usize::from(OVERTAKING_MAX));
+
+        backlog.push(64, flood);
+        backlog.pop();
+        assert!(!backlog.overtakes(64, flood), "one of its frames waits");
+        assert!(backlog.overtakes(64, few));
     }
 
     #[test]
@@ -141,7 +173,7 @@ mod tests {
                 backlog
                     .buffer(buffer)
                     .copy_from_slice(&number.to_le_bytes());
-                match backlog.may_overtake(len, flow) {
+                match backlog.overtakes(len, flow) {
                     true => sent.push(number),
                     false => backlog.push(len, flow),
                 }

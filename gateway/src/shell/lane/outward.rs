@@ -89,7 +89,7 @@ impl Lane {
         {
             let packet = &self.backlog.buffer(buffer)[OFFSET..OFFSET + len];
             let flow = packet.get(HEADROOM..).map_or(0, ipv4::flow_hash);
-            if !self.backlog.may_overtake(len, flow) {
+            if !self.backlog.overtakes(len, flow) {
                 self.backlog.push(len, flow);
                 continue;
             }
