@@ -182,13 +182,19 @@ pub(super) fn cidr(network: &Network) -> Option<Ipv4Net> {
     allocated.unwrap_or(&network.spec.cidr).parse().ok()
 }
 
+/// Values of [`labels::SLICE_MANAGED_BY`] on EndpointSlices of other clusters.
+const FROM_OTHER_CLUSTERS: [&str; 2] = [
+    labels::SLICE_MANAGED_BY_REFLECTION,
+    labels::SLICE_MANAGED_BY_SERVICE_IMPORT,
+];
+
 /// Returns whether virtual kubelets reflect an EndpointSlice: it is not from another cluster, and has addresses that they translate.
 fn is_reflected(slice: &EndpointSlice) -> bool {
     let manager = label(&slice.metadata, labels::SLICE_MANAGED_BY);
 
     slice.address_type == ADDRESS_TYPE
         && slice.metadata.deletion_timestamp.is_none()
-        && manager != Some(labels::SLICE_MANAGED_BY_REFLECTION)
+        && manager.is_none_or(|it| !FROM_OTHER_CLUSTERS.contains(&it))
 }
 
 /// Returns the addresses of an EndpointSlice.

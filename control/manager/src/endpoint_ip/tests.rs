@@ -260,11 +260,14 @@ fn a_namespace_has_a_bounded_number() {
 #[test]
 fn slices_of_other_clusters_and_of_namespaces_that_are_not_offloaded_need_none() {
     let mut rome = Rome::new(1, &["milan"]);
-    let manager =
-        json!({"endpointslice.kubernetes.io/managed-by": "endpointslice.reflection.liqo.io"});
-    for (namespace, labels) in [("shop", manager), ("books", json!({}))] {
+    let by = |manager: &str| json!({"endpointslice.kubernetes.io/managed-by": manager});
+    for (namespace, name, labels) in [
+        ("shop", "reflected", by("endpointslice.reflection.liqo.io")),
+        ("shop", "imported", by("multicluster.liqo.io")),
+        ("books", "web", json!({})),
+    ] {
         rome.put::<EndpointSlice>(json!({
-            "metadata": {"name": "web", "namespace": namespace, "labels": labels},
+            "metadata": {"name": name, "namespace": namespace, "labels": labels},
             "addressType": "IPv4",
             "endpoints": [{"addresses": ["192.0.2.7"]}],
         }));

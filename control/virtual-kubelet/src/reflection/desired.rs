@@ -157,8 +157,9 @@ impl View<'_> {
         let Some(summary) = self.unstructured(kind, key) else {
             return Desired::Absent(None);
         };
-        if !summary.marks.is_reflected(self.settings.policy(kind)) {
-            return Desired::Absent(Some(Exclusion::Policy));
+        let effective = summary.marks.or(self.namespace(&key.namespace));
+        if !effective.is_reflected(self.settings.policy(kind)) {
+            return Desired::Absent(Some(self.exclusion(summary.marks, &key.namespace)));
         }
         let item = WorkItem::Object(kind, key.clone());
         let full = self.carried.get::<DynamicObject>(&item);

@@ -8,9 +8,14 @@ use crate::reflection::present::Present;
 use crate::reflection::registrations::FIELD_MANAGER;
 use crate::reflection::status::status;
 use control_runtime::{Action, Cache, Cluster, Entry, Outcome, Ref, Write};
+use kube::core::Status;
 
-/// Code of the response to a write that changes an immutable field.
+/// Code of the response to a write that changes an immutable field, and to others that are invalid.
 const INVALID: u16 = 422;
+
+/// Parts of the messages with which the API server refuses another value of an immutable field
+/// (`ValidateImmutableField` in `apimachinery/pkg/api/validation`, `ValidateServiceUpdate` in `pkg/apis/core/validation`).
+const IMMUTABLE: [&str; 2] = ["is immutable", "may not change once set"];
 
 impl ReflectionController {
     /// Takes the outcome of a write of a status; returns whether to plan it again.
@@ -90,8 +95,9 @@ impl ReflectionController {
             Outcome::Refused(status) => {
                 self.memory.refuse(item, status);
                 // A webhook may refuse a change of a custom resource, which may be the only copy of data.
-                if let (INVALID, Action::Apply(_), Some(uid), false) =
-                    (status.code, &write.action, &write.uid, kind.is_other())
+                if let (Action::Apply(_), Some(uid), false) =
+                    (&write.action, &write.uid, kind.is_other())
+                    && is_immutable(status)
                 {
                     self.memory.replace(item, uid);
                 }
@@ -161,4 +167,10 @@ impl ReflectionController {
             (_, Cluster::Local | Cluster::Remote(_)) => false,
         }
     }
+}
+
+/// Returns whether an immutable field is the reason of a refusal. After another one, such as a port that is in use, the object
+/// could not be created again either.
+fn is_immutable(status: &Status) -> bool {
+    status.code == INVALID && IMMUTABLE.iter().any(|part| status.message.contains(part))
 }

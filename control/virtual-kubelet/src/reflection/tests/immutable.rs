@@ -13,8 +13,8 @@ use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::Status;
 use serde_json::json;
 
-/// Refuses each Apply, as an API server refuses changes of immutable fields.
-struct Immutable(ReflectionController);
+/// Refuses each Apply as invalid, with a message.
+struct Immutable(ReflectionController, &'static str);
 
 impl Controller for Immutable {
     type Item = <ReflectionController as Controller>::Item;
@@ -38,7 +38,7 @@ impl Controller for Immutable {
             .collect();
         for apply in applies {
             plan.is_incomplete = true;
-            let status = Status::failure("field is immutable", "Invalid").with_code(422);
+            let status = Status::failure(self.1, "Invalid").with_code(422);
             let outcome = Outcome::Refused(Box::new(status));
             self.0.done(item, &Request::Write(apply), &outcome, cache);
         }
@@ -68,14 +68,34 @@ impl Controller for Immutable {
     }
 }
 
-fn sides() -> Sides {
-    let make = || Immutable(ReflectionController::new(settings(), Conflicts::default()));
+fn sides(message: &'static str) -> Sides {
+    let make = move || {
+        let controller = ReflectionController::new(settings(), Conflicts::default());
+        Immutable(controller, message)
+    };
     Sides::with(Simulation::new(1).host(|| Connect).host(make))
+}
+
+const IMMUTABLE: &str = "data: Forbidden: field is immutable when `immutable` is set";
+
+/// It could not be created again either.
+#[test]
+fn an_object_whose_change_is_invalid_for_another_reason_is_not_deleted() {
+    let mut sides =
+        sides("spec.ports[0].nodePort: Invalid value: 30080: provided port is already allocated");
+    let secret = |value: &str| json!({"data": {"key": value}, "type": "Opaque"});
+    sides.put_in_shop::<Secret>("web", secret("AAE="));
+    sides.pass();
+    sides.put_in_shop::<Secret>("web", secret("AAI="));
+    sides.pass();
+
+    assert_eq!(sides.remote::<Secret>("web")["data"]["key"], "AAE=");
+    assert_eq!(sides.writes(), ["create Secret/web"]);
 }
 
 #[test]
 fn an_object_with_another_value_of_an_immutable_field_is_created_again() {
-    let mut sides = sides();
+    let mut sides = sides(IMMUTABLE);
     let secret = |value: &str| json!({"data": {"key": value}, "type": "Opaque", "immutable": true});
     sides.put_in_shop::<Secret>("web", secret("AAE="));
     sides.pass();
@@ -97,7 +117,7 @@ fn an_object_with_another_value_of_an_immutable_field_is_created_again() {
 /// A webhook or a rule of the CustomResourceDefinition may refuse a change. The object may be the only copy of data.
 #[test]
 fn a_custom_resource_whose_change_is_invalid_is_not_deleted() {
-    let mut sides = sides();
+    let mut sides = sides(IMMUTABLE);
     put_budget(&mut sides, "web", budget(1));
     sides.pass();
     put_budget(&mut sides, "web", budget(5));
@@ -106,7 +126,8 @@ fn a_custom_resource_whose_change_is_invalid_is_not_deleted() {
     let object = sides.remote::<PodDisruptionBudget>("web");
     assert_eq!(object["spec"]["minAvailable"], 1);
     assert_eq!(sides.writes(), ["create poddisruptionbudgets/web"]);
-    let event = "FailedReflection PodDisruptionBudget/web: cluster milan refuses the reflected object: field is immutable";
+    let event = "FailedReflection PodDisruptionBudget/web: cluster milan refuses the reflected object: data: Forbidden: field is \
+                 immutable when `immutable` is set";
     assert!(
         sides.events().contains(&event.to_owned()),
         "{:?}",

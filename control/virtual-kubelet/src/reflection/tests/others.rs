@@ -4,7 +4,7 @@ use super::shop::shop;
 use super::side::{Sides, local, milan, settings};
 use crate::reflection::policy::Policy;
 use control_api::ShadowEndpointSlice;
-use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -110,6 +110,23 @@ fn a_change_is_one_write_and_an_empty_field_is_not_an_absent_one() {
     sides.pass();
     assert_eq!(sides.remote::<PodDisruptionBudget>("web"), Value::Null);
     sides.assert_stable();
+}
+
+#[test]
+fn the_annotation_of_a_namespace_applies_to_other_kinds_too() {
+    let mut sides = with_budget(9);
+    sides.pass();
+    assert!(sides.remote::<PodDisruptionBudget>("web").is_object());
+
+    sides.put::<Namespace>(json!({
+        "metadata": {"name": "shop", "annotations": {"liqo.io/skip-reflection": "true"}},
+    }));
+    sides.pass();
+    assert_eq!(sides.remote::<PodDisruptionBudget>("web"), Value::Null);
+
+    sides.put::<Namespace>(json!({"metadata": {"name": "shop"}}));
+    sides.pass();
+    assert!(sides.remote::<PodDisruptionBudget>("web").is_object());
 }
 
 #[test]
