@@ -11,6 +11,9 @@ use kube::discovery::{ApiCapabilities, Discovery, verbs};
 use kube::{Api, ResourceExt as _};
 use std::collections::BTreeSet;
 
+/// The IP of the API server, which the controller manager creates at its start, with or without peers.
+const OF_THE_CLUSTER: &str = "IP liqo/api-server";
+
 /// The objects of a cluster, as `Kind namespace/name`.
 #[derive(Debug)]
 pub(crate) struct Traces(BTreeSet<String>);
@@ -71,6 +74,7 @@ async fn read(site: &Site) -> Result<BTreeSet<String>> {
         };
         objects.extend(list.items.iter().map(name));
     }
+    objects.remove(OF_THE_CLUSTER);
 
     Ok(objects)
 }
