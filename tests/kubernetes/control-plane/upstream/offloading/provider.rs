@@ -67,9 +67,9 @@ impl Scene<'_> {
         let mut expected = GOLDEN.shadow()?;
         let labels = expected["metadata"]["labels"].as_object_mut();
         labels.context("no labels")?.remove("liqo.io/creator-user");
-        // Its only annotation is that of `kubectl apply`, which upstream copies although it is about the pod of the consumer.
-        let metadata = expected["metadata"].as_object_mut();
-        metadata.context("no metadata")?.remove("annotations");
+        // Upstream copies the annotation of `kubectl apply`, although it is about the pod of the consumer, and does not name the pod's UID.
+        let local = self.rest.get("Pod", "demo", "web").await?;
+        expected["metadata"]["annotations"] = json!({"liqo.io/pod-uid": local["metadata"]["uid"]});
         let rest = &self.controllers.rest;
         rest.until_checked(("ShadowPod", NAMESPACE, "web"), |found| {
             let differences = differences_of(found, &expected);
