@@ -64,13 +64,8 @@ impl ReachedService {
         }
     }
 
-    /// Returns the name of the IP, in the namespace of Liqo.
+    /// Returns the name of the IP in the namespace of Liqo, which is also the value of its label [`labels::IP_TYPE`].
     pub(crate) fn ip(self) -> &'static str {
-        self.ip_type()
-    }
-
-    /// Returns the value of [`labels::IP_TYPE`] of the IP.
-    pub(crate) fn ip_type(self) -> &'static str {
         match self {
             Self::ApiServer => labels::IP_TYPE_API_SERVER,
             Self::Proxy => labels::IP_TYPE_API_SERVER_PROXY,

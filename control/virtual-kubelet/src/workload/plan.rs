@@ -201,11 +201,7 @@ impl<'a> Workload<'a> {
             return;
         }
         let addresses = self.virtual_node().map(api_servers).unwrap_or_default();
-        let context = self.context(&remote.namespace, patch);
-        let context = forge::Context {
-            api_server: context.api_server.at(&addresses),
-            ..context
-        };
+        let context = self.context(&remote.namespace, patch, &addresses);
         let shadow = forge::shadow_pod(local, &context);
         let object = self.shadow_ref(&remote);
         plan.writes
@@ -223,7 +219,8 @@ impl<'a> Workload<'a> {
             return false;
         };
         let remote = remote.filter(|it| it.metadata.deletion_timestamp.is_none());
-        let context = self.context(&key.namespace, patch);
+        // The hosts file of a pod cannot be changed.
+        let context = self.context(&key.namespace, patch, &[]);
         let update = update(local, shadow, remote.filter(|it| !has_ended(it)), &context);
         let note = update.note.as_deref();
         plan.events
@@ -325,13 +322,18 @@ impl<'a> Workload<'a> {
         plan.writes.push(write);
     }
 
-    fn context<'b>(&'b self, namespace: &'b str, patch: &'b OffloadingPatch) -> forge::Context<'b> {
+    fn context<'b>(
+        &'b self,
+        namespace: &'b str,
+        patch: &'b OffloadingPatch,
+        addresses: &'b [IpAddr],
+    ) -> forge::Context<'b> {
         let settings = self.settings;
         let api_server = match &settings.home_api_server {
             Some((host, port)) => HomeApiServer::Fixed { host, port: *port },
             None => HomeApiServer::Alias {
                 port: settings.service_port,
-                addresses: &[],
+                addresses,
             },
         };
         forge::Context {

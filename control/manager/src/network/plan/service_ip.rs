@@ -36,7 +36,7 @@ pub(super) fn plan(planner: &mut Planner<'_>, reached: ReachedService) -> Plan {
     }
     let own_ip = OwnIp {
         key,
-        type_: reached.ip_type(),
+        type_: reached.ip(),
         is_preinstalled: true,
         address,
         source,

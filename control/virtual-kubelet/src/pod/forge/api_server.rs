@@ -67,15 +67,7 @@ pub(crate) enum HomeApiServer<'a> {
     },
 }
 
-impl<'a> HomeApiServer<'a> {
-    /// Returns the API server with these addresses, unless a flag names another one.
-    pub(crate) fn at(self, addresses: &'a [IpAddr]) -> Self {
-        match self {
-            Self::Alias { port, .. } => Self::Alias { port, addresses },
-            Self::Fixed { .. } => self,
-        }
-    }
-
+impl HomeApiServer<'_> {
     /// Returns the variables that a kubelet would set for the Service `kubernetes`.
     fn variables(self) -> [(&'static str, String); 7] {
         let (host, port) = match self {

@@ -59,7 +59,8 @@ fn forged(case: &Case, applies_changes: bool) -> Value {
 }
 
 /// Exceptions: identity and status, which the API server and the provider write, the label `liqo.io/creator-user`, which the
-/// provider's webhook adds, the annotation with the UID of the pod, which upstream lacks, and the annotation of `kubectl apply`, which upstream copies although it is about another object.
+/// provider's webhook adds, the annotation with the UID of the pod, which upstream lacks, and the annotation of `kubectl apply`,
+/// which upstream copies although it is about another object.
 #[test]
 fn shadow_pods_equal_upstreams() {
     for (name, case) in cases() {
