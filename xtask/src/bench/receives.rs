@@ -10,6 +10,7 @@
 
 use super::measure::{Values, named};
 use super::metric;
+use super::superpackets::counters;
 use ::tests::lab::netns::Netns;
 use anyhow::{Context as _, Result, ensure};
 use serde_json::Value;
@@ -42,40 +43,17 @@ impl Total {
     fn of_lanes(statuses: &[Value], name: &str) -> Result<Self> {
         let mut sum = Self::default();
         for status in statuses {
-            let found = Self::nested(status, name);
-            ensure!(
-                found.count > 0.0,
-                "no packets {name} in the gateway's status"
-            );
-            sum = sum.with(found);
+            for counter in counters(status, name) {
+                sum.bytes += counter["bytes"].as_f64().unwrap_or_default();
+                sum.count += counter["count"].as_f64().unwrap_or_default();
+            }
         }
+        ensure!(
+            sum.count > 0.0,
+            "no packets {name} in the gateways' statuses"
+        );
 
         Ok(sum)
-    }
-
-    /// Sums a counter wherever it is in a document: a status has that of all lanes together, or one for each lane.
-    fn nested(value: &Value, name: &str) -> Self {
-        match value {
-            Value::Object(fields) => {
-                let of = |field: &str| value[name][field].as_f64();
-                let own = of("bytes").zip(of("count"));
-                let own = own.map_or_else(Self::default, |(bytes, count)| Self { bytes, count });
-                let nested = fields.values().map(|value| Self::nested(value, name));
-                nested.fold(own, Self::with)
-            }
-            Value::Array(values) => {
-                let nested = values.iter().map(|value| Self::nested(value, name));
-                nested.fold(Self::default(), Self::with)
-            }
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Self::default(),
-        }
-    }
-
-    fn with(self, other: Self) -> Self {
-        Self {
-            bytes: self.bytes + other.bytes,
-            count: self.count + other.count,
-        }
     }
 }
 
@@ -151,7 +129,7 @@ mod tests {
         let error = Total::of_lanes(&statuses, "received").unwrap_err();
         assert_eq!(
             error.to_string(),
-            "no packets received in the gateway's status"
+            "no packets received in the gateways' statuses"
         );
     }
 

@@ -35,27 +35,16 @@ impl Histogram {
     /// gateway.
     fn of(status: &Value, name: &str) -> Result<Self> {
         let mut sum = Self::default();
-        sum.add_nested(status, name);
+        for counter in counters(status, name) {
+            let buckets = counter["buckets"].as_array().into_iter().flatten();
+            for (place, count) in (0..).zip(buckets) {
+                *sum.0.entry(1 << place).or_default() += count.as_u64().unwrap_or_default();
+            }
+        }
 
         (!sum.0.is_empty())
             .then_some(sum)
             .with_context(|| format!("the gateway's status lacks the sizes of packets {name}"))
-    }
-
-    fn add_nested(&mut self, value: &Value, name: &str) {
-        match value {
-            Value::Object(fields) => {
-                let buckets = value[name]["buckets"].as_array().into_iter().flatten();
-                for (place, count) in (0..).zip(buckets) {
-                    *self.0.entry(1 << place).or_default() += count.as_u64().unwrap_or_default();
-                }
-                fields
-                    .values()
-                    .for_each(|value| self.add_nested(value, name));
-            }
-            Value::Array(values) => values.iter().for_each(|value| self.add_nested(value, name)),
-            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
-        }
     }
 
     /// Returns each size class as upper bound in bytes, percentage of all packets, and number of
@@ -81,6 +70,19 @@ impl Histogram {
             *self.0.entry(*bound).or_default() += count.saturating_sub(before);
         }
     }
+}
+
+/// Returns the counters of a name wherever they are in a gateway's status: those of all lanes together, or of each lane.
+pub(super) fn counters<'a>(status: &'a Value, name: &str) -> Vec<&'a Value> {
+    let nested: Vec<&Value> = match status {
+        Value::Object(fields) => fields.values().collect(),
+        Value::Array(values) => values.iter().collect(),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Vec::new(),
+    };
+    let own = status.get(name).into_iter();
+    let nested = nested.into_iter().flat_map(|value| counters(value, name));
+
+    own.chain(nested).collect()
 }
 
 /// Sizes of the packets from the client to the server: read by the client's gateway, and written

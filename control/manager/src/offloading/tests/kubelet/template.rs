@@ -221,24 +221,29 @@ fn a_changed_offloading_patch_changes_the_pods() {
     assert_ne!(hash(&mut rome), before);
 }
 
-#[test]
-fn remapped_cidrs_of_the_provider_are_arguments_of_this_projects_image_only() {
-    let mut rome = rome(1);
-    let mut configuration = json!({
+/// Returns the Configuration of a peer, with its CIDRs and those that they are remapped to.
+fn configuration(peer: &str, cidrs: &Value, remapped: &Value) -> Value {
+    json!({
         "apiVersion": "networking.liqo.io/v1beta1",
         "kind": "Configuration",
         "metadata": {
-            "name": "milan",
-            "namespace": "liqo-tenant-milan",
-            "labels": {"liqo.io/remote-cluster-id": "milan"},
+            "name": peer,
+            "namespace": format!("liqo-tenant-{peer}"),
+            "labels": {"liqo.io/remote-cluster-id": peer},
         },
-        "spec": {
-            "remote": {"cidr": {"pod": ["10.1.0.0/16", "10.2.0.0/16"], "external": ["10.3.0.0/16"]}},
-        },
-        "status": {
-            "remote": {"cidr": {"pod": ["10.4.0.0/16", ""], "external": ["10.5.0.0/16"]}},
-        },
-    });
+        "spec": {"remote": {"cidr": cidrs}},
+        "status": {"remote": {"cidr": remapped}},
+    })
+}
+
+#[test]
+fn remapped_cidrs_of_the_provider_are_arguments_of_this_projects_image_only() {
+    let mut rome = rome(1);
+    let mut configuration = configuration(
+        "milan",
+        &json!({"pod": ["10.1.0.0/16", "10.2.0.0/16"], "external": ["10.3.0.0/16"]}),
+        &json!({"pod": ["10.4.0.0/16", ""], "external": ["10.5.0.0/16"]}),
+    );
     rome.put::<Configuration>(configuration.clone());
     rome.run(MOMENT);
     let incomplete = arguments(&mut rome);
@@ -284,17 +289,11 @@ fn without_networking_the_cidrs_of_this_cluster_and_of_other_peers_are_reserved(
         }));
     }
     let configuration = |peer: &str, remapped: &str| {
-        json!({
-            "apiVersion": "networking.liqo.io/v1beta1",
-            "kind": "Configuration",
-            "metadata": {
-                "name": peer,
-                "namespace": format!("liqo-tenant-{peer}"),
-                "labels": {"liqo.io/remote-cluster-id": peer},
-            },
-            "spec": {"remote": {"cidr": {"pod": ["10.1.0.0/16"], "external": ["10.2.0.0/16"]}}},
-            "status": {"remote": {"cidr": {"pod": [remapped], "external": ["10.72.0.0/16"]}}},
-        })
+        configuration(
+            peer,
+            &json!({"pod": ["10.1.0.0/16"], "external": ["10.2.0.0/16"]}),
+            &json!({"pod": [remapped], "external": ["10.72.0.0/16"]}),
+        )
     };
     rome.run(MOMENT);
     let reserved = |rome: &mut Side| {
@@ -343,17 +342,11 @@ fn the_addresses_of_this_clusters_api_server_are_named_while_networking_is_on() 
     };
     assert_eq!(named(&mut rome), Value::Null);
 
-    rome.put::<Configuration>(json!({
-        "apiVersion": "networking.liqo.io/v1beta1",
-        "kind": "Configuration",
-        "metadata": {
-            "name": "milan",
-            "namespace": "liqo-tenant-milan",
-            "labels": {"liqo.io/remote-cluster-id": "milan"},
-        },
-        "spec": {"remote": {"cidr": {"pod": ["10.1.0.0/16"], "external": ["10.2.0.0/16"]}}},
-        "status": {"remote": {"cidr": {"pod": ["10.4.0.0/16"], "external": ["10.5.0.0/16"]}}},
-    }));
+    rome.put::<Configuration>(configuration(
+        "milan",
+        &json!({"pod": ["10.1.0.0/16"], "external": ["10.2.0.0/16"]}),
+        &json!({"pod": ["10.4.0.0/16"], "external": ["10.5.0.0/16"]}),
+    ));
     rome.run(MOMENT);
     assert_eq!(named(&mut rome), "10.70.0.1");
 
