@@ -35,7 +35,9 @@ async fn liqoctl_without_path_makes_a_release_that_helm_upgrades(
     let folder = release.file("empty");
     std::fs::create_dir(&folder)?;
     let mut install = liqoctl_command(&peering.rome)?;
-    install.arg("install").args(INSTALL).current_dir(&folder);
+    let pods = format!("--pod-cidr={}", peering.rome.spec.pod_cidr);
+    install.args(["install", &pods]).args(INSTALL);
+    install.current_dir(&folder);
     run(install, "liqoctl install")?;
 
     let left = std::fs::read_dir(&folder)?.count();

@@ -12,12 +12,8 @@ const LIQOCTL: &str = "LIQO_LAB_LIQOCTL";
 const IMAGES: &str = "LIQO_LAB_IMAGES";
 const CHART: &str = "LIQO_LAB_CHART";
 
-/// Flags of `liqoctl install` for the laboratory's clusters.
-pub const INSTALL: [&str; 3] = [
-    "--pod-cidr=10.244.0.0/16",
-    "--set=tag=dev",
-    "--set=pullPolicy=IfNotPresent",
-];
+/// Flags of `liqoctl install` for all of the laboratory's clusters, which also need `--pod-cidr`.
+pub const INSTALL: [&str; 2] = ["--set=tag=dev", "--set=pullPolicy=IfNotPresent"];
 
 /// The paths of a release.
 #[derive(Clone, Debug)]
@@ -103,9 +99,10 @@ impl Release {
         let start = Instant::now();
         let chart = format!("--local-chart-path={}", self.chart.display());
         let id = format!("--cluster-id={}", cluster.name());
+        let pods = format!("--pod-cidr={}", cluster.spec.pod_cidr);
         self.liqoctl(
             cluster,
-            &[&["install", &id, &chart], &INSTALL[..], flags].concat(),
+            &[&["install", &id, &pods, &chart], &INSTALL[..], flags].concat(),
         )?;
         eprintln!(
             "{}: installed ({:.1} s)",
