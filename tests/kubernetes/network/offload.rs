@@ -1,6 +1,7 @@
 //! Tests of offloaded pods, which run in the other cluster's containerd.
 
 mod access;
+mod both_sides;
 mod cuts;
 mod daemon_sets;
 mod deletion;
@@ -10,6 +11,7 @@ mod many;
 mod names;
 mod order;
 mod outage;
+mod reflected;
 mod selector;
 mod services;
 mod standby;
