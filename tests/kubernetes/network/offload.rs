@@ -5,6 +5,7 @@ mod both_sides;
 mod cuts;
 mod daemon_sets;
 mod deletion;
+mod direct;
 mod kills;
 mod lost_consumer;
 mod many;
@@ -53,6 +54,7 @@ pub(crate) fn add(suite: &mut Suite) {
     daemon_sets::add(suite);
     selector::add(suite);
     services::add(suite);
+    direct::add(suite);
     upstream_test::add(suite);
     tools::add(suite);
 }
