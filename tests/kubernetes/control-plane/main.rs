@@ -13,6 +13,7 @@ mod bad_input;
 mod changes;
 mod conflicts;
 mod endings;
+mod handover;
 mod history;
 mod identities;
 mod lifecycle;
@@ -50,6 +51,9 @@ use std::process::ExitCode;
 const SLOW: &[&str] = &[
     "peering::interrupted::a_manager_that_is_killed_after_each_of_its_writes_peers_and_parts",
     "conflicts::other_owners_at_the_provider_keep_their_objects_and_fields",
+    "handover::a_killed_holder_is_replaced_when_its_lease_expires",
+    "handover::a_removed_virtual_node_leaves_the_objects_and_pods_of_the_other_one",
+    "handover::a_stopped_holder_is_replaced_at_once_and_stands_by_when_it_is_back",
     "liqoctl::purge::a_purge_waits_for_a_namespace_that_ends_slowly_and_names_it",
     "other_kinds::a_kind_that_one_consumer_is_granted_is_reflected_again_after_it_vanished",
     "other_kinds::a_custom_resource_is_reflected_as_both_clusters_permit",
@@ -95,6 +99,7 @@ fn main() -> ExitCode {
     offloading::add(&mut suite);
     changes::add(&mut suite);
     conflicts::add(&mut suite);
+    handover::add(&mut suite);
     multicluster::add(&mut suite);
     other_kinds::add(&mut suite);
     peering::add(&mut suite);

@@ -85,7 +85,8 @@ impl Peering {
     }
 }
 
-fn slice(name: &str) -> Value {
+/// Returns a ResourceSlice with 20 processors, for which a VirtualNode is created.
+pub(crate) fn slice(name: &str) -> Value {
     json!({
         "apiVersion": "authentication.liqo.io/v1beta1",
         "kind": "ResourceSlice",

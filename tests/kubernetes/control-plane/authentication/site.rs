@@ -89,6 +89,16 @@ impl Site {
     ) -> Result<Self> {
         let mut options = Options::new(artifacts()?);
         options.audit = false;
+        Self::start_with_webhooks_and(name, peer, address, options).await
+    }
+
+    /// The same, with the options of its control plane.
+    pub(crate) async fn start_with_webhooks_and(
+        name: &'static str,
+        peer: &'static str,
+        address: Ipv4Addr,
+        options: Options,
+    ) -> Result<Self> {
         let site = Self::start_unmanaged(name, peer, options).await?;
         let control_plane = &site.control_plane;
         control_plane

@@ -51,12 +51,19 @@ impl Scene {
     pub(crate) async fn clusters() -> Result<Peering> {
         let mut options = Options::new(artifacts()?);
         options.audit = false;
+        Self::clusters_with(options).await
+    }
+
+    /// Starts the clusters. `milan` has these options of its control plane.
+    pub(crate) async fn clusters_with(of_milan: Options) -> Result<Peering> {
+        let mut options = Options::new(artifacts()?);
+        options.audit = false;
         let image = "--virtual-kubelet-image=localhost/liqo/virtual-kubelet:dev";
         let rome = Site::start_with("rome", "milan", &[image], options).await?;
         rome.control_plane()
             .install(&chart()?, LIQO, &["VkOptionsTemplate", "Network"])
             .await?;
-        let milan = Site::start_with_webhooks("milan", "rome", WEBHOOKS).await?;
+        let milan = Site::start_with_webhooks_and("milan", "rome", WEBHOOKS, of_milan).await?;
 
         Ok(Peering { rome, milan })
     }

@@ -11,7 +11,7 @@ pub(crate) mod node;
 pub(crate) mod process;
 mod provider;
 mod reflected;
-mod requests;
+pub(crate) mod requests;
 mod scene;
 pub(crate) mod turin;
 mod virtual_node;

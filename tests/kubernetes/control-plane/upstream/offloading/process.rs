@@ -21,7 +21,23 @@ const PROGRAM: &str = "LIQO_LAB_VIRTUAL_KUBELET";
 /// The address of the pod. The process serves all addresses.
 pub(crate) const ADDRESS: &str = "127.0.0.9";
 
-/// The virtual kubelet of the VirtualNode `milan`. It ends with this value.
+/// The VirtualNode of a process, and what distinguishes the process from others on this machine.
+pub(crate) struct Instance<'a> {
+    /// Name of the VirtualNode, and of its ResourceSlice.
+    pub(crate) node: &'a str,
+    /// The address of the pod.
+    pub(crate) address: &'a str,
+    /// Further arguments. Two processes need different ports, because each serves all addresses.
+    pub(crate) arguments: &'a [&'a str],
+}
+
+const MILAN: Instance<'_> = Instance {
+    node: "milan",
+    address: ADDRESS,
+    arguments: &[],
+};
+
+/// A process of a virtual kubelet. It ends with this value.
 pub(crate) struct VirtualKubelet {
     /// The name of its pod.
     pub(crate) pod: String,
@@ -32,27 +48,43 @@ pub(crate) struct VirtualKubelet {
 }
 
 impl VirtualKubelet {
-    /// Starts the process once there is a pod for it, with the token of that pod.
+    /// Starts the process of the VirtualNode `milan` once there is a pod for it, with the token of that pod.
     pub(crate) async fn start(rome: &Site) -> Result<Self> {
         Self::start_with(rome, Some(&provider(rome).await?)).await
     }
 
     /// Starts the process with another kubeconfig for the provider, or with none.
     pub(crate) async fn start_with(rome: &Site, kubeconfig: Option<&[u8]>) -> Result<Self> {
+        Self::launch(rome, &MILAN, kubeconfig).await
+    }
+
+    /// Starts the process of another VirtualNode.
+    pub(crate) async fn start_of(rome: &Site, instance: &Instance<'_>) -> Result<Self> {
+        let kubeconfig = provider_of(rome, instance.node).await?;
+        Self::launch(rome, instance, Some(&kubeconfig)).await
+    }
+
+    async fn launch(
+        rome: &Site,
+        instance: &Instance<'_>,
+        kubeconfig: Option<&[u8]>,
+    ) -> Result<Self> {
+        let (node, address) = (instance.node, instance.address);
         let namespace = rome.tenant_namespace();
         let rest = Rest::new(rome.client.clone(), "kubelet");
-        let labels = "liqo.io/virtual-node=milan";
+        let labels = format!("liqo.io/virtual-node={node}");
         let pod = until(Deadline::after(SOON), "the pod", async || {
-            rest.only("Pod", &namespace, labels).await
+            rest.only("Pod", &namespace, &labels).await
         })
         .await?;
-        let pod = run(&rest, pod).await?;
+        let pod = run(&rest, pod, address).await?;
         let container = &pod["spec"]["containers"][0];
         let pod: Pod = serde_json::from_value(pod.clone())?;
         let name = pod.metadata.name.clone().context("no name")?;
         let control_plane = rome.control_plane();
         let token = control_plane.kubeconfig_of_pod(&pod).await?;
-        let path = control_plane.folder().join("kubeconfig-of-the-provider");
+        let file = format!("kubeconfig-of-the-provider-for-{node}");
+        let path = control_plane.folder().join(file);
         if let Some(kubeconfig) = kubeconfig {
             write(&path, kubeconfig)?;
         }
@@ -62,10 +94,11 @@ impl VirtualKubelet {
         let program = env::var_os(PROGRAM).with_context(|| format!("{PROGRAM} is not set"))?;
         let mut command = Command::new(program);
         command
-            .args(arguments.map(|it| it.replace("$(POD_IP)", ADDRESS)))
+            .args(arguments.map(|it| it.replace("$(POD_IP)", address)))
+            .args(instance.arguments)
             .arg(format!("--kubeconfig={}", path.display()))
             .arg("--local-api-servers")
-            .env("POD_IP", ADDRESS)
+            .env("POD_IP", address)
             .env("POD_NAME", &name)
             .env("POD_NAMESPACE", &namespace)
             .env("KUBECONFIG", token)
@@ -105,10 +138,15 @@ impl VirtualKubelet {
         Ok(())
     }
 
+    /// Kills the process, which cannot release its Leases then. [`Self::resume`] starts it again.
+    pub(crate) async fn kill(&mut self) -> Result<()> {
+        let killed = self.child.kill().await;
+        killed.context("failed to kill a virtual kubelet")
+    }
+
     /// Kills the process, and starts it again.
     pub(crate) async fn crash(&mut self) -> Result<()> {
-        let killed = self.child.kill().await;
-        killed.context("failed to kill a virtual kubelet")?;
+        self.kill().await?;
         self.resume()
     }
 
@@ -132,10 +170,14 @@ async fn terminate(child: &mut Child) -> Result<()> {
     Ok(())
 }
 
-/// Returns the kubeconfig of the ResourceSlice for the provider.
+/// Returns the kubeconfig of the ResourceSlice `milan` for the provider.
 pub(crate) async fn provider(rome: &Site) -> Result<Vec<u8>> {
-    let secret = "kubeconfig-resourceslice-milan";
-    rome.secret(&rome.tenant_namespace(), secret, "kubeconfig")
+    provider_of(rome, MILAN.node).await
+}
+
+async fn provider_of(rome: &Site, slice: &str) -> Result<Vec<u8>> {
+    let secret = format!("kubeconfig-resourceslice-{slice}");
+    rome.secret(&rome.tenant_namespace(), &secret, "kubeconfig")
         .await
 }
 
@@ -147,16 +189,16 @@ fn write(path: &Path, text: &[u8]) -> Result<()> {
     fs::rename(&new, path).context("failed to replace a kubeconfig")
 }
 
-/// Reports that a pod of the virtual kubelet is ready.
-async fn run(rest: &Rest, mut pod: Value) -> Result<Value> {
+/// Reports that a pod of the virtual kubelet is ready at an address.
+async fn run(rest: &Rest, mut pod: Value, address: &str) -> Result<Value> {
     pod["status"] = json!({
         "phase": "Running",
         "conditions": [
             {"type": "Ready", "status": "True"},
             {"type": "ContainersReady", "status": "True"},
         ],
-        "podIP": ADDRESS,
-        "podIPs": [{"ip": ADDRESS}],
+        "podIP": address,
+        "podIPs": [{"ip": address}],
     });
 
     rest.update_part("status", &pod).await

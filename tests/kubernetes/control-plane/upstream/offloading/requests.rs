@@ -6,7 +6,7 @@ use kubernetes_lab::control_plane::AuditEvent;
 use std::collections::BTreeSet;
 
 /// Returns the writes of a user that the API server has stored, as `VERB RESOURCE NAME`, in their order.
-pub(super) fn writes(site: &Site, user: &str) -> Result<Vec<String>> {
+pub(crate) fn writes(site: &Site, user: &str) -> Result<Vec<String>> {
     let events = events(site, user)?;
     let stored = events.iter().filter(|it| {
         let is_write = ["create", "update", "patch", "delete"].contains(&&*it.verb);
@@ -17,7 +17,7 @@ pub(super) fn writes(site: &Site, user: &str) -> Result<Vec<String>> {
 }
 
 /// Returns those of the writes that begin with `VERB RESOURCE` and are in a list.
-pub(super) fn of<'a>(writes: &'a [String], resources: &[&str]) -> Vec<&'a str> {
+pub(crate) fn of<'a>(writes: &'a [String], resources: &[&str]) -> Vec<&'a str> {
     let is_of = |write: &&String| {
         let resource = write.split(' ').nth(1).unwrap_or_default();
         resources.contains(&resource)
