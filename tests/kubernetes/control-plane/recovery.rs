@@ -2,7 +2,9 @@
 
 mod comparison;
 mod driver;
+mod events;
 mod objects;
+mod pods;
 
 use crate::fixture::{Fixture, LIQO, Suite, serial};
 use crate::other_kinds;

@@ -1,6 +1,7 @@
 //! Compares both clusters by the table of `docs/reflection.md`.
 
 use super::objects::{PART, PARTS, POPULATION};
+use super::pods;
 use crate::fixture::{Deadline, until};
 use crate::refusals::scene::Scene;
 use crate::upstream::rest::Rest;
@@ -33,9 +34,9 @@ const OF_SERVICES: [&str; 12] = [
 ];
 
 /// The fields of the objects of a kind, by name.
-type Fields = BTreeMap<String, Value>;
+pub(super) type Fields = BTreeMap<String, Value>;
 
-/// Waits until the provider has the objects of the consumer, and no others.
+/// Waits until the provider has the objects of the consumer and the tokens of its pods, and no others.
 pub(super) async fn until_equal(scene: &Scene) -> Result<()> {
     let Err(error) = compare(scene).await else {
         return Ok(());
@@ -76,10 +77,10 @@ async fn compare(scene: &Scene) -> Result<()> {
         }
     }
 
-    Ok(())
+    pods::until_equal(scene, deadline).await
 }
 
-fn is_same(found: &Fields, expected: &Fields) -> Result<()> {
+pub(super) fn is_same(found: &Fields, expected: &Fields) -> Result<()> {
     let names = expected.keys().chain(found.keys());
     let mut different = names.filter(|it| found.get(*it) != expected.get(*it));
     if let Some(name) = different.next() {

@@ -2,11 +2,13 @@
 
 use super::Cluster;
 use super::comparison::{REMOTE, until_equal};
+use super::events;
 use super::objects::{PARTS, POPULATION, name, object};
+use super::pods::{self, PODS};
 use crate::authentication::site::Site;
 use crate::fixture::{Deadline, Fixture, SOON, until};
 use crate::upstream::rest::refusal;
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 use kubernetes_lab::control_plane::Component;
 use serde_json::{Value, json};
 use std::env;
@@ -69,18 +71,21 @@ pub(super) async fn random_changes_and_faults_leave_both_clusters_equal(
             cluster.scene.rome.create(&object(kind, number, 1)).await?;
         }
     }
+    pods::create_constant(&cluster.scene.rome).await?;
     for _ in 0..STEPS {
         match random.below(FAULT_EVERY) {
             0 => cluster.fail(&mut random).await?,
             1 => cluster.edit(&mut random).await?,
             2 => cluster.report(&mut random).await?,
+            3 => cluster.change_pod(&mut random).await?,
             _ => cluster.change(&mut random).await?,
         }
     }
     cluster.relay.mend();
     until_equal(&cluster.scene).await?;
 
-    cluster.until_reported().await
+    events::until_reported(&cluster.scene, OBJECTS).await?;
+    events::are_of_existing_objects(&cluster.scene, OBJECTS + PARTS).await
 }
 
 impl Cluster {
@@ -130,29 +135,28 @@ impl Cluster {
         .await
     }
 
-    /// Reports an Event about a Service of the provider.
-    async fn report(&self, random: &mut Random) -> Result<()> {
-        let name = name(random.index(OBJECTS)?);
-        let count = 1 + random.below(100);
-        let event = json!({
-            "apiVersion": "v1",
-            "kind": "Event",
-            "metadata": {"name": name, "namespace": REMOTE},
-            "involvedObject": {
-                "apiVersion": "v1", "kind": "Service", "namespace": REMOTE, "name": name,
-            },
-            "type": "Normal",
-            "reason": "Synced",
-            "message": count.to_string(),
-            "source": {"component": "service-controller"},
-            "count": count,
-        });
-        until(Deadline::after(SOON), "an Event", async || {
-            self.scene.milan.apply(&event, "service-controller").await
-        })
-        .await?;
+    /// Creates or deletes a pod, or deletes the Secret with its tokens at the provider.
+    async fn change_pod(&self, random: &mut Random) -> Result<()> {
+        let (rome, milan) = (&self.scene.rome, &self.scene.milan);
+        let number = random.index(PODS)?;
+        let pod = pods::name(number);
+        match random.below(4) {
+            0 => pods::delete(rome, ("Pod", "shop", &pod)).await,
+            1 => pods::delete(milan, ("Secret", REMOTE, &pods::secret_name(&pod))).await,
+            _ => pods::create(rome, number).await,
+        }
+    }
 
-        Ok(())
+    /// Reports an Event about an object of the provider, or about one that does not exist.
+    async fn report(&self, random: &mut Random) -> Result<()> {
+        let kind = events::KINDS[random.index(events::KINDS.len())?];
+        let name = match kind {
+            "Pod" => pods::name(random.index(PODS)?),
+            _ => name(random.index(OBJECTS)?),
+        };
+        let count = 1 + random.below(100);
+
+        events::report(&self.scene.milan, (kind, &name), count).await
     }
 
     async fn fail(&mut self, random: &mut Random) -> Result<()> {
@@ -168,26 +172,6 @@ impl Cluster {
         }
 
         Ok(())
-    }
-
-    /// Waits until the Events of Services that exist are those of the provider.
-    async fn until_reported(&self) -> Result<()> {
-        let (rome, milan) = (&self.scene.rome, &self.scene.milan);
-        until(Deadline::after(SOON), "the Events", async || {
-            let labels = "offloading.liqo.io/origin";
-            for service in milan.list("Service", REMOTE, labels).await? {
-                let name = service["metadata"]["name"].as_str().context("no name")?;
-                let Some(event) = milan.get_opt("Event", REMOTE, name).await? else {
-                    continue;
-                };
-                let reflected = rome.get("Event", "shop", name).await?;
-                for field in ["count", "message"] {
-                    ensure!(reflected[field] == event[field], "{reflected}, not {event}");
-                }
-            }
-            Ok(())
-        })
-        .await
     }
 }
 

@@ -1,5 +1,6 @@
 //! The objects of the namespace `shop` that are reflected, and their changes.
 
+use super::pods;
 use crate::upstream::rest::Rest;
 use anyhow::Result;
 use futures_util::stream::{self, TryStreamExt as _};
@@ -105,7 +106,7 @@ pub(super) async fn create(rest: &Rest) -> Result<()> {
         .await?;
     }
 
-    Ok(())
+    pods::create_half(rest).await
 }
 
 /// Changes, deletes and replaces a fifth of the objects each, and creates others, of every second number from `first` on.
@@ -134,7 +135,7 @@ pub(super) async fn change(rest: &Rest, first: usize) -> Result<()> {
         .await?;
     }
 
-    Ok(())
+    pods::change(rest, first).await
 }
 
 async fn each(
