@@ -12,6 +12,7 @@ use std::fmt::Write as _;
 pub(super) struct Samples {
     pods: u32,
     rounds: Vec<Pair>,
+    admission: Vec<Latency>,
     networking_off: Pair,
     virtual_nodes: Vec<VirtualNode>,
     exec: Vec<Exec>,
@@ -36,6 +37,13 @@ struct Step {
     requests: f64,
     api_servers_cpu_s: f64,
     liqo_cpu_s: f64,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+struct Latency {
+    webhook: String,
+    calls: f64,
+    median_ms: f64,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -271,6 +279,7 @@ type Judged = (&'static str, f64, Option<f64>);
 
 fn judge(samples: &Samples) -> Vec<Limited> {
     let judged = of_batches(samples).into_iter().chain(of_others(samples));
+    let judged = judged.chain(of_admission(samples));
     judged
         .filter_map(|(what, limit, value)| Some(Limited::at_most(what, limit, value?)))
         .collect()
@@ -370,6 +379,27 @@ fn of_others(samples: &Samples) -> [Judged; 9] {
     ]
 }
 
+/// The first bucket of the API servers' histograms ends at the limit, so half of the calls were within it if the median passes.
+fn of_admission(samples: &Samples) -> [Judged; 3] {
+    let of = |webhook: &str| {
+        let mut latencies = samples.admission.iter();
+        Some(latencies.find(|it| it.webhook == webhook)?.median_ms)
+    };
+    [
+        ("review of a pod, median, ms", 5.0, of("pod.mutate.liqo.io")),
+        (
+            "mutation of a ShadowPod, median, ms",
+            5.0,
+            of("shadowpod.mutate.liqo.io"),
+        ),
+        (
+            "validation of a ShadowPod, median, ms",
+            5.0,
+            of("shadowpod.validate.liqo.io"),
+        ),
+    ]
+}
+
 fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     Some(Summary::of(values)?.median)
 }
@@ -396,6 +426,7 @@ mod tests {
         let samples = json!({
             "pods": 100,
             "rounds": rounds.collect::<Vec<_>>(),
+            "admission": [{"webhook": "pod.mutate.liqo.io", "calls": 200.0, "median_ms": 2.6}],
             "networking_off": [batch(1.0, 11.0, &[]), batch(1.0, 14.5, &[])],
             "virtual_nodes": [{"bare_pod_s": 1.0, "first_s": 1.5, "again_s": 1.5}],
             "exec": [{"native_s": 0.1, "offloaded_s": 0.1}],
@@ -427,5 +458,14 @@ mod tests {
         slow.rounds[1][1].placed_s.push(0.9);
 
         assert_eq!(missed(&slow), ["bound until placed, worst, ms"]);
+    }
+
+    #[test]
+    fn the_latency_of_each_called_webhook_is_limited() {
+        let mut slow = samples(&[[10.0, 10.0]]);
+        assert!(missed(&slow).is_empty());
+        slow.admission[0].median_ms = 5.1;
+
+        assert_eq!(missed(&slow), ["review of a pod, median, ms"]);
     }
 }

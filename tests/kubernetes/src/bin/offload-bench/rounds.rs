@@ -1,6 +1,7 @@
 //! The measurements of the benchmark, in their order.
 
 use crate::Cli;
+use crate::admission::{Admission, Latency};
 use crate::bench::{Batch, Bench, of_virtual_kubelet};
 use crate::clusters::{self, LOCAL, NATIVE, Nodes, OFFLOADED, Pair, ROME};
 use crate::commands::{self, Exec, Unoffload};
@@ -19,6 +20,8 @@ const PAIRS: u32 = 3;
 pub(crate) struct Samples {
     pods: u32,
     rounds: Vec<[Batch; 2]>,
+    /// The webhooks that the batches have called.
+    admission: Vec<Latency>,
     /// A pair of batches without networking between the clusters.
     networking_off: [Batch; 2],
     virtual_nodes: Vec<virtual_nodes::Sample>,
@@ -53,11 +56,14 @@ pub(crate) async fn run(cli: &Cli) -> Result<Samples> {
     // The first pair, which fills caches, is not kept.
     let mut with_pods_mb = 0.0;
     let mut rounds = Vec::new();
+    let before = Admission::of(&pair).await?;
     for round in 0..=cli.rounds {
         let (sample, memory_mb) = bench.round(round).await?;
         with_pods_mb = f64::max(with_pods_mb, memory_mb);
         rounds.extend((round > 0).then_some(sample));
     }
+    let admission = Admission::of(&pair).await?.since(&before);
+    eprintln!("    {admission:.2?}");
     native.create("exec", 1).await?;
     offloaded.create("exec", 1).await?;
     let exec = commands::exec(&pair, NATIVE, OFFLOADED, "exec-0").await?;
@@ -89,6 +95,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Samples> {
     Ok(Samples {
         pods: cli.pods,
         rounds,
+        admission,
         networking_off,
         virtual_nodes,
         exec,
