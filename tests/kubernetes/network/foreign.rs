@@ -1,9 +1,11 @@
 //! Foreign peers, which run a gateway like upstream Liqo's. Each peer consists of a gateway with a
 //! pod, in a network namespace on the Ethernet segment of the nodes.
 
+mod http;
 mod segment;
 mod tenant;
 
+pub(crate) use http::HttpServer;
 pub(crate) use segment::Segment;
 pub(crate) use tenant::Tenant;
 

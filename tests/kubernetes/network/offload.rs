@@ -12,6 +12,7 @@ mod many;
 mod names;
 mod order;
 mod outage;
+mod outside;
 mod reflected;
 mod selector;
 mod services;
@@ -55,6 +56,7 @@ pub(crate) fn add(suite: &mut Suite) {
     selector::add(suite);
     services::add(suite);
     direct::add(suite);
+    outside::add(suite);
     upstream_test::add(suite);
     tools::add(suite);
 }
