@@ -1,12 +1,12 @@
 //! The flags, those of upstream's virtual kubelet.
 
 use crate::pod::forge::ApiServerSupport;
-use crate::reflection::policy::Policy;
 use crate::server::CertificateType;
 use crate::settings::Settings;
 use anyhow::{Context as _, bail};
 use clap::{ArgAction, Parser};
 use control_api::ReflectedResource;
+use control_api::offloading::policy::Policy;
 use control_runtime::Destinations;
 use ipam::Remap;
 use ipnet::Ipv4Net;

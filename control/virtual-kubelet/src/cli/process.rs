@@ -76,9 +76,13 @@ impl Cli {
             if let Some(tokens) = tokens {
                 runtime.add(TokenController::new(tokens), &replicas)?;
             }
-            if let Some(events) = self.events(&virtual_node) {
-                let events = EventController::new(events, drops);
+            if let Some(events) = self.pod_events(&virtual_node) {
+                let events = EventController::new(events, drops.clone());
                 runtime.add(events.counted(reflected.clone()), &replicas)?;
+            }
+            if let Some(events) = self.object_events(&virtual_node) {
+                let events = EventController::new(events, drops);
+                runtime.add(events.counted(reflected.clone()), &self.of_the_peer())?;
             }
             if let Some(reflection) = self.reflection(&virtual_node) {
                 let reflection = ReflectionController::new(reflection, conflicts);

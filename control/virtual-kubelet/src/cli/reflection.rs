@@ -6,10 +6,10 @@ use crate::reflection::event::settings::EventSettings;
 use crate::reflection::kind::Kind;
 use crate::reflection::other::Other;
 use crate::reflection::peering::Peering;
-use crate::reflection::policy::Policy;
 use crate::reflection::settings::Settings;
 use crate::reflection::tokens::settings::TokenSettings;
 use control_api::VirtualNode;
+use control_api::offloading::policy::Policy;
 use ipnet::IpNet;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -22,12 +22,27 @@ impl Cli {
         (!settings.policies.is_empty()).then_some(settings)
     }
 
-    /// Returns the values for the reflection of Events; `None` if none are reflected.
-    pub(super) fn events(&self, node: &VirtualNode) -> Option<EventSettings> {
+    /// Returns the values for the reflection of Events about pods; `None` if none are reflected.
+    pub(super) fn pod_events(&self, node: &VirtualNode) -> Option<EventSettings> {
+        let reflection = Settings {
+            policies: BTreeMap::new(),
+            ..self.reflection_settings(node)
+        };
+        let node = self.runs_pods().then(|| self.nodename.clone())?;
+
+        self.events(reflection, Some(node))
+    }
+
+    /// Returns the values for the reflection of Events about reflected objects; `None` if none are reflected.
+    pub(super) fn object_events(&self, node: &VirtualNode) -> Option<EventSettings> {
+        self.events(self.reflection(node)?, None)
+    }
+
+    fn events(&self, reflection: Settings, node: Option<String>) -> Option<EventSettings> {
         let flags = &self.reflection;
-        (flags.event_reflection_workers > 0).then(|| EventSettings {
-            reflection: self.reflection_settings(node),
-            node: self.runs_pods().then(|| self.nodename.clone()),
+        (flags.event_reflection_workers > 0).then_some(EventSettings {
+            reflection,
+            node,
             policy: flags.event_reflection_type,
         })
     }
@@ -217,6 +232,22 @@ mod tests {
         ] {
             assert!(cli(&[support, flag]).tokens(&node()).is_none(), "{flag}");
         }
+    }
+
+    #[test]
+    fn events_about_pods_and_about_objects_need_what_they_are_about() {
+        let of = |flags: &[&str]| {
+            let cli = cli(flags);
+            let [pods, objects] = [cli.pod_events(&node()), cli.object_events(&node())];
+            let node = pods.map(|it| (it.node, it.reflection.policies.len()));
+            (node, objects.map(|it| it.reflection.policies.len()))
+        };
+        let pods = Some((Some("milan".to_owned()), 0));
+        let kinds = Some(Kind::ALL.len());
+
+        assert_eq!(of(&[]), (pods, kinds));
+        assert_eq!(of(&["--pod-reflection-workers=0"]), (None, kinds));
+        assert_eq!(of(&["--event-reflection-workers=0"]), (None, None));
     }
 
     #[test]

@@ -14,15 +14,15 @@ mod written;
 
 use super::kind::Kind;
 use super::peering::Peering;
-use super::policy::Marks;
 use super::registrations::LOCAL_ROLE;
 use crate::pod::status::cut;
 use content::{Content, NAME_LEN_MAX};
 use control_api::labels;
+use control_api::offloading::policy::Marks;
 use control_runtime::{
     Cache, Cluster, Digest, Kept, Key, Registration, Resource, Scope, Selector, WatchId,
 };
-use k8s_openapi::api::core::v1::Event;
+use k8s_openapi::api::core::v1::{Event, ObjectReference};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
@@ -49,19 +49,23 @@ pub(crate) struct EventSummary {
 /// The object that an Event is about.
 #[derive(Clone, Debug, PartialEq)]
 struct About {
-    /// `None` for a kind whose Events are not reflected.
-    kind: Option<Subject>,
+    kind: Subject,
     name: String,
     uid: Option<String>,
 }
 
 /// A kind of objects whose Events are reflected.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Subject {
     Pod,
     /// Its Events become those of the pod.
     ShadowPod,
     Reflected(Kind),
+    /// Maybe a kind that a flag names.
+    Other {
+        group: Box<str>,
+        kind: Box<str>,
+    },
 }
 
 /// Why the provider does not create a pod.
@@ -78,15 +82,20 @@ impl Kept for EventSummary {
 }
 
 impl Subject {
-    fn of(kind: &str) -> Option<Self> {
+    fn of(object: &ObjectReference) -> Self {
+        let kind = object.kind.as_deref().unwrap_or_default();
         match kind {
-            "Pod" => Some(Self::Pod),
-            "ShadowPod" => Some(Self::ShadowPod),
+            "Pod" => Self::Pod,
+            "ShadowPod" => Self::ShadowPod,
             _ => {
                 let mut kinds = Kind::ALL.into_iter();
-                kinds
-                    .find(|it| it.local().kind == kind)
-                    .map(Self::Reflected)
+                let reflected = kinds.find(|it| it.local().kind == kind);
+                let version = object.api_version.as_deref().unwrap_or_default();
+                let other = || Self::Other {
+                    group: cut(version.split('/').next().unwrap_or_default(), NAME_LEN_MAX).into(),
+                    kind: cut(kind, NAME_LEN_MAX).into(),
+                };
+                reflected.map_or_else(other, Self::Reflected)
             }
         }
     }
@@ -99,14 +108,14 @@ impl EventSummary {
         let object = event.involved_object;
         let labels = event.metadata.labels.unwrap_or_default();
         let about = About {
-            kind: Subject::of(object.kind.as_deref().unwrap_or_default()),
+            kind: Subject::of(&object),
             name: cut(object.name.as_deref().unwrap_or_default(), NAME_LEN_MAX),
             uid: object
                 .uid
                 .filter(|it| !it.is_empty())
                 .map(|it| cut(&it, NAME_LEN_MAX)),
         };
-        let is_failure = about.kind == Some(Subject::ShadowPod)
+        let is_failure = about.kind == Subject::ShadowPod
             && content.is_warning
             && content.reason == FAILED_CREATE;
 
@@ -142,7 +151,7 @@ impl EventSummary {
 
     /// Returns whether the Event is about a pod or its ShadowPod.
     fn is_of_pod(&self) -> bool {
-        matches!(self.about.kind, Some(Subject::Pod | Subject::ShadowPod))
+        matches!(self.about.kind, Subject::Pod | Subject::ShadowPod)
     }
 
     /// Returns whether the Event is about an object with this UID.

@@ -2,7 +2,8 @@
 
 use super::desired::Exclusion;
 use super::kind::Kind;
-use super::policy::{ALLOW_REFLECTION, ContradictionError, Policy, SKIP_REFLECTION};
+use control_api::annotations::{ALLOW_REFLECTION, SKIP_REFLECTION};
+use control_api::offloading::policy::{ContradictionError, Policy};
 use control_api::{NamespaceOffloading, labels};
 use control_runtime::{Cluster, Event, Key, Ref, Resource, WatchId};
 use std::borrow::Cow;

@@ -23,7 +23,8 @@ use std::time::Duration;
 /// Code of the response to a request without the right to it, which a RoleBinding may still give.
 const FORBIDDEN: u16 = 403;
 
-/// Reflects Events of the provider about the pods of the Node, and about reflected objects in the process that reflects those.
+/// Reflects Events of the provider: about the pods of the Node, or about reflected objects. Different Leases may decide which
+/// replica runs the pods and which one reflects the objects, so a process has a controller for each.
 pub(crate) struct EventController {
     settings: EventSettings,
     namespaces: Namespaces,

@@ -4,11 +4,14 @@ use super::settings::EventSettings;
 use super::{EventSummary, Subject};
 use crate::reflection::kind::Kind;
 use crate::reflection::present::Present;
+use crate::reflection::summary::Summary;
 use control_api::{ShadowPod, labels};
 use control_runtime::{Cache, Cluster, Key, Ref, Resource};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use kube::api::DynamicObject;
 use serde_json::{Value, json};
+use std::borrow::Cow;
 
 /// An object of this cluster.
 pub(super) struct Involved<'a> {
@@ -27,7 +30,7 @@ impl<'a> Involved<'a> {
         (local, remote): (&str, &str),
     ) -> Option<Self> {
         let remote = Key::new(remote, event.object());
-        let (resource, key) = match event.about.kind? {
+        let (resource, key) = match &event.about.kind {
             Subject::Pod => {
                 let pod = remote_object::<Pod>(cache, settings, &remote)?;
                 let is_it = is_own(&pod.metadata, settings) && is_same(event, &pod.metadata);
@@ -39,19 +42,24 @@ impl<'a> Involved<'a> {
                 is_it.then(|| of_pod(local, &remote))?
             }
             Subject::Reflected(kind) => {
-                let peering = &settings.reflection.peering;
-                let present = Present::find(cache, peering, (kind, &remote))?;
-                // The provider creates the EndpointSlice from a ShadowEndpointSlice.
-                let is_same = kind == Kind::EndpointSlice || event.is_about(Some(present.uid));
-                let key = kind.local_key(local, &remote.name, &peering.origin);
-                (present.is_reflected && is_same).then(|| (kind.local(), key))?
+                of_reflected((*kind, event), cache, settings, (local, &remote))?
+            }
+            Subject::Other { group, kind } => {
+                let kind = other_kind((group, kind), cache, settings, &remote)?;
+                of_reflected((kind, event), cache, settings, (local, &remote))?
             }
         };
         let uid = &cache
             .entry(&Ref::new(&Cluster::Local, &resource, &key))?
             .uid;
 
-        Some(Self { resource, key, uid })
+        let mut involved = Self { resource, key, uid };
+        if let Subject::Other { kind, .. } = &event.about.kind {
+            // Only objects name it.
+            involved.resource.kind = Cow::Owned(kind.to_string());
+        }
+
+        Some(involved)
     }
 
     /// Adds the reference to the object to the fields of an Event.
@@ -66,6 +74,44 @@ impl<'a> Involved<'a> {
         });
         fields["involvedObject"] = reference;
     }
+}
+
+/// Returns the kind of a group that a flag names, of which the provider has an object of this name.
+fn other_kind(
+    (group, name): (&str, &str),
+    cache: &Cache,
+    settings: &EventSettings,
+    remote: &Key,
+) -> Option<Kind> {
+    let provider = settings.reflection.peering.cluster();
+    let mut kinds = settings.reflection.others();
+
+    kinds.find(|kind| {
+        let resource = kind.remote();
+        let objects = cache.dynamic(&provider, &resource);
+        let object: Option<&Summary<DynamicObject>> = objects.get(remote);
+        let state = object.and_then(|it| it.other.as_deref());
+        // Lists of kinds that are built in leave out the kind of their objects.
+        let is_kind = state.is_some_and(|it| it.kind.is_empty() || *it.kind == *name);
+        is_kind && resource.group == group
+    })
+}
+
+/// Returns the object of this cluster whose reflected object an Event is about.
+fn of_reflected(
+    (kind, event): (Kind, &EventSummary),
+    cache: &Cache,
+    settings: &EventSettings,
+    (local, remote): (&str, &Key),
+) -> Option<(Resource, Key)> {
+    let peering = &settings.reflection.peering;
+    let is_enabled = settings.reflection.is_enabled(kind);
+    let present = Present::find(cache, peering, (kind, remote)).filter(|_| is_enabled)?;
+    // The provider creates the EndpointSlice from a ShadowEndpointSlice.
+    let is_same = kind == Kind::EndpointSlice || event.is_about(Some(present.uid));
+    let key = kind.local_key(local, &remote.name, &peering.origin);
+
+    (present.is_reflected && is_same).then(|| (kind.local(), key))
 }
 
 /// Returns the name at the provider of an object that Events may be about.

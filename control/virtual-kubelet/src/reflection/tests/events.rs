@@ -6,12 +6,13 @@ use crate::reflection::controller::ReflectionController;
 use crate::reflection::event::controller::EventController;
 use crate::reflection::event::drops::Drops;
 use crate::reflection::event::settings::EventSettings;
-use crate::reflection::policy::Policy;
+use control_api::offloading::policy::Policy;
 use control_runtime::Cluster;
 use control_runtime::simulation::Simulation;
 use k8s_openapi::api::core::v1::{ConfigMap, Event, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::Ingress;
+use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 use proptest::prelude::*;
@@ -25,17 +26,23 @@ fn sides(seed: u64, policy: Policy) -> Sides {
 
 /// Returns both clusters with a number of replicas, and a metric of dropped Events.
 fn counted((seed, replicas): (u64, usize), policy: Policy, drops: &Drops) -> Sides {
-    let drops = drops.clone();
-    let of_events = EventSettings {
+    let [of_pods, of_objects] = [drops; 2].map(Drops::clone);
+    let events = EventSettings {
         reflection: settings(),
         node: None,
         policy,
     };
+    let mut pod_events = EventSettings {
+        node: Some("milan".to_owned()),
+        ..events.clone()
+    };
+    pod_events.reflection.policies.clear();
     let simulation = Simulation::new(seed)
         .replicas(replicas)
         .host(|| Connect)
         .host(|| ReflectionController::new(settings(), Conflicts::default()))
-        .host(move || EventController::new(of_events.clone(), drops.clone()));
+        .host(move || EventController::new(pod_events.clone(), of_pods.clone()))
+        .host(move || EventController::new(events.clone(), of_objects.clone()));
     let mut sides = Sides::with(simulation);
     sides.put_in_shop::<ConfigMap>("kube-root-ca.crt", json!({"data": {"ca.crt": "x"}}));
     sides.put_in_shop::<Service>("web", super::shop::service());
@@ -50,7 +57,7 @@ fn report(sides: &mut Sides, kind: &str, object: &str, uid: &Value) -> String {
     sides.put_remote::<Event>(
         &name,
         json!({
-            "involvedObject": {"kind": kind, "namespace": "shop-rome", "name": object, "uid": uid},
+            "involvedObject": {"apiVersion": "policy/v1", "kind": kind, "namespace": "shop-rome", "name": object, "uid": uid},
             "type": "Warning", "reason": "Failed", "message": "no address", "count": 1,
         }),
     );
@@ -134,6 +141,30 @@ fn events_about_objects_that_are_not_reflected_are_not_reflected() {
     for name in names {
         assert_eq!(involved(&mut sides, &name), Value::Null, "{name}");
     }
+}
+
+#[test]
+fn events_about_a_kind_that_a_flag_names_are_about_the_object_of_this_cluster() {
+    let mut sides = sides(1, Policy::DenyList);
+    super::others::put_budget(&mut sides, "web", super::others::budget(1));
+    sides.pass();
+    let uid = sides.remote::<PodDisruptionBudget>("web")["metadata"]["uid"].clone();
+    let names = [
+        report(&mut sides, "PodDisruptionBudget", "web", &uid),
+        report(&mut sides, "Certificate", "web", &uid),
+    ];
+    sides.pass();
+
+    let key = super::side::local("web");
+    let local = sides.simulation.local().get::<PodDisruptionBudget>(&key);
+    let uid = local.unwrap()["metadata"]["uid"].clone();
+    let expected = json!({
+        "apiVersion": "policy/v1", "kind": "PodDisruptionBudget", "namespace": "shop", "name": "web", "uid": uid,
+        "fieldPath": null,
+    });
+    assert_eq!(involved(&mut sides, &names[0]), expected);
+    assert_eq!(involved(&mut sides, &names[1]), Value::Null);
+    sides.assert_stable();
 }
 
 #[test]

@@ -1,0 +1,113 @@
+//! Which EndpointSlices virtual kubelets reflect to which providers.
+
+use super::objects::Local;
+use crate::authentication::label;
+use control_api::offloading::policy::{Marks, Policy};
+use control_api::{VirtualNode, annotations, labels};
+use control_runtime::Key;
+use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::discovery::v1::EndpointSlice;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
+use std::collections::BTreeSet;
+
+/// The only type of addresses that is remapped.
+const ADDRESS_TYPE: &str = "IPv4";
+
+/// Label of an EndpointSlice with the name of its Service.
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+/// Values of [`labels::SLICE_MANAGED_BY`] on EndpointSlices of other clusters.
+const FROM_OTHER_CLUSTERS: [&str; 2] = [
+    labels::SLICE_MANAGED_BY_REFLECTION,
+    labels::SLICE_MANAGED_BY_SERVICE_IMPORT,
+];
+
+/// Flags of a virtual kubelet about EndpointSlices, as the manager writes them.
+const ALLOW_LIST: &str = "--service-reflection-type=AllowList";
+const NO_WORKERS: &str = "--endpointslice-reflection-workers=0";
+
+/// Where an EndpointSlice is reflected.
+pub(super) struct Reflection<'a> {
+    /// Cluster IDs of the providers.
+    pub(super) providers: BTreeSet<&'a str>,
+    /// Whether the providers reach pods of each other without this cluster.
+    pub(super) is_direct: bool,
+}
+
+/// Annotations of a Service about its EndpointSlices.
+pub(super) fn of_service(service: Option<&Service>) -> (Marks, bool) {
+    let annotations = service.and_then(|it| it.metadata.annotations.as_ref());
+    let direct = annotations.and_then(|it| it.get(annotations::USE_DIRECT_CONNECTIONS));
+
+    (
+        Marks::of(annotations),
+        direct.is_some_and(|it| it == "true"),
+    )
+}
+
+/// Returns the policy for EndpointSlices of a virtual kubelet; `None` if it reflects none.
+pub(super) fn policy(node: &VirtualNode) -> Option<Policy> {
+    let deployment = node.spec.template.as_ref();
+    let pod = deployment.and_then(|it| it.spec.as_ref()?.template.spec.as_ref());
+    let containers = pod.into_iter().flat_map(|it| &it.containers);
+    let arguments = containers.flat_map(|it| it.args.iter().flatten());
+    let arguments: BTreeSet<_> = arguments.map(String::as_str).collect();
+    let policy = match arguments.contains(ALLOW_LIST) {
+        true => Policy::AllowList,
+        false => Policy::DenyList,
+    };
+
+    (!arguments.contains(NO_WORKERS)).then_some(policy)
+}
+
+impl<'a> Local<'a> {
+    /// Returns where an EndpointSlice of a namespace is reflected.
+    pub(super) fn reflection(&self, namespace: &str, slice: &EndpointSlice) -> Reflection<'a> {
+        let name = label(&slice.metadata, SERVICE_NAME);
+        let service = name.and_then(|name| self.services.get(&Key::new(namespace, name)));
+        let (of_service, is_direct) = of_service(service);
+        let of_namespace = self.marks(namespace);
+        let of_service = of_service.or(of_namespace);
+        let own = marks(&slice.metadata);
+        let is_chosen = |policy| own.is_slice_reflected(Some(of_service), policy) == Ok(true);
+        let providers = self.providers(namespace).into_iter();
+        let providers = providers.filter(|provider| {
+            let mut policies = self.policies(provider).into_iter();
+            is_reflected(slice) && policies.any(is_chosen)
+        });
+
+        Reflection {
+            providers: providers.collect(),
+            is_direct,
+        }
+    }
+
+    /// Returns the policies of the virtual kubelets of a provider.
+    fn policies(&self, provider: &str) -> Vec<Policy> {
+        let nodes = self.virtual_nodes.iter();
+        let nodes = nodes.filter(|(_, node)| node.spec.cluster_id.as_deref() == Some(provider));
+
+        nodes.filter_map(|(_, node)| policy(node)).collect()
+    }
+
+    /// Returns the annotations of a namespace about the reflection of its objects.
+    fn marks(&self, namespace: &str) -> Marks {
+        let namespace = self.cache.local::<Namespace>(&Key::cluster(namespace));
+        namespace.map(|it| marks(&it.metadata)).unwrap_or_default()
+    }
+}
+
+/// Returns the annotations of an object about its reflection.
+pub(super) fn marks(metadata: &ObjectMeta) -> Marks {
+    Marks::of(metadata.annotations.as_ref())
+}
+
+/// Returns whether virtual kubelets may reflect an EndpointSlice: it is not from another cluster, and has addresses that they
+/// translate.
+fn is_reflected(slice: &EndpointSlice) -> bool {
+    let manager = label(&slice.metadata, labels::SLICE_MANAGED_BY);
+
+    slice.address_type == ADDRESS_TYPE
+        && slice.metadata.deletion_timestamp.is_none()
+        && manager.is_none_or(|it| !FROM_OTHER_CLUSTERS.contains(&it))
+}
