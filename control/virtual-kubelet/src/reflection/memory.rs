@@ -18,8 +18,8 @@ const REPORT_INTERVAL: Duration = Duration::from_secs(30 * 60);
 /// Outcomes of writes, by object.
 #[derive(Debug, Default)]
 pub(super) struct Memory {
-    /// The desired state that is being written.
-    sent: BTreeMap<WorkItem, (Digest, Instant)>,
+    /// The desired states that are being written.
+    sent: BTreeMap<WorkItem, Sent>,
     /// The state that was written last, for some time.
     restores: Restores,
     /// Desired state that was written, and a different one that the provider has stored.
@@ -39,6 +39,15 @@ pub(super) struct Memory {
     conflicts: Conflicts,
 }
 
+/// A desired state that is being written.
+#[derive(Clone, Copy, Debug)]
+struct Sent {
+    desired: Digest,
+    /// The state that it replaces; `None` if there is no object.
+    present: Option<Digest>,
+    at: Instant,
+}
+
 impl Memory {
     pub(super) fn new(conflicts: Conflicts) -> Self {
         Self {
@@ -53,9 +62,19 @@ impl Memory {
         *self = Self::new(self.conflicts.clone());
     }
 
-    /// Notes that the desired state of an object is written.
-    pub(super) fn send(&mut self, item: &WorkItem, desired: &impl Hash, now: Instant) {
-        self.sent.insert(item.clone(), (Digest::of(desired), now));
+    /// Notes that the desired state of an object is written in place of the present one.
+    pub(super) fn send<T: Hash>(
+        &mut self,
+        item: &WorkItem,
+        (desired, present): (&T, Option<&T>),
+        at: Instant,
+    ) {
+        let sent = Sent {
+            desired: Digest::of(desired),
+            present: present.map(Digest::of),
+            at,
+        };
+        self.sent.insert(item.clone(), sent);
     }
 
     /// Returns how long to wait before this state of an object is written again, because another field manager changes it.
@@ -74,10 +93,13 @@ impl Memory {
         self.release(item);
         self.settled.remove(item);
         let present = Digest::of(present);
-        if let Some((sent, at)) = self.sent.remove(item) {
-            self.track(item, |restores| restores.wrote(item, sent, at));
-            if sent != present {
-                self.settled.insert(item.clone(), (sent, present));
+        if let Some(sent) = self.sent.remove(item) {
+            // A write without effect restores nothing: others have changed fields of their own.
+            if sent.present != Some(present) {
+                self.track(item, |restores| restores.wrote(item, sent.desired, sent.at));
+            }
+            if sent.desired != present {
+                self.settled.insert(item.clone(), (sent.desired, present));
             }
         }
         if self.failed.remove(item) {

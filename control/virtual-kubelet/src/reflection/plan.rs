@@ -6,10 +6,10 @@ use super::item::WorkItem;
 use super::kind::Kind;
 use super::memory::Memory;
 use super::namespaces::State;
-use super::policy::Policy;
 use super::present::{self, Present};
 use super::registrations::{local_watches, remote_watch};
 use super::summary::Fingerprint;
+use control_api::offloading::policy::Policy;
 use control_api::root_ca::ROOT_CA;
 use control_runtime::{Action, Cluster, Event, Key, Plan, Ref, Write};
 use serde_json::Value;
@@ -176,7 +176,8 @@ impl Object<'_> {
             return;
         }
         if let Some(object) = self.content(object) {
-            self.memory.send(&self.item, desired, self.now);
+            let states = (desired, Some(present.fingerprint));
+            self.memory.send(&self.item, states, self.now);
             self.plan.apply(self.target.clone(), object);
             // Another object of the name is not changed.
             if let Some(write) = self.plan.writes.last_mut() {
@@ -198,7 +199,7 @@ impl Object<'_> {
             return;
         }
         if let Some(object) = self.content(object) {
-            self.memory.send(&self.item, desired, self.now);
+            self.memory.send(&self.item, (desired, None), self.now);
             let create = Write::new(self.target.clone(), Action::Create(object));
             self.plan.writes.push(create);
         }

@@ -55,7 +55,7 @@ pub(super) fn plan(
     let full = view.carried.get::<DynamicObject>(&item);
     match full.and_then(|it| local_status(it, pair.generation)) {
         Some(status) => {
-            memory.send(&item, &pair.desired, now);
+            memory.send(&item, (&pair.desired, Some(&pair.present)), now);
             plan.apply(pair.local, status);
             if let Some(write) = plan.writes.last_mut() {
                 write.subresource = Some(STATUS);
