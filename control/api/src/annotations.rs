@@ -91,6 +91,15 @@ pub const RETURN_UNSCHEDULABLE: &str = "liqo.io/return-unschedulable";
 pub const ALLOW_VIRTUAL_NODES: &str = "liqo.io/allow-virtual-nodes";
 /// On the Secret with the certificates of the webhooks. Value: name of their Service.
 pub const WEBHOOK_SERVICE_NAME: &str = "liqo.io/webhook-service-name";
+/// On an object that is not reflected. Each value but `false` sets it.
+pub const SKIP_REFLECTION: &str = "liqo.io/skip-reflection";
+/// On an object that is reflected although its kind is reflected by an allow list. Each value but `false` sets it.
+pub const ALLOW_REFLECTION: &str = "liqo.io/allow-reflection";
+/// On a Service whose pods in other clusters are reached there without the consumer. Value: `true`.
+pub const USE_DIRECT_CONNECTIONS: &str = "liqo.io/use-direct-connections";
+/// On the Node of a provider whose pods have other addresses in this cluster. Value: comma-separated `OWN=HERE` pairs of CIDRs.
+/// An addition of this project.
+pub const REMOTE_POD_CIDRS: &str = "liqo.io/remote-pod-cidrs";
 /// On a ShadowEndpointSlice. Value: the addresses that other providers of the consumer have, by cluster ID, as JSON. They are
 /// reached without the consumer.
 pub const DIRECT_CONNECTIONS_DATA: &str = "liqo.io/direct-connections-data";

@@ -13,6 +13,7 @@ pub use vk_options_template::{VkOptionsTemplate, VkOptionsTemplateSpec};
 
 pub mod namespace_map;
 pub mod namespace_offloading;
+pub mod policy;
 pub mod quota;
 pub mod reflected_resource;
 pub mod shadow_endpoint_slice;

@@ -4,6 +4,7 @@
 //! --upstream`). `tests/objects.json` holds objects of two clusters that upstream peered.
 
 mod objects;
+mod policy;
 
 use super::*;
 use serde_json::{Map, Value, json};

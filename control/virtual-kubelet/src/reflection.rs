@@ -20,7 +20,6 @@ pub(crate) mod controller;
 pub(crate) mod event;
 pub(crate) mod kind;
 pub(crate) mod peering;
-pub(crate) mod policy;
 pub(crate) mod secret;
 pub(crate) mod settings;
 pub(crate) mod token;

@@ -1,16 +1,17 @@
 //! Connects the plan of IP objects to the runtime.
 
-use super::objects::{BY_NODE, Local, addresses, cidr};
+use super::objects::{BY_NODE, Local, addresses, cidr, pod_address};
 use super::plan::{self, is_own};
-use super::registrations::{registrations, watch};
+use super::reflection::{marks, policy};
+use super::registrations::{registrations, watches};
 use crate::authentication::label;
-use control_api::{IP, NamespaceOffloading, Network, labels};
+use control_api::{IP, NamespaceOffloading, Network, VirtualNode, labels};
 use control_runtime::{
     Cache, Change, Controller, Env, Plan, Queue, Registration, WatchChange, WatchId,
 };
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -19,8 +20,8 @@ use std::time::Duration;
 pub(crate) struct EndpointIpController {
     /// Namespace of Liqo.
     liqo: String,
-    /// The namespaces whose EndpointSlices are watched.
-    followed: BTreeSet<String>,
+    /// The watches in each offloaded namespace.
+    followed: BTreeMap<String, BTreeSet<WatchId>>,
 }
 
 /// Part that is compared with its desired state.
@@ -46,7 +47,7 @@ impl EndpointIpController {
     pub(crate) fn new(liqo: String) -> Self {
         Self {
             liqo,
-            followed: BTreeSet::new(),
+            followed: BTreeMap::new(),
         }
     }
 
@@ -54,19 +55,21 @@ impl EndpointIpController {
     fn items_in(&self, namespace: &str, cache: &Cache) -> BTreeSet<WorkItem> {
         let local = Local::new(cache, &self.liqo);
         let slices = local.slices.within(namespace);
-        let slices = slices.filter(|_| self.followed.contains(namespace));
+        let slices = slices.filter(|_| self.followed.contains_key(namespace));
         let of_slices = slices.flat_map(|(_, slice)| addresses(slice));
         let of_slices = of_slices.filter(|it| !local.is_of_pod(*it));
         let ips = local.ips.within(namespace).filter(|(_, ip)| is_own(ip));
         let of_ips = ips.filter_map(|(_, ip)| ip.spec.ip.parse().ok());
-        let all = of_slices.chain(of_ips);
+        let pods = local.pods.within(namespace);
+        let of_pods = pods.filter_map(|(_, pod)| pod_address(pod));
+        let all = of_slices.chain(of_ips).chain(of_pods);
 
         all.map(|it| WorkItem::Address(namespace.to_owned(), it))
             .collect()
     }
 
     fn all_items(&self, cache: &Cache) -> BTreeSet<WorkItem> {
-        let namespaces = self.followed.iter();
+        let namespaces = self.followed.keys();
         namespaces.flat_map(|it| self.items_in(it, cache)).collect()
     }
 
@@ -76,7 +79,7 @@ impl EndpointIpController {
         let namespace = &change.object.key.namespace;
         let states: [Option<&EndpointSlice>; 2] = [change.before(), change.after()];
         let states = states.into_iter().flatten();
-        let states = states.filter(|_| self.followed.contains(namespace));
+        let states = states.filter(|_| self.followed.contains_key(namespace));
         let addresses = states.flat_map(addresses);
         let addresses = addresses.filter(|it| !local.is_of_pod(*it));
 
@@ -100,32 +103,48 @@ impl EndpointIpController {
         }
         let local = Local::new(cache, &self.liqo);
         let slices = local.slices.indexed(BY_NODE, &change.object.key.name);
-        let slices = slices.filter(|(key, _)| self.followed.contains(&key.namespace));
+        let slices = slices.filter(|(key, _)| self.followed.contains_key(&key.namespace));
         let of_slices = slices.flat_map(|(key, slice)| {
             let addresses = addresses(slice).into_iter();
             addresses.map(|it| WorkItem::Address(key.namespace.clone(), it))
         });
         let mut items: BTreeSet<_> = of_slices.collect();
+        let node = change.object.key.name.as_str();
+        let pods = local.pods.iter().filter(|(key, pod)| {
+            let spec = pod.spec.as_ref();
+            let is_of_node = spec.and_then(|it| it.node_name.as_deref()) == Some(node);
+            is_of_node && self.followed.contains_key(&key.namespace)
+        });
+        items.extend(pods.filter_map(|(key, pod)| {
+            Some(WorkItem::Address(key.namespace.clone(), pod_address(pod)?))
+        }));
         let of_nodes = [before, after].into_iter().flatten();
         let of_nodes = of_nodes.flat_map(|(_, addresses)| addresses.unwrap_or_default());
         let of_nodes = of_nodes.filter_map(|it| it.address.parse().ok());
         for address in of_nodes {
-            let namespaces = self.followed.iter();
+            let namespaces = self.followed.keys();
             items.extend(namespaces.map(|it| WorkItem::Address(it.clone(), address)));
         }
 
         items
     }
 
+    /// Returns the watches that the IP objects of a namespace depend on.
+    fn watches(&self, namespace: &str, cache: &Cache) -> BTreeSet<WatchId> {
+        let providers = Local::new(cache, &self.liqo).providers(namespace);
+        watches(namespace, providers.len())
+    }
+
     fn plan_namespace(&mut self, namespace: &str, cache: &Cache) -> Plan<WorkItem> {
         let mut plan = Plan::default();
-        let is_offloaded = !Local::new(cache, &self.liqo)
-            .providers(namespace)
-            .is_empty();
-        if is_offloaded && self.followed.insert(namespace.to_owned()) {
-            plan.watches.push(WatchChange::Add(watch(namespace)));
-        } else if !is_offloaded && self.followed.remove(namespace) {
-            plan.watches.push(WatchChange::Remove(watch(namespace)));
+        let desired = self.watches(namespace, cache);
+        let present = self.followed.remove(namespace).unwrap_or_default();
+        let missing = desired.difference(&present).cloned();
+        plan.watches.extend(missing.map(WatchChange::Add));
+        let surplus = present.difference(&desired).cloned();
+        plan.watches.extend(surplus.map(WatchChange::Remove));
+        if !desired.is_empty() {
+            self.followed.insert(namespace.to_owned(), desired);
         }
         let items = self.items_in(namespace, cache).into_iter();
         plan.requeue = items.map(|it| (Duration::ZERO, it)).collect();
@@ -152,7 +171,7 @@ impl Controller for EndpointIpController {
         } else if change.is::<IP>() {
             let states: [Option<&IP>; 2] = [change.before(), change.after()];
             let states = states.into_iter().flatten();
-            let is_followed = self.followed.contains(&key.namespace);
+            let is_followed = self.followed.contains_key(&key.namespace);
             let states = states.filter(|it| is_followed || is_own(it));
             let addresses = states.filter_map(|it| it.spec.ip.parse().ok());
             addresses
@@ -166,13 +185,33 @@ impl Controller for EndpointIpController {
             items.unwrap_or_default()
         } else if change.is::<Node>() {
             self.of_node(change, cache)
-        } else if change.is::<Namespace>() && self.followed.contains(&key.name) {
+        } else if change.is::<Namespace>() && self.followed.contains_key(&key.name) {
             let value = |it: Option<&Namespace>| {
                 let metadata = &it?.metadata;
-                label(metadata, labels::ALLOW_INTERNAL_ADDRESSES).map(str::to_owned)
+                let label = label(metadata, labels::ALLOW_INTERNAL_ADDRESSES);
+                Some((label.map(str::to_owned), marks(metadata)))
             };
             let is_changed = value(change.before()) != value(change.after());
             let items = is_changed.then(|| self.items_in(&key.name, cache));
+            items.unwrap_or_default()
+        } else if change.is::<Service>() {
+            let of = |it: Option<&Service>| it.map(|it| marks(&it.metadata)).unwrap_or_default();
+            let is_changed = of(change.before()) != of(change.after());
+            let items = is_changed.then(|| self.items_in(&key.namespace, cache));
+            items.unwrap_or_default()
+        } else if change.is::<Pod>() {
+            let states: [Option<&Pod>; 2] = [change.before(), change.after()];
+            let states = states.into_iter().flatten();
+            let states = states.filter(|_| self.followed.contains_key(&key.namespace));
+            let addresses = states.filter_map(pod_address);
+            addresses
+                .map(|it| WorkItem::Address(key.namespace.clone(), it))
+                .collect()
+        } else if change.is::<VirtualNode>() {
+            let of =
+                |it: Option<&VirtualNode>| it.map(|it| (it.spec.cluster_id.clone(), policy(it)));
+            let is_changed = of(change.before()) != of(change.after());
+            let items = is_changed.then(|| self.all_items(cache));
             items.unwrap_or_default()
         } else {
             BTreeSet::new()
@@ -196,7 +235,8 @@ impl Controller for EndpointIpController {
 
     fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<WorkItem> {
         let namespace = id.namespace.as_deref().unwrap_or_default();
-        let is_own = self.followed.contains(namespace) && *id == watch(namespace);
+        let followed = self.followed.get(namespace);
+        let is_own = followed.is_some_and(|it| it.contains(id));
         let items = is_own.then(|| self.items_in(namespace, cache));
 
         Vec::from_iter(items.unwrap_or_default())
@@ -207,9 +247,9 @@ impl Controller for EndpointIpController {
             WorkItem::Namespace(namespace) => self.plan_namespace(namespace, cache),
             WorkItem::Address(namespace, address) => {
                 let local = Local::new(cache, &self.liqo);
-                let is_offloaded = !local.providers(namespace).is_empty();
-                // Without the list of its slices, an IP object that is needed would be deleted.
-                if is_offloaded && !cache.is_synced(&watch(namespace)) {
+                // Without the lists of its objects, an IP object that is needed would be deleted.
+                let watches = self.watches(namespace, cache);
+                if !watches.iter().all(|it| cache.is_synced(it)) {
                     return Plan::default();
                 }
                 plan::plan(&local, namespace, *address)

@@ -2,10 +2,10 @@
 
 use crate::authentication::label;
 use crate::network::is_real;
-use control_api::{IP, NamespaceOffloading, Network, labels};
-use control_runtime::{Cache, Cluster, Destinations, Key, Objects};
+use control_api::{IP, NamespaceOffloading, Network, VirtualNode, labels};
+use control_runtime::{Cache, Cluster, Destinations, Key, Objects, Ref};
 use ipnet::Ipv4Net;
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
@@ -14,6 +14,8 @@ use std::net::Ipv4Addr;
 pub(super) const BY_ADDRESS: &str = "endpoint-ip/address";
 /// Index of EndpointSlices by the Nodes of their endpoints.
 pub(super) const BY_NODE: &str = "endpoint-ip/node";
+/// Index of pods by their addresses.
+pub(super) const POD_BY_ADDRESS: &str = "endpoint-ip/pod-address";
 /// Index of Nodes by their addresses.
 pub(super) const NODE_BY_ADDRESS: &str = "endpoint-ip/node-address";
 /// Index of IP objects by the address that they translate.
@@ -24,9 +26,6 @@ const OFFLOADING: &str = "offloading";
 
 /// Type of the condition of a cluster to which a namespace is offloaded.
 const REQUIRED: &str = "OffloadingRequired";
-
-/// The only type of addresses that is remapped.
-const ADDRESS_TYPE: &str = "IPv4";
 
 /// Why an address gets no IP object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -43,10 +42,13 @@ pub(super) enum Refusal {
 
 /// The objects of this cluster.
 pub(super) struct Local<'a> {
-    cache: &'a Cache,
+    pub(super) cache: &'a Cache,
     /// Namespace of Liqo.
     liqo: &'a str,
     pub(super) slices: Objects<'a, EndpointSlice>,
+    pub(super) pods: Objects<'a, Pod>,
+    pub(super) services: Objects<'a, Service>,
+    pub(super) virtual_nodes: Objects<'a, VirtualNode>,
     pub(super) ips: Objects<'a, IP>,
     networks: Objects<'a, Network>,
     nodes: Objects<'a, Node>,
@@ -60,6 +62,9 @@ impl<'a> Local<'a> {
             cache,
             liqo,
             slices: cache.objects(local),
+            pods: cache.objects(local),
+            services: cache.objects(local),
+            virtual_nodes: cache.objects(local),
             ips: cache.objects(local),
             networks: cache.objects(local),
             nodes: cache.objects(local),
@@ -82,22 +87,48 @@ impl<'a> Local<'a> {
         required.map(|(cluster, _)| cluster.as_str()).collect()
     }
 
-    /// Returns an EndpointSlice with an address that a provider reaches only by an IP object; `None` if none needs one.
-    pub(super) fn slice_with(&self, namespace: &str, address: Ipv4Addr) -> Option<&'a Key> {
-        let providers = self.providers(namespace);
+    /// Returns an object with an address of which a provider needs an IP object: an EndpointSlice, because the provider reaches
+    /// the address only by one, or a pod at another provider, whose packets to it have the address of one.
+    pub(super) fn object_with(&self, namespace: &str, address: Ipv4Addr) -> Option<Ref> {
         let text = address.to_string();
-        if providers.is_empty() || self.is_of_pod(address) {
+        if self.is_of_pod(address) {
             return None;
         }
         let mut slices = self.slices.indexed(BY_ADDRESS, &text);
         let slice = slices.find(|(key, slice)| {
+            let providers = self.reflected_to(&key.namespace, slice);
             let mut endpoints = slice.endpoints.iter().flatten();
             key.namespace == namespace
-                && is_reflected(slice)
                 && endpoints.any(|it| it.addresses.contains(&text) && self.is_far(it, &providers))
         });
+        if let Some((key, _)) = slice {
+            return Some(Ref::of::<EndpointSlice>(&Cluster::Local, key));
+        }
+        let pod = self.pod_with(namespace, address)?;
 
-        slice.map(|(key, _)| key)
+        Some(Ref::of::<Pod>(&Cluster::Local, pod))
+    }
+
+    /// Returns a pod with an address that runs at a provider, if its namespace is offloaded to another one, too.
+    pub(super) fn pod_with(&self, namespace: &str, address: Ipv4Addr) -> Option<&'a Key> {
+        let mut pods = self.pods.indexed(POD_BY_ADDRESS, &address.to_string());
+        let pod = pods.find(|(key, pod)| {
+            let spec = pod.spec.as_ref();
+            let node = spec.and_then(|it| it.node_name.as_deref());
+            let node = node.and_then(|it| self.nodes.get(&Key::cluster(it)));
+            let of_host = spec.and_then(|it| it.host_network) == Some(true);
+            let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
+            key.namespace == namespace
+                && !of_host
+                && !matches!(phase, Some("Succeeded" | "Failed"))
+                && node.is_some_and(|it| {
+                    let cluster = label(&it.metadata, labels::REMOTE_CLUSTER_ID);
+                    let mut providers = self.providers(namespace).into_iter();
+                    !is_real(it) && providers.any(|it| Some(it) != cluster)
+                })
+        });
+
+        pod.map(|(key, _)| key)
     }
 
     /// Returns whether an address is in a pod CIDR of this cluster, which providers remap.
@@ -105,17 +136,18 @@ impl<'a> Local<'a> {
         self.is_within(address, &[labels::NETWORK_TYPE_POD])
     }
 
-    /// Returns whether a provider reaches an endpoint through this cluster only.
+    /// Returns whether one of these providers reaches an endpoint through this cluster only. Those that reach it directly may not do
+    /// so for ever.
     fn is_far(&self, endpoint: &Endpoint, providers: &BTreeSet<&str>) -> bool {
         let Some(name) = &endpoint.node_name else {
-            return true;
+            return !providers.is_empty();
         };
         let Some(node) = self.nodes.get(&Key::cluster(&**name)) else {
             // A virtual kubelet leaves it out.
             return false;
         };
         if is_real(node) {
-            return true;
+            return !providers.is_empty();
         }
         let cluster = label(&node.metadata, labels::REMOTE_CLUSTER_ID);
 
@@ -182,25 +214,15 @@ pub(super) fn cidr(network: &Network) -> Option<Ipv4Net> {
     allocated.unwrap_or(&network.spec.cidr).parse().ok()
 }
 
-/// Values of [`labels::SLICE_MANAGED_BY`] on EndpointSlices of other clusters.
-const FROM_OTHER_CLUSTERS: [&str; 2] = [
-    labels::SLICE_MANAGED_BY_REFLECTION,
-    labels::SLICE_MANAGED_BY_SERVICE_IMPORT,
-];
-
-/// Returns whether virtual kubelets reflect an EndpointSlice: it is not from another cluster, and has addresses that they translate.
-fn is_reflected(slice: &EndpointSlice) -> bool {
-    let manager = label(&slice.metadata, labels::SLICE_MANAGED_BY);
-
-    slice.address_type == ADDRESS_TYPE
-        && slice.metadata.deletion_timestamp.is_none()
-        && manager.is_none_or(|it| !FROM_OTHER_CLUSTERS.contains(&it))
-}
-
 /// Returns the addresses of an EndpointSlice.
 pub(super) fn addresses(slice: &EndpointSlice) -> BTreeSet<Ipv4Addr> {
     let endpoints = slice.endpoints.iter().flatten();
     let texts = endpoints.flat_map(|it| &it.addresses);
 
     texts.filter_map(|it| it.parse().ok()).collect()
+}
+
+/// Returns the address of a pod.
+pub(super) fn pod_address(pod: &Pod) -> Option<Ipv4Addr> {
+    pod.status.as_ref()?.pod_ip.as_ref()?.parse().ok()
 }

@@ -4,14 +4,13 @@ use super::objects::Local;
 use crate::authentication::{label, warn};
 use control_api::{IP, labels};
 use control_runtime::{Action, Cluster, Key, Plan, Ref, Write};
-use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::json;
 use std::net::Ipv4Addr;
 
 /// Value of [`labels::IP_TYPE`] on the IP objects of this controller.
 const TYPE: &str = "endpoint";
 
-/// Most IP objects of this controller in a namespace: as many as an EndpointSlice has endpoints. The smallest external CIDR that
+/// Most IP objects of this controller in a namespace, besides those of pods: as many as an EndpointSlice has endpoints. The smallest external CIDR that
 /// a cluster has by default has 65,536 addresses.
 const IPS_MAX: usize = 1000;
 
@@ -21,16 +20,16 @@ pub(super) fn plan<I>(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> 
     let key = Key::new(namespace, name(address));
     let present = local.ips.get(&key);
     let own = present.filter(|it| is_own(it));
-    let needed = local.slice_with(namespace, address);
+    let needed = local.object_with(namespace, address);
     let refusal = local.check(namespace, address).err();
-    let Some(slice) = needed.filter(|_| refusal.is_none()) else {
-        if let (Some(slice), Some(refusal)) = (needed, refusal) {
+    let Some(object) = needed.clone().filter(|_| refusal.is_none()) else {
+        if let (Some(object), Some(refusal)) = (needed, refusal) {
             let note = format!(
                 "{address} gets no IP object, so no provider reaches it: {refusal}. Remove the endpoint, or have an administrator \
                  label the namespace {}=true",
                 labels::ALLOW_INTERNAL_ADDRESSES
             );
-            warn(&mut plan, slice_of(slice), ("AddressRefused", note));
+            warn(&mut plan, object, ("AddressRefused", note));
         }
         if let Some(ip) = own.filter(|it| it.metadata.deletion_timestamp.is_none()) {
             let uid = ip.metadata.uid.clone().unwrap_or_default();
@@ -42,12 +41,14 @@ pub(super) fn plan<I>(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> 
     if present.is_some() || is_translated(local, namespace, address) {
         return plan;
     }
-    let ips = local.ips.within(namespace);
-    if ips.filter(|(_, ip)| is_own(ip)).count() >= IPS_MAX {
+    let is_of_pod = |it: Ipv4Addr| local.pod_with(namespace, it).is_some();
+    let ips = local.ips.within(namespace).filter(|(_, ip)| is_own(ip));
+    let ips = ips.filter(|(_, ip)| !ip.spec.ip.parse().is_ok_and(is_of_pod));
+    if !is_of_pod(address) && ips.count() >= IPS_MAX {
         let note = format!(
             "{address} gets no IP object: the namespace has {IPS_MAX} of them. Create an IP object, or remove endpoints"
         );
-        warn(&mut plan, slice_of(slice), ("TooManyAddresses", note));
+        warn(&mut plan, object, ("TooManyAddresses", note));
         return plan;
     }
     let object = json!({
@@ -83,8 +84,4 @@ fn is_translated(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> bool 
     let text = address.to_string();
     let mut ips = local.ips.indexed(super::objects::IP_BY_ADDRESS, &text);
     ips.any(|(key, _)| key.namespace == namespace)
-}
-
-fn slice_of(key: &Key) -> Ref {
-    Ref::of::<EndpointSlice>(&Cluster::Local, key)
 }

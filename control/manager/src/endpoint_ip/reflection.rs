@@ -3,9 +3,9 @@
 use super::objects::Local;
 use crate::authentication::label;
 use control_api::offloading::policy::{Marks, Policy};
-use control_api::{VirtualNode, annotations, labels};
+use control_api::{VirtualNode, labels};
 use control_runtime::Key;
-use k8s_openapi::api::core::v1::{Namespace, Service};
+use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeSet;
@@ -26,25 +26,6 @@ const FROM_OTHER_CLUSTERS: [&str; 2] = [
 const ALLOW_LIST: &str = "--service-reflection-type=AllowList";
 const NO_WORKERS: &str = "--endpointslice-reflection-workers=0";
 
-/// Where an EndpointSlice is reflected.
-pub(super) struct Reflection<'a> {
-    /// Cluster IDs of the providers.
-    pub(super) providers: BTreeSet<&'a str>,
-    /// Whether the providers reach pods of each other without this cluster.
-    pub(super) is_direct: bool,
-}
-
-/// Annotations of a Service about its EndpointSlices.
-pub(super) fn of_service(service: Option<&Service>) -> (Marks, bool) {
-    let annotations = service.and_then(|it| it.metadata.annotations.as_ref());
-    let direct = annotations.and_then(|it| it.get(annotations::USE_DIRECT_CONNECTIONS));
-
-    (
-        Marks::of(annotations),
-        direct.is_some_and(|it| it == "true"),
-    )
-}
-
 /// Returns the policy for EndpointSlices of a virtual kubelet; `None` if it reflects none.
 pub(super) fn policy(node: &VirtualNode) -> Option<Policy> {
     let deployment = node.spec.template.as_ref();
@@ -61,13 +42,12 @@ pub(super) fn policy(node: &VirtualNode) -> Option<Policy> {
 }
 
 impl<'a> Local<'a> {
-    /// Returns where an EndpointSlice of a namespace is reflected.
-    pub(super) fn reflection(&self, namespace: &str, slice: &EndpointSlice) -> Reflection<'a> {
+    /// Returns the cluster IDs of the providers to which an EndpointSlice of a namespace is reflected.
+    pub(super) fn reflected_to(&self, namespace: &str, slice: &EndpointSlice) -> BTreeSet<&'a str> {
         let name = label(&slice.metadata, SERVICE_NAME);
         let service = name.and_then(|name| self.services.get(&Key::new(namespace, name)));
-        let (of_service, is_direct) = of_service(service);
-        let of_namespace = self.marks(namespace);
-        let of_service = of_service.or(of_namespace);
+        let of_service = service.map(|it| marks(&it.metadata)).unwrap_or_default();
+        let of_service = of_service.or(self.marks(namespace));
         let own = marks(&slice.metadata);
         let is_chosen = |policy| own.is_slice_reflected(Some(of_service), policy) == Ok(true);
         let providers = self.providers(namespace).into_iter();
@@ -76,10 +56,7 @@ impl<'a> Local<'a> {
             is_reflected(slice) && policies.any(is_chosen)
         });
 
-        Reflection {
-            providers: providers.collect(),
-            is_direct,
-        }
+        providers.collect()
     }
 
     /// Returns the policies of the virtual kubelets of a provider.

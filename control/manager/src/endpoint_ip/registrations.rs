@@ -1,10 +1,12 @@
 //! The resources of the controller.
 
-use super::objects::{BY_ADDRESS, BY_NODE, IP_BY_ADDRESS, NODE_BY_ADDRESS};
+use super::objects::{
+    BY_ADDRESS, BY_NODE, IP_BY_ADDRESS, NODE_BY_ADDRESS, POD_BY_ADDRESS, pod_address,
+};
 use crate::network::keep;
-use control_api::{IP, NamespaceOffloading, Network};
+use control_api::{IP, NamespaceOffloading, Network, VirtualNode, labels};
 use control_runtime::{Cluster, Registration, Resource, Scope, Selector, WatchId};
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use std::collections::BTreeSet;
 
@@ -12,6 +14,7 @@ use std::collections::BTreeSet;
 pub(crate) fn registrations() -> Vec<Registration> {
     vec![
         Registration::whole::<NamespaceOffloading>(Scope::All),
+        Registration::whole::<VirtualNode>(Scope::All),
         Registration::of(Scope::All, keep::<Namespace>),
         Registration::of(Scope::All, keep::<Network>),
         Registration::of(Scope::All, keep::<Node>).index(NODE_BY_ADDRESS, |node: &Node| {
@@ -23,6 +26,11 @@ pub(crate) fn registrations() -> Vec<Registration> {
         Registration::of(Scope::All, keep::<IP>)
             .index(IP_BY_ADDRESS, |ip: &IP| vec![ip.spec.ip.clone()])
             .verbs(&["create", "delete"]),
+        Registration::of(Scope::Planned, keep::<Service>),
+        Registration::of(Scope::Planned, keep::<Pod>).index(POD_BY_ADDRESS, |pod: &Pod| {
+            let address = pod_address(pod);
+            address.iter().map(ToString::to_string).collect()
+        }),
         Registration::of(Scope::Planned, keep::<EndpointSlice>)
             .index(BY_ADDRESS, |slice: &EndpointSlice| {
                 let endpoints = slice.endpoints.iter().flatten();
@@ -37,12 +45,27 @@ pub(crate) fn registrations() -> Vec<Registration> {
     ]
 }
 
-/// Returns the watch of the EndpointSlices of a namespace.
-pub(super) fn watch(namespace: &str) -> WatchId {
-    WatchId {
+/// Returns the watches in a namespace that is offloaded to this number of providers: of the EndpointSlices, of the Services whose
+/// annotations apply to them, and of the pods at providers if there are several.
+pub(super) fn watches(namespace: &str, providers: usize) -> BTreeSet<WatchId> {
+    let watch = |resource, labels: String| WatchId {
         cluster: Cluster::Local,
-        resource: Resource::of::<EndpointSlice>(),
+        resource,
         namespace: Some(namespace.to_owned()),
-        selector: Selector::default(),
+        selector: Selector {
+            labels,
+            ..Selector::default()
+        },
+    };
+    let mut watches = BTreeSet::new();
+    if providers > 0 {
+        let resources = [Resource::of::<EndpointSlice>(), Resource::of::<Service>()];
+        watches.extend(resources.map(|it| watch(it, String::new())));
     }
+    if providers > 1 {
+        let of_providers = format!("{}=true", labels::SHADOW_POD);
+        watches.insert(watch(Resource::of::<Pod>(), of_providers));
+    }
+
+    watches
 }

@@ -1,10 +1,10 @@
 //! The controller in memory and under virtual time.
 
 use super::EndpointIpController;
-use control_api::{IP, NamespaceOffloading, Network};
+use control_api::{IP, NamespaceOffloading, Network, VirtualNode};
 use control_runtime::simulation::Simulation;
 use control_runtime::{Cluster, Key};
-use k8s_openapi::api::core::v1::{Namespace, Node};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 use std::time::Duration;
@@ -50,6 +50,9 @@ impl Rome {
             }));
         }
         rome.put::<Namespace>(json!({"metadata": {"name": "shop"}}));
+        for provider in ["milan", "turin"] {
+            rome.put_virtual_node(provider, &[]);
+        }
         rome.offload(providers);
         rome.pass();
         rome
@@ -57,6 +60,18 @@ impl Rome {
 
     fn put<K: kube::Resource<DynamicType = ()>>(&mut self, object: Value) {
         self.simulation.local().put::<K>(object);
+    }
+
+    /// Creates or replaces the VirtualNode of a provider, with these arguments of its virtual kubelet.
+    fn put_virtual_node(&mut self, provider: &str, arguments: &[&str]) {
+        let container = json!({"name": "virtual-kubelet", "args": arguments});
+        self.put::<VirtualNode>(json!({
+            "apiVersion": "offloading.liqo.io/v1beta1", "kind": "VirtualNode",
+            "metadata": {"name": provider, "namespace": format!("liqo-tenant-{provider}")},
+            "spec": {"clusterID": provider, "template": {"spec": {
+                "selector": {}, "template": {"spec": {"containers": [container]}},
+            }}},
+        }));
     }
 
     fn offload(&mut self, providers: &[&str]) {
@@ -280,4 +295,94 @@ fn slices_of_other_clusters_and_of_namespaces_that_are_not_offloaded_need_none()
             .all::<IP>()
             .is_empty()
     );
+}
+
+#[test]
+fn slices_that_are_not_reflected_need_none() {
+    let skip = || json!({"liqo.io/skip-reflection": "true"});
+    let allow = || json!({"liqo.io/allow-reflection": "true"});
+    let service = |annotations: Value| json!({"metadata": {"name": "web", "namespace": "shop", "annotations": annotations}});
+    let slice = |annotations: Value| {
+        json!({
+            "metadata": {"name": "web-1", "namespace": "shop", "annotations": annotations,
+                "labels": {"kubernetes.io/service-name": "web"}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": ["192.0.2.7"]}],
+        })
+    };
+    let none: [&str; 0] = [];
+    let mut rome = Rome::new(1, &["milan"]);
+    rome.put::<EndpointSlice>(slice(Value::Null));
+    rome.pass();
+    assert_eq!(rome.ips(), ["192.0.2.7"]);
+    rome.put::<Service>(service(skip()));
+    rome.pass();
+    assert_eq!(rome.ips(), none);
+    rome.put::<EndpointSlice>(slice(allow()));
+    rome.pass();
+    assert_eq!(rome.ips(), ["192.0.2.7"]);
+    rome.put::<EndpointSlice>(slice(skip()));
+    rome.put::<Service>(service(Value::Null));
+    rome.pass();
+    assert_eq!(rome.ips(), none);
+
+    rome.put::<EndpointSlice>(slice(Value::Null));
+    rome.put::<Namespace>(json!({"metadata": {"name": "shop", "annotations": skip()}}));
+    rome.pass();
+    assert_eq!(rome.ips(), none);
+    rome.put::<Namespace>(json!({"metadata": {"name": "shop"}}));
+    rome.pass();
+    assert_eq!(rome.ips(), ["192.0.2.7"]);
+
+    rome.put_virtual_node("milan", &["--service-reflection-type=AllowList"]);
+    rome.pass();
+    assert_eq!(rome.ips(), none);
+    rome.put::<Service>(service(allow()));
+    rome.pass();
+    assert_eq!(rome.ips(), ["192.0.2.7"]);
+    rome.put_virtual_node("milan", &["--endpointslice-reflection-workers=0"]);
+    rome.pass();
+    assert_eq!(rome.ips(), none);
+    rome.assert_settled();
+}
+
+#[test]
+fn pods_at_a_provider_need_one_while_there_is_another_provider() {
+    let mut rome = Rome::new(1, &["milan"]);
+    let pod = |name: &str, node: &str, address: &str, of_host: bool| {
+        json!({
+            "metadata": {"name": name, "namespace": "shop", "labels": {"liqo.io/shadowPod": "true"}},
+            "spec": {"nodeName": node, "hostNetwork": of_host}, "status": {"podIP": address},
+        })
+    };
+    rome.put::<Pod>(pod("client", "milan", "10.71.0.5", false));
+    rome.put::<Pod>(pod("agent", "milan", "172.18.0.9", true));
+    rome.put::<Pod>(pod("local", "rome-1", "10.200.0.5", false));
+    let mut done = pod("done", "milan", "10.71.0.8", false);
+    done["status"]["phase"] = "Succeeded".into();
+    rome.put::<Pod>(done);
+    rome.pass();
+    assert_eq!(rome.ips(), [""; 0]);
+
+    rome.offload(&["milan", "turin"]);
+    rome.pass();
+    assert_eq!(rome.ips(), ["10.71.0.5"]);
+    rome.simulation.crash(0);
+    rome.simulation.pass(Duration::from_secs(60));
+    rome.put::<Pod>(pod("client", "milan", "10.71.0.6", false));
+    rome.pass();
+    assert_eq!(rome.ips(), ["10.71.0.6"]);
+    rome.simulation
+        .local()
+        .terminate::<Pod>(&Key::new("shop", "client"));
+    rome.pass();
+    assert_eq!(rome.ips(), [""; 0]);
+
+    rome.put::<Pod>(pod("client", "milan", "10.71.0.7", false));
+    rome.pass();
+    assert_eq!(rome.ips(), ["10.71.0.7"]);
+    rome.offload(&["milan"]);
+    rome.pass();
+    assert_eq!(rome.ips(), [""; 0]);
+    rome.assert_settled();
 }

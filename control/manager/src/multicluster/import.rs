@@ -11,7 +11,7 @@ use control_api::multicluster::{
     ClusterStatus, LABEL_SERVICE_NAME, LABEL_SOURCE_CLUSTER, ServiceImportStatus, ServicePort,
     ServiceType, SessionAffinityConfig,
 };
-use control_api::{ServiceImport, labels};
+use control_api::{ServiceImport, annotations, labels};
 use control_runtime::{Cluster, Key, Plan, Ref};
 use k8s_openapi::api::core::v1::Service;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -20,9 +20,6 @@ use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
-
-/// On an object that virtual kubelets do not reflect: each cluster has its own.
-const SKIP_REFLECTION: &str = "liqo.io/skip-reflection";
 
 /// Endpoints of an imported Service in one cluster.
 #[derive(Clone, Debug, PartialEq)]
@@ -158,7 +155,8 @@ impl Import<'_, '_> {
                 labels::MANAGED_BY: labels::MANAGED_BY_SERVICE_IMPORT,
                 LABEL_SERVICE_NAME: self.key.name,
             },
-            "annotations": {SKIP_REFLECTION: "true"},
+            // Each cluster has its own.
+            "annotations": {annotations::SKIP_REFLECTION: "true"},
             "ownerReferences": [owner],
         })
     }

@@ -43,8 +43,8 @@ pub(super) enum Refusal {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resolved {
     pub(super) address: Ipv4Addr,
-    /// Whether the network of the cluster that has it is connected, if this is not the consumer.
-    pub(super) is_connected: bool,
+    /// Whether the network of the other provider that has it is connected; `None` if the consumer has it.
+    pub(super) is_connected: Option<bool>,
 }
 
 /// The addresses that a slice may have.
@@ -113,11 +113,11 @@ impl<'a> Addresses<'a> {
             Some(Err(refusal)) => return Err(*refusal),
             Some(Ok((mapping, is_connected))) => Resolved {
                 address: mapping.map_pod(address).ok_or(Refusal::OutsideDirect)?,
-                is_connected: *is_connected,
+                is_connected: Some(*is_connected),
             },
             None => Resolved {
                 address: self.of_consumer(address)?,
-                is_connected: true,
+                is_connected: None,
             },
         };
         let address = resolved.address;

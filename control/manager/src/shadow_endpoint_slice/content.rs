@@ -84,9 +84,8 @@ impl Content {
                 .split_at(room.min(endpoint.addresses.len()));
             room -= taken.len();
             dropped.surplus_addresses(surplus.len(), ADDRESSES_MAX);
-            let resolved = resolve(taken, addresses, dropped);
-            if let Some((addresses, is_connected)) = resolved {
-                let is_reached = is_peer_ready && is_connected;
+            let resolved = resolve((taken, is_peer_ready), addresses, dropped);
+            if let Some((addresses, is_reached)) = resolved {
                 endpoints.push(self::endpoint(endpoint, addresses, is_reached, peer));
             }
         }
@@ -95,19 +94,20 @@ impl Content {
     }
 }
 
-/// Returns the addresses of an endpoint, and whether the clusters that have them are connected; `None` if there are none.
+/// Returns the addresses of an endpoint, and whether this cluster reaches them; `None` if there are none.
 fn resolve(
-    texts: &[String],
+    (texts, is_peer_ready): (&[String], bool),
     addresses: &Addresses<'_>,
     dropped: &mut Dropped,
 ) -> Option<(Vec<String>, bool)> {
     let mut taken: Vec<String> = Vec::new();
-    let mut are_connected = true;
+    let mut are_reached = true;
     for text in texts {
         match addresses.resolve(text) {
             Ok(resolved) => {
                 let address = resolved.address.to_string();
-                are_connected &= resolved.is_connected;
+                // Those of another provider are reached without the peer.
+                are_reached &= resolved.is_connected.unwrap_or(is_peer_ready);
                 if !taken.contains(&address) {
                     taken.push(address);
                 }
@@ -116,7 +116,7 @@ fn resolve(
         }
     }
 
-    (!taken.is_empty()).then_some((taken, are_connected))
+    (!taken.is_empty()).then_some((taken, are_reached))
 }
 
 fn endpoint(shadow: &Endpoint, addresses: Vec<String>, is_reached: bool, peer: &str) -> Endpoint {

@@ -2,6 +2,7 @@
 
 use super::condition::{State, capacity};
 use crate::settings::Settings;
+use control_api::annotations::REMOTE_POD_CIDRS;
 use control_api::{VirtualNode, labels};
 use k8s_openapi::api::core::v1::{
     DaemonEndpoint, Node, NodeAddress, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo, Taint,
@@ -106,6 +107,14 @@ fn labels(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, String> {
 fn annotations(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, String> {
     let mut all = node.spec.annotations.clone();
     all.extend(settings.annotations.clone());
+    all.remove(REMOTE_POD_CIDRS);
+    let remaps = settings.remaps.iter().filter(|it| !it.is_identity());
+    let remaps: Vec<_> = remaps
+        .map(|it| format!("{}={}", it.from(), it.to()))
+        .collect();
+    if !remaps.is_empty() {
+        all.insert(REMOTE_POD_CIDRS.to_owned(), remaps.join(","));
+    }
 
     all
 }

@@ -4,14 +4,16 @@ use super::endpointslice::{Endpoints, Location};
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::metadata::{reflected_annotations, reflected_labels};
-use super::policy::{ContradictionError, Marks};
 use super::registrations::{BY_SPEC, service_of};
 use super::settings::Settings;
 use super::summary::{Fingerprint, Summary, keep};
 use super::{configmap, endpointslice, ingress, other, secret, service};
+use control_api::annotations::REMOTE_POD_CIDRS;
+use control_api::offloading::policy::{ContradictionError, Marks};
 use control_api::root_ca::reflected_name;
 use control_api::{IP, labels};
 use control_runtime::{Cache, Carried, Cluster, Key, Objects};
+use ipam::Remap;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::api::networking::v1::Ingress;
@@ -19,7 +21,7 @@ use kube::api::DynamicObject;
 use serde_json::{Value, json};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Desired state of a reflected object.
 #[derive(Clone, Debug, PartialEq)]
@@ -212,6 +214,7 @@ impl View<'_> {
         let context = Endpoints {
             pod_cidrs: &self.settings.pod_cidrs,
             locate: &|name| location(&nodes, name),
+            own_address: &|node, address| own_address(&nodes, node, address),
             translate: &|address| self.translate(&key.namespace, address),
             is_direct: service.is_some_and(|it| it.is_direct),
         };
@@ -309,4 +312,18 @@ pub(super) fn location<'a>(nodes: &Objects<'a, Node>, name: &str) -> Location<'a
         return Location::Local;
     }
     label(labels::REMOTE_CLUSTER_ID).map_or(Location::Unknown, Location::Remote)
+}
+
+/// Returns the address that a pod of a virtual node has in the cluster of its provider.
+fn own_address(nodes: &Objects<'_, Node>, node: &str, address: Ipv4Addr) -> Ipv4Addr {
+    let node = nodes.get(&Key::cluster(node));
+    let annotations = node.and_then(|it| it.metadata.annotations.as_ref());
+    let pairs = annotations.and_then(|it| it.get(REMOTE_POD_CIDRS));
+    let pairs = pairs.into_iter().flat_map(|it| it.split(','));
+    let mut remaps = pairs.filter_map(|pair| {
+        let (own, here) = pair.split_once('=')?;
+        Remap::new(here.parse().ok()?, own.parse().ok()?).ok()
+    });
+
+    remaps.find_map(|it| it.apply(address)).unwrap_or(address)
 }

@@ -2,6 +2,7 @@
 
 use super::metadata::reflected;
 use super::peering::Peering;
+use control_api::annotations::DIRECT_CONNECTIONS_DATA;
 use control_api::offloading::shadow_endpoint_slice::EndpointSliceTemplate;
 use control_api::{ShadowEndpointSlice, ShadowEndpointSliceSpec, labels};
 use ipnet::IpNet;
@@ -9,15 +10,10 @@ use k8s_openapi::api::core::v1::ObjectReference;
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
 use serde::Serialize;
 use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv4Addr};
 
 /// Value of the label [`labels::SLICE_MANAGED_BY`] on reflected objects.
 pub(crate) const MANAGED_BY: &str = "endpointslice.reflection.liqo.io";
-
-/// Annotation of a Service whose pods in other clusters are reached there directly. Value: `true`.
-pub(crate) const USE_DIRECT_CONNECTIONS: &str = "liqo.io/use-direct-connections";
-/// Annotation of a ShadowEndpointSlice. Value: the addresses that are reached directly, see [`DirectConnections`].
-pub(crate) const DIRECT_CONNECTIONS: &str = "liqo.io/direct-connections-data";
 
 /// Length of all annotations of an object below which the API server accepts them, in bytes.
 const ANNOTATIONS_LEN_MAX: usize = 256 * 1024;
@@ -45,9 +41,11 @@ pub(crate) struct Endpoints<'a> {
     pub(crate) pod_cidrs: &'a [IpNet],
     /// Returns the cluster of a Node.
     pub(crate) locate: &'a dyn Fn(&str) -> Location<'a>,
+    /// Returns the address that a pod of a virtual node has in the cluster of its provider.
+    pub(crate) own_address: &'a dyn Fn(&str, Ipv4Addr) -> Ipv4Addr,
     /// Returns the address of this cluster's external CIDR for an address outside of the pod CIDRs.
     pub(crate) translate: &'a dyn Fn(&str) -> Option<String>,
-    /// Whether the Service has the annotation [`USE_DIRECT_CONNECTIONS`].
+    /// Whether the Service has the annotation [`control_api::annotations::USE_DIRECT_CONNECTIONS`].
     pub(crate) is_direct: bool,
 }
 
@@ -55,7 +53,7 @@ pub(crate) struct Endpoints<'a> {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct DirectConnections<'a> {
-    cluster_addresses: BTreeMap<String, BTreeSet<&'a str>>,
+    cluster_addresses: BTreeMap<&'a str, BTreeSet<String>>,
 }
 
 /// Returns the ShadowEndpointSlice of a slice.
@@ -72,7 +70,7 @@ pub(crate) fn remote(
     labels.insert(labels::SLICE_MANAGED_BY.to_owned(), MANAGED_BY.to_owned());
     // Only the annotation of the Service requests direct connections.
     let annotations = metadata.annotations.take().map(|mut annotations| {
-        annotations.remove(DIRECT_CONNECTIONS);
+        annotations.remove(DIRECT_CONNECTIONS_DATA);
         annotations
     });
     metadata.annotations = annotations.filter(|it| !it.is_empty());
@@ -80,7 +78,7 @@ pub(crate) fn remote(
     let direct = direct.filter(|(_, data)| {
         let annotations = metadata.annotations.iter().flatten();
         let len: usize = annotations.map(|(key, it)| key.len() + it.len()).sum();
-        len + DIRECT_CONNECTIONS.len() + data.len() < ANNOTATIONS_LEN_MAX
+        len + DIRECT_CONNECTIONS_DATA.len() + data.len() < ANNOTATIONS_LEN_MAX
     });
     let addresses = direct.as_ref().map(|(addresses, _)| addresses);
     let endpoints = local.endpoints.iter().flatten();
@@ -92,7 +90,7 @@ pub(crate) fn remote(
     };
     if let Some((_, data)) = direct {
         let annotations = metadata.annotations.get_or_insert_default();
-        annotations.insert(DIRECT_CONNECTIONS.to_owned(), data);
+        annotations.insert(DIRECT_CONNECTIONS_DATA.to_owned(), data);
     }
 
     ShadowEndpointSlice {
@@ -111,32 +109,46 @@ pub(super) fn is_from_peer(local: &EndpointSlice) -> bool {
     manager.is_some_and(|it| it == MANAGED_BY)
 }
 
-/// Returns the addresses of pods on virtual nodes of other providers, and the annotation with them; `None` if there are
-/// none.
+/// Returns the addresses of pods on virtual nodes of other providers, each with that in the cluster of its provider, and the
+/// annotation with the latter; `None` if there are none.
+///
+/// The provider knows them by the address only. One that another endpoint has, too, is reached through this cluster.
 fn direct<'a>(
     local: &'a EndpointSlice,
     peering: &Peering,
     context: &Endpoints<'_>,
-) -> Option<(BTreeSet<&'a str>, String)> {
+) -> Option<(BTreeMap<&'a str, String>, String)> {
     let mut data = DirectConnections::default();
-    let endpoints = local.endpoints.iter().flatten();
-    for endpoint in endpoints.filter(|it| context.is_direct && it.target_ref.is_some()) {
-        if let Location::Remote(cluster) = location(endpoint, context)
-            && cluster != peering.destination
-        {
-            let addresses = data
-                .cluster_addresses
-                .entry(cluster.to_owned())
-                .or_default();
-            addresses.extend(endpoint.addresses.iter().map(String::as_str));
+    let mut direct = BTreeMap::new();
+    let endpoints = || local.endpoints.iter().flatten();
+    let of_others = endpoints().filter(|it| location(it, context) == Location::Local);
+    let of_others = of_others.flat_map(|it| &it.addresses);
+    let mut taken: BTreeSet<_> = of_others.cloned().collect();
+    for endpoint in endpoints().filter(|it| context.is_direct && it.target_ref.is_some()) {
+        let Location::Remote(cluster) = location(endpoint, context) else {
+            continue;
+        };
+        if cluster == peering.destination {
+            continue;
+        }
+        let node = endpoint.node_name.as_deref().unwrap_or_default();
+        for address in &endpoint.addresses {
+            let Ok(here) = address.parse() else {
+                continue;
+            };
+            let own = (context.own_address)(node, here).to_string();
+            if !direct.contains_key(address.as_str()) && taken.insert(own.clone()) {
+                let of_cluster = data.cluster_addresses.entry(cluster).or_default();
+                of_cluster.insert(own.clone());
+                direct.insert(address.as_str(), own);
+            }
         }
     }
-    let addresses: BTreeSet<_> = data.cluster_addresses.values().flatten().copied().collect();
-    if addresses.is_empty() {
+    if direct.is_empty() {
         return None;
     }
 
-    Some((addresses, serde_json::to_string(&data).ok()?))
+    Some((direct, serde_json::to_string(&data).ok()?))
 }
 
 fn location<'a>(endpoint: &Endpoint, context: &Endpoints<'a>) -> Location<'a> {
@@ -149,9 +161,10 @@ fn endpoint(
     local: &Endpoint,
     slice: &EndpointSlice,
     (peering, context): (&Peering, &Endpoints<'_>),
-    direct: Option<&BTreeSet<&str>>,
+    direct: Option<&BTreeMap<&str, String>>,
 ) -> Option<Endpoint> {
-    let is_left_out = match location(local, context) {
+    let location = location(local, context);
+    let is_left_out = match location {
         Location::Local => false,
         Location::Remote(cluster) => cluster == peering.destination,
         Location::Unknown => true,
@@ -160,12 +173,13 @@ fn endpoint(
         return None;
     }
     let address = |address: &String| {
-        let is_kept = slice.address_type == FQDN
-            || direct.is_some_and(|it| it.contains(address.as_str()))
-            || is_of_pod(address, context.pod_cidrs);
-        match is_kept {
-            true => Some(address.clone()),
-            false => (context.translate)(address),
+        let is_remote = location != Location::Local;
+        let own = direct.and_then(|it| it.get(address.as_str()));
+        let is_kept = slice.address_type == FQDN || is_of_pod(address, context.pod_cidrs);
+        match own.filter(|_| is_remote) {
+            Some(own) => Some(own.clone()),
+            None if is_kept => Some(address.clone()),
+            None => (context.translate)(address),
         }
     };
     let target = |target: &ObjectReference| ObjectReference {

@@ -3,11 +3,12 @@
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::namespaces::{Namespaces, State, names};
-use super::policy::Marks;
 use super::present::has_others;
 use super::registrations::{BY_ADDRESS, BY_NODE, BY_SERVICE};
 use super::settings::Settings;
 use super::summary::Summary;
+use control_api::annotations::REMOTE_POD_CIDRS;
+use control_api::offloading::policy::Marks;
 use control_api::root_ca::ROOT_CA;
 use control_api::{IP, NamespaceMap};
 use control_runtime::{Cache, Change, Cluster, Key, Ref};
@@ -186,8 +187,13 @@ impl Observer<'_> {
 
     fn of_node(&self, change: &Change<'_>) -> Items {
         let key = &change.object.key;
-        let labels = |node: Option<&Node>| node.map(|it| it.metadata.labels.clone());
-        if labels(change.before()) == labels(change.after()) {
+        let facts = |node: Option<&Node>| {
+            let metadata = &node?.metadata;
+            let annotations = metadata.annotations.as_ref();
+            let cidrs = annotations.and_then(|it| it.get(REMOTE_POD_CIDRS));
+            Some((metadata.labels.clone(), cidrs.cloned()))
+        };
+        if facts(change.before()) == facts(change.after()) {
             return Items::new();
         }
         self.slices(BY_NODE, &key.name).collect()

@@ -3,9 +3,9 @@
 use super::kind::Kind;
 use super::other;
 use super::peering::Peering;
-use super::policy::{ALLOW_REFLECTION, SKIP_REFLECTION};
 use super::settings::Settings;
 use super::summary::{Summarized, keep, keep_unstructured};
+use control_api::annotations::{ALLOW_REFLECTION, REMOTE_POD_CIDRS, SKIP_REFLECTION};
 use control_api::{IP, NamespaceMap, ShadowEndpointSlice};
 use control_runtime::{Cluster, Registration, Resource, Scope, Selector, Source, WatchId};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Secret, Service};
@@ -74,6 +74,7 @@ pub(super) fn followed(settings: &Settings) -> Vec<Registration> {
             ],
             Kind::Other(_) => Vec::new(),
         })
+        .chain(settings.others().map(dynamic))
         .collect()
 }
 
@@ -93,14 +94,16 @@ where
 
 /// Returns a kind that a flag names. One of the clusters may lack it, or the right to it.
 fn unstructured(kind: Kind) -> Registration {
-    let registration = Registration::dynamic(Scope::Planned, kind.local(), keep_unstructured);
-    written(registration)
-        .optional()
+    written(dynamic(kind))
         .force(
             other::STATUS,
             "The status of the provider's object is that of this cluster's object.",
         )
         .written_in(Scope::Bound(REMOTE_EXTRA_ROLE))
+}
+
+fn dynamic(kind: Kind) -> Registration {
+    Registration::dynamic(Scope::Planned, kind.local(), keep_unstructured).optional()
 }
 
 fn written(registration: Registration) -> Registration {
@@ -175,13 +178,15 @@ fn keep_namespace(namespace: Namespace) -> Namespace {
     }
 }
 
-/// Keeps the labels of a Node.
+/// Keeps the labels of a Node, and the CIDRs of its provider.
 fn keep_node(node: Node) -> Node {
+    let mut metadata = pruned(node.metadata);
+    let mut annotations = metadata.annotations.take().unwrap_or_default();
+    annotations.retain(|key, _| key == REMOTE_POD_CIDRS);
+    metadata.annotations = Some(annotations).filter(|it| !it.is_empty());
+
     Node {
-        metadata: ObjectMeta {
-            annotations: None,
-            ..pruned(node.metadata)
-        },
+        metadata,
         ..Node::default()
     }
 }

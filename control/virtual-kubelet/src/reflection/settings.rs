@@ -2,7 +2,7 @@
 
 use super::kind::Kind;
 use super::peering::Peering;
-use super::policy::Policy;
+use control_api::offloading::policy::Policy;
 use control_runtime::{Key, Resource};
 use ipnet::IpNet;
 use std::collections::BTreeMap;

@@ -1,15 +1,15 @@
 //! The form in which the cache keeps objects of both clusters: digests, which are equal if the objects are.
 
-use super::endpointslice::USE_DIRECT_CONNECTIONS;
 use super::ingress;
 use super::kind::Kind;
 use super::observed;
 use super::other::STATUS;
 use super::peering::Peering;
-use super::policy::Marks;
 use super::service;
 use super::token::TokenState;
 use control_api::ShadowEndpointSlice;
+use control_api::annotations::USE_DIRECT_CONNECTIONS;
+use control_api::offloading::policy::Marks;
 use control_runtime::{Digest, Kept, Resource};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret, Service};
 use k8s_openapi::api::networking::v1::Ingress;

@@ -11,7 +11,6 @@ mod immutable;
 mod ingress;
 pub(crate) mod issuing;
 mod others;
-mod policy;
 mod reflection;
 mod rings;
 mod shop;

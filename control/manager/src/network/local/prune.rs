@@ -19,6 +19,16 @@ use std::collections::BTreeMap;
 /// Annotation of the pods that represent static pods of a kubelet.
 pub(crate) const MIRROR_POD: &str = "kubernetes.io/config.mirror";
 
+/// Annotations that decide whether an object is reflected.
+const REFLECTION: [&str; 2] = [annotations::SKIP_REFLECTION, annotations::ALLOW_REFLECTION];
+
+/// Drops all annotations but those of `kept`.
+fn keep_annotations(metadata: &mut ObjectMeta, kept: &[&str]) {
+    let mut annotations = metadata.annotations.take().unwrap_or_default();
+    annotations.retain(|key, _| kept.contains(&key.as_str()));
+    metadata.annotations = Some(annotations).filter(|it| !it.is_empty());
+}
+
 impl Stored for Network {}
 impl Stored for IP {}
 impl Stored for Configuration {
@@ -34,7 +44,8 @@ impl Stored for ConfigMap {}
 impl Stored for RoleBinding {}
 
 impl Stored for EndpointSlice {
-    /// Keeps only the addresses of each Node of those that others write. There may be many, in offloaded namespaces.
+    /// Keeps only the addresses of each Node of those that others write, and the annotations about reflection. There may be many,
+    /// in offloaded namespaces.
     fn prune(&mut self) {
         let labels = self.metadata.labels.as_ref();
         if labels.is_some_and(|it| it.contains_key(labels::MANAGED)) {
@@ -53,7 +64,7 @@ impl Stored for EndpointSlice {
         });
         self.endpoints = Some(endpoints.collect());
         self.ports = None;
-        self.metadata.annotations = None;
+        keep_annotations(&mut self.metadata, &REFLECTION);
     }
 }
 
@@ -122,7 +133,7 @@ impl Stored for Node {
 }
 
 impl Stored for Pod {
-    /// Keeps node, phase, addresses, the condition `Ready`, and the owners and annotations that exempt a pod from the drain of
+    /// Keeps node, network of the host, phase, addresses, the condition `Ready`, and the owners and annotations that exempt a pod from the drain of
     /// its Node. Of a consumer's pod it also keeps metadata, which follows the ShadowPod, the names of containers, and the resources that it requests; of
     /// that of a virtual kubelet all owners.
     fn prune(&mut self) {
@@ -140,9 +151,11 @@ impl Stored for Pod {
         }
         self.spec = self.spec.take().map(|spec| {
             let node_name = spec.node_name.clone();
+            let host_network = spec.host_network;
             let requests = is_of_consumer.then(|| requests(spec));
             PodSpec {
                 node_name,
+                host_network,
                 ..requests.unwrap_or_default()
             }
         });
@@ -207,21 +220,16 @@ fn requests(spec: PodSpec) -> PodSpec {
 }
 
 impl Stored for Namespace {
-    /// Keeps the labels that determine the effect of the objects in the namespace, the decisions about its Tenant, and the
-    /// NamespaceMap that it was created for.
+    /// Keeps the labels that determine the effect of the objects in the namespace, the decisions about its Tenant, the
+    /// NamespaceMap that it was created for, and what is reflected of it.
     fn prune(&mut self) {
-        self.metadata.annotations = self.metadata.annotations.take().map(|annotations| {
-            let is_kept = |key: &str| {
-                [
-                    annotations::TENANT_CONDITION,
-                    annotations::CORDONED_SLICES,
-                    annotations::NAMESPACE_MAP,
-                    annotations::ORIGINAL_NAME,
-                ]
-                .contains(&key)
-            };
-            BTreeMap::from_iter(annotations.into_iter().filter(|(key, _)| is_kept(key)))
-        });
+        let of_tenant = [
+            annotations::TENANT_CONDITION,
+            annotations::CORDONED_SLICES,
+            annotations::NAMESPACE_MAP,
+            annotations::ORIGINAL_NAME,
+        ];
+        keep_annotations(&mut self.metadata, &[&of_tenant[..], &REFLECTION].concat());
         self.metadata.labels = self.metadata.labels.take().map(|labels| {
             let is_kept = |key: &str| {
                 [

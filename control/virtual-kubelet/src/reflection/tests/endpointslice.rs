@@ -1,6 +1,7 @@
 use super::peering;
 use crate::reflection::endpointslice::{Endpoints, Location, remote};
 use serde_json::{Value, json};
+use std::net::Ipv4Addr;
 
 /// Returns the ShadowEndpointSlice of endpoints, with the virtual nodes `milan` and `turin` and the node `rome-1`.
 fn reflected(endpoints: Value, is_direct: bool) -> Value {
@@ -13,13 +14,20 @@ fn reflected(endpoints: Value, is_direct: bool) -> Value {
     let locate = |name: &str| match name {
         "milan" => Location::Remote("milan"),
         "turin" => Location::Remote("turin"),
+        "naples" => Location::Remote("naples"),
         "rome-1" => Location::Local,
         _ => Location::Unknown,
     };
     let translate = |address: &str| (address == "10.71.0.5").then(|| "10.70.0.5".to_owned());
+    // Pods of naples have the addresses of this cluster's pods.
+    let own_address = |node: &str, address: Ipv4Addr| match (node, address.octets()) {
+        ("naples", [10, 71, c, d]) => Ipv4Addr::new(10, 244, c, d),
+        _ => address,
+    };
     let context = Endpoints {
         pod_cidrs: &["10.244.0.0/16".parse().unwrap()],
         locate: &locate,
+        own_address: &own_address,
         translate: &translate,
         is_direct,
     };
@@ -135,4 +143,27 @@ fn addresses_that_exceed_the_annotation_are_translated_instead() {
 
     assert_eq!(addresses(&object), ["10.70.0.5"]);
     assert_eq!(object["metadata"]["annotations"], Value::Null);
+}
+
+#[test]
+fn direct_connections_name_the_addresses_of_the_provider_that_has_them() {
+    let object = reflected(
+        json!([
+            endpoint("10.244.0.5", Some("rome-1")),
+            endpoint("10.71.0.4", Some("naples")),
+            // A pod of this cluster has its address in naples.
+            endpoint("10.71.0.5", Some("naples")),
+            endpoint("10.71.0.6", Some("naples")),
+        ]),
+        true,
+    );
+
+    assert_eq!(
+        addresses(&object),
+        ["10.244.0.5", "10.244.0.4", "10.70.0.5", "10.244.0.6"]
+    );
+    let data = &object["metadata"]["annotations"]["liqo.io/direct-connections-data"];
+    let data: Value = serde_json::from_str(data.as_str().unwrap()).unwrap();
+    let expected = json!({"clusterAddresses": {"naples": ["10.244.0.4", "10.244.0.6"]}});
+    assert_eq!(data, expected);
 }

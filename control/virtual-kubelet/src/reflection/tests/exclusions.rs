@@ -3,8 +3,8 @@
 use super::shop::{addresses, map, service, shop, slice};
 use super::side::{Sides, milan, settings};
 use crate::reflection::kind::Kind;
-use crate::reflection::policy::Policy;
 use control_api::ShadowEndpointSlice;
+use control_api::offloading::policy::Policy;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};

@@ -2,8 +2,8 @@
 
 use super::shop::shop;
 use super::side::{Sides, local, milan, settings};
-use crate::reflection::policy::Policy;
 use control_api::ShadowEndpointSlice;
+use control_api::offloading::policy::Policy;
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use serde_json::{Value, json};

@@ -4,9 +4,9 @@ use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::kind::Kind;
 use crate::reflection::other::Other;
-use crate::reflection::policy::Policy;
 use crate::reflection::settings::Settings;
 use control_api::NamespaceMap;
+use control_api::offloading::policy::Policy;
 use control_runtime::simulation::{Sent, Simulation};
 use control_runtime::{
     Cache, Change, Cluster, ClusterChange, Controller, Destinations, Env, Key, Plan, Registration,
