@@ -16,6 +16,7 @@ mod outside;
 mod reflected;
 mod selector;
 mod services;
+mod shop;
 mod standby;
 mod tools;
 mod upstream_test;
@@ -57,6 +58,7 @@ pub(crate) fn add(suite: &mut Suite) {
     services::add(suite);
     direct::add(suite);
     outside::add(suite);
+    shop::add(suite);
     upstream_test::add(suite);
     tools::add(suite);
 }

@@ -12,6 +12,12 @@ use std::time::Duration;
 
 use crate::wait::{self, Deadline};
 
+/// A shop of ten services and Redis, which an offloaded namespace with the strategy `LocalAndRemote` places in two clusters.
+pub const SHOP: &str = include_str!("../manifests/shop.yaml");
+
+/// A Job that buys products of the [`SHOP`] for 30 seconds. It fails if a request fails.
+pub const SHOP_LOAD: &str = include_str!("../manifests/shop-load.yaml");
+
 /// The field manager of applied objects.
 const MANAGER: &str = "liqo-lab";
 
@@ -118,9 +124,6 @@ mod tests {
     use k8s_openapi::api::core::v1::Service;
     use serde::Serialize;
     use serde::de::DeserializeOwned;
-
-    const SHOP: &str = include_str!("../manifests/shop.yaml");
-    const SHOP_LOAD: &str = include_str!("../manifests/shop-load.yaml");
 
     #[test]
     fn objects_of_the_shop_have_only_fields_of_their_kinds() {

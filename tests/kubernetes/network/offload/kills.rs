@@ -242,7 +242,7 @@ fn out_of_service(workload: &Workload, node: &str) -> cleanup::Deferred {
 }
 
 /// Returns the pod of a namespace with a single pod.
-async fn only(api: &Api<Pod>) -> Result<Pod> {
+pub(super) async fn only(api: &Api<Pod>) -> Result<Pod> {
     let mut pods = api.list(&ListParams::default()).await?.items;
     match (pods.pop(), pods.pop()) {
         (Some(pod), None) => Ok(pod),

@@ -1,5 +1,5 @@
-//! Tools of Kubernetes and Liqo with offloaded pods: `kubectl top`, `kubectl debug`, `kubectl drain` and `liqoctl info pod`, and
-//! pods that return.
+//! Tools of Kubernetes and Liqo with offloaded pods: `kubectl top`, `kubectl debug`, `kubectl drain` and
+//! `liqoctl info pod`, and pods that return.
 
 mod drain;
 mod info;
@@ -29,21 +29,21 @@ pub(super) fn add(suite: &mut Suite) {
 const CONTAINER: &str = "main";
 
 /// A namespace of the consumer whose pods run at the provider.
-struct Offloaded {
-    rome: &'static Cluster,
-    milan: &'static Cluster,
-    home: Namespace,
-    remote: Namespace,
+pub(super) struct Offloaded {
+    pub(super) rome: &'static Cluster,
+    pub(super) milan: &'static Cluster,
+    pub(super) home: Namespace,
+    pub(super) remote: Namespace,
 }
 
 impl Offloaded {
     /// Creates the namespace `name`, and offloads it. The clusters are peered.
-    async fn namespace(clusters: [&'static Cluster; 2], name: &str) -> Result<Self> {
+    pub(super) async fn namespace(clusters: [&'static Cluster; 2], name: &str) -> Result<Self> {
         Self::with_strategy(clusters, name, "--pod-offloading-strategy=Remote").await
     }
 
     /// Does the same with a flag of `liqoctl offload namespace`.
-    async fn with_strategy(
+    pub(super) async fn with_strategy(
         [rome, milan]: [&'static Cluster; 2],
         name: &str,
         strategy: &str,
@@ -61,7 +61,7 @@ impl Offloaded {
     }
 
     /// Ends the offloading and the peering.
-    async fn end(self) -> Result<()> {
+    pub(super) async fn end(self) -> Result<()> {
         let name = self.home.name();
         liqoctl(
             self.rome,
@@ -77,7 +77,7 @@ impl Offloaded {
 }
 
 /// Returns a pod that runs a command.
-fn pod(name: &str, command: &[&str]) -> Value {
+pub(super) fn pod(name: &str, command: &[&str]) -> Value {
     json!({
         "apiVersion": "v1",
         "kind": "Pod",

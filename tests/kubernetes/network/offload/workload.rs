@@ -22,7 +22,7 @@ const MANIFEST: &str = include_str!("../manifests/offloaded-requests.yaml");
 const REPLICAS: usize = 6;
 
 /// The longest time without a sample of the containers of a node that runs. A loaded machine needs seconds for a sample.
-const GAP_MAX: Duration = Duration::from_secs(15);
+pub(super) const GAP_MAX: Duration = Duration::from_secs(15);
 
 /// Interval of the requests by which tests measure delays.
 const POLL: Duration = Duration::from_millis(20);
@@ -282,8 +282,17 @@ pub(super) async fn promptly<T>(
 
 /// Returns the pods of the Deployment in a namespace of the consumer or the provider.
 pub(super) async fn pods(namespace: &Namespace) -> Result<Pods> {
+    pods_with(namespace, "app=web").await
+}
+
+/// Returns the pods that a label selector selects.
+///
+/// # Errors
+///
+/// Returns an error if one of them does not run.
+pub(super) async fn pods_with(namespace: &Namespace, selector: &str) -> Result<Pods> {
     let api: Api<Pod> = Api::namespaced(namespace.client().clone(), namespace.name());
-    let list = api.list(&ListParams::default().labels("app=web")).await?;
+    let list = api.list(&ListParams::default().labels(selector)).await?;
 
     list.into_iter()
         .map(|pod| {
