@@ -44,6 +44,7 @@ pub(crate) fn add(suite: &mut Suite) {
         logs_commands_files_and_ports_of_offloaded_pods,
         the_page_shows_the_output_of_its_commands
     );
+    access::add(suite);
     kills::add(suite);
     lost_consumer::add(suite);
     cuts::add(suite);

@@ -1,18 +1,25 @@
 //! Access to offloaded pods through the API of their virtual node: logs, commands, files and ports.
 
+mod terminal;
+
 use super::{is_gone, peered};
-use crate::fixture::{Peering, SOON, liqoctl};
+use crate::fixture::{Peering, SOON, Suite, liqoctl};
 use crate::peering::unpeer;
 use crate::removal::kubectl;
 use crate::{MILAN, ROME};
 use anyhow::{Context as _, Result, ensure};
 use kubernetes_lab::cleanup;
-use kubernetes_lab::namespace::{Namespace, Running};
+use kubernetes_lab::namespace::Namespace;
 use std::io::{Read as _, Write as _};
 use std::net::{Shutdown, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Duration;
+use terminal::command_on_a_terminal;
+
+pub(super) fn add(suite: &mut Suite) {
+    terminal::add(suite);
+}
 
 /// Pods that count, and that send and receive files.
 const PODS: &str = include_str!("../manifests/offloaded-access.yaml");
@@ -43,11 +50,11 @@ pub(super) async fn logs_commands_files_and_ports_of_offloaded_pods(
     logs(&access).await?;
     for client in [Client::WebSocket, Client::Spdy] {
         commands(&access, client)?;
-        on_a_terminal(&access, client).await?;
+        command_on_a_terminal(&access, client).await?;
     }
     command_of_an_older_client(&access).await?;
     attached(&access).await?;
-    files(&access).await?;
+    files(&access, FILE_LEN).await?;
     ports(&access).await?;
     others_are_refused(&access).await?;
 
@@ -116,46 +123,11 @@ fn commands(access: &Namespace, client: Client) -> Result<()> {
     Ok(())
 }
 
-/// Runs a command on a terminal. Size and input of the terminal reach the container.
-async fn on_a_terminal(access: &Namespace, client: Client) -> Result<()> {
-    let kubectl = command(access, client, &[]);
-    let exec = format!(
-        "stty rows 33 cols 77; {} exec -it counter -- sh -c '{ON_A_TERMINAL}'",
-        shell_words(&kubectl)
-    );
-    let mut terminal = Command::new("script");
-    terminal.args(["-qec", &exec, "/dev/null"]);
-    let environment = kubectl.get_envs();
-    terminal.envs(environment.filter_map(|(name, value)| Some((name, value?))));
-    let mut terminal = Running::start(terminal.stdin(Stdio::piped()))?;
-    terminal.line_with("33 77", SOON).await?;
-    terminal.write("ave\n")?;
-    terminal.line_with("heard ave", SOON).await?;
-    terminal.write("vale\n")?;
-    let status = terminal.ended(SOON).await?;
-    ensure!(status.code() == Some(42), "{client:?}: {status}");
-
-    Ok(())
-}
-
-/// Prints the size of the terminal, once it has arrived, and then a line of input. busybox's `stty size` also succeeds while the
-/// terminal has no size.
-const ON_A_TERMINAL: &str = r#"until [ "$(stty size)" = "33 77" ]; do sleep 0.1; done; stty size;
-    read word; echo heard $word; read word; exit 42"#;
-
 fn command(access: &Namespace, client: Client, words: &[&str]) -> Command {
     let mut command = access.command(words);
     let web_sockets = matches!(client, Client::WebSocket);
     command.env("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", web_sockets.to_string());
     command
-}
-
-/// Returns a command as words of a shell.
-fn shell_words(command: &Command) -> String {
-    let words = std::iter::once(command.get_program()).chain(command.get_args());
-    let quoted = words.map(|it| format!("'{}'", it.to_string_lossy()));
-
-    quoted.collect::<Vec<_>>().join(" ")
 }
 
 /// Runs a command with the WebSocket protocol of version 4, which the API server forwards to the virtual node.
@@ -212,7 +184,8 @@ async fn attached(access: &Namespace) -> Result<()> {
     Ok(())
 }
 
-async fn files(access: &Namespace) -> Result<()> {
+/// Copies a file of `len` bytes to the pod `source` and back.
+async fn files(access: &Namespace, len: usize) -> Result<()> {
     let folder = std::env::temp_dir().join(format!("liqo-access-{}", std::process::id()));
     std::fs::create_dir_all(&folder)?;
     let removed = folder.clone();
@@ -220,7 +193,7 @@ async fn files(access: &Namespace) -> Result<()> {
         Ok(std::fs::remove_dir_all(removed)?)
     });
     let paths: [PathBuf; 2] = ["there", "back"].map(|it| folder.join(it));
-    let content: Vec<u8> = (0..FILE_LEN).map(|it| (it % 251) as u8).collect();
+    let content: Vec<u8> = (0..len).map(|it| (it % 251) as u8).collect();
     std::fs::write(&paths[0], &content)?;
     let text = |path: &Path| path.to_str().map(str::to_owned).context("no UTF-8");
     let [there, back] = [text(&paths[0])?, text(&paths[1])?];
