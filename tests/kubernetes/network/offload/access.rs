@@ -1,6 +1,7 @@
 //! Access to offloaded pods through the API of their virtual node: logs, commands, files and ports.
 
 mod terminal;
+mod under_load;
 
 use super::{is_gone, peered};
 use crate::fixture::{Peering, SOON, Suite, liqoctl};
@@ -19,6 +20,7 @@ use terminal::command_on_a_terminal;
 
 pub(super) fn add(suite: &mut Suite) {
     terminal::add(suite);
+    under_load::add(suite);
 }
 
 /// Pods that count, and that send and receive files.
