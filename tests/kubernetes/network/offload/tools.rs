@@ -1,6 +1,7 @@
-//! Tools of Kubernetes and Liqo with offloaded pods: `kubectl top`, `kubectl debug`, `kubectl drain` and
+//! Tools of Kubernetes and Liqo with offloaded pods: `kubectl top`, `kubectl debug`, `kubectl drain`, HorizontalPodAutoscalers and
 //! `liqoctl info pod`, and pods that return.
 
+mod autoscaler;
 mod drain;
 mod info;
 mod top;
@@ -20,6 +21,7 @@ use std::process::{Command, Stdio};
 pub(super) fn add(suite: &mut Suite) {
     serial!(suite, kubectl_debug_adds_a_container_at_the_provider);
     top::add(suite);
+    autoscaler::add(suite);
     drain::add(suite);
     info::add(suite);
     unplaced::add(suite);
