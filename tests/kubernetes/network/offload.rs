@@ -6,6 +6,7 @@ mod cuts;
 mod daemon_sets;
 mod deletion;
 mod direct;
+mod home_api_server;
 mod kills;
 mod lost_consumer;
 mod many;
@@ -53,6 +54,7 @@ pub(crate) fn add(suite: &mut Suite) {
     many::add(suite);
     names::add(suite);
     virtual_nodes::add(suite);
+    home_api_server::add(suite);
     standby::add(suite);
     daemon_sets::add(suite);
     selector::add(suite);
