@@ -128,7 +128,8 @@ impl Access {
     async fn of(remote: &Namespace, name: &str) -> Result<Self> {
         let variables = "echo $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT $KUBERNETES_PORT \
              $KUBERNETES_PORT_443_TCP $KUBERNETES_PORT_443_TCP_ADDR $KUBERNETES_PORT_443_TCP_PORT";
-        let aliases = remote.get(&format!("pod/{name}"), "{.spec.hostAliases}");
+        let pod = format!("pod/{name}");
+        let aliases = remote.get(&pod, "{.spec.hostAliases}");
 
         Ok(Self {
             variables: remote.sh(name, variables).await?,
