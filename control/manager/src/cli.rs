@@ -113,6 +113,10 @@ pub(crate) struct Cli {
     #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = false, default_missing_value = "true", action = ArgAction::Set)]
     deny_direct_connections: bool,
 
+    /// Let pods that run in another cluster reach the API server of this one, at the IP `api-server`.
+    #[arg(long, num_args = 0..=1, require_equals = true, default_value_t = true, default_missing_value = "true", action = ArgAction::Set)]
+    expose_api_server: bool,
+
     /// Time for which endpoints of a consumer stay ready while its API server does not respond, and the networks are connected.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = duration)]
     api_server_grace_period: std::time::Duration,
@@ -277,6 +281,7 @@ impl Cli {
             tenant_namespaces: self.installation.tenant_namespaces.clone(),
             pools: self.pools.clone(),
             gateway_port: self.gateway_port,
+            exposes_api_server: self.expose_api_server,
             deployment_image: image,
             installation: None,
         })

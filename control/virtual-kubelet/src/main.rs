@@ -16,14 +16,6 @@ mod cli;
 mod connection;
 mod kubeconfig;
 mod node;
-#[cfg_attr(
-    not(test),
-    expect(
-        dead_code,
-        reason = "the reflectors of ServiceAccounts and ConfigMaps follow"
-    )
-)]
-#[expect(unused_imports, reason = "as above")]
 mod pod;
 mod reflected;
 mod reflection;

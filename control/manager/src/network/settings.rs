@@ -14,6 +14,8 @@ pub(crate) struct Settings {
     pub(crate) pools: Vec<Ipv4Net>,
     /// The UDP port on which gateway pods listen.
     pub(crate) gateway_port: u16,
+    /// Whether pods that run in another cluster reach the API server of this one.
+    pub(crate) exposes_api_server: bool,
     /// Image of the Deployments that upstream's `liqoctl` waits for; `None` if there are none.
     pub(crate) deployment_image: Option<String>,
     /// Deployment of the manager itself, which owns the objects that it creates in its namespace.

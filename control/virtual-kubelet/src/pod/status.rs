@@ -14,9 +14,7 @@
 pub(crate) use bounds::cut;
 pub(crate) use context::Context;
 pub(crate) use local::{is_unavailable, local};
-pub(crate) use rejected::{
-    OFFLOADING_ABORTED, OFFLOADING_BACK_OFF, REMOTE_POD_TERMINATED, fallback, terminated, waiting,
-};
+pub(crate) use rejected::{OFFLOADING_ABORTED, fallback, terminated, waiting};
 pub(crate) use restarts::Restarts;
 
 mod bounds;

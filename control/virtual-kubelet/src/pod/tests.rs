@@ -19,7 +19,6 @@ pub(super) fn context(patch: &OffloadingPatch) -> forge::Context<'_> {
             port: 443,
             addresses: &[],
         },
-        service_account_secret: None,
         repatriation: None,
         applies_changes: false,
     }

@@ -344,7 +344,6 @@ impl<'a> Workload<'a> {
             patch,
             api_server_support: settings.api_server_support,
             api_server,
-            service_account_secret: None,
             repatriation: offloading::repatriation(self.cache, &self.key.namespace),
             applies_changes: false,
         }

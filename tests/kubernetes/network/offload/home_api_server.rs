@@ -129,11 +129,10 @@ impl Access {
         let variables = "echo $KUBERNETES_SERVICE_HOST $KUBERNETES_SERVICE_PORT $KUBERNETES_PORT \
              $KUBERNETES_PORT_443_TCP $KUBERNETES_PORT_443_TCP_ADDR $KUBERNETES_PORT_443_TCP_PORT";
         let pod = format!("pod/{name}");
-        let aliases = remote.get(&pod, "{.spec.hostAliases}");
 
         Ok(Self {
             variables: remote.sh(name, variables).await?,
-            aliases: aliases.await?,
+            aliases: remote.get(&pod, "{.spec.hostAliases}").await?,
             hosts: remote.sh(name, "cat /etc/hosts").await?,
         })
     }

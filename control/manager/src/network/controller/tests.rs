@@ -268,6 +268,7 @@ fn start_at(url: &str, identity: &str) -> (RuntimeStatus, JoinHandle<()>) {
         tenant_namespaces: Vec::new(),
         pools: DEFAULT_POOLS.to_vec(),
         gateway_port: 51840,
+        exposes_api_server: true,
         deployment_image: None,
         installation: None,
     });

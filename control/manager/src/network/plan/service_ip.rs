@@ -47,7 +47,11 @@ pub(super) fn plan(planner: &mut Planner<'_>, reached: ReachedService) -> Plan {
     plan
 }
 
+/// Returns a Service that peers are to reach.
 fn service<'a>(planner: &Planner<'a>, reached: ReachedService) -> Option<&'a Service> {
+    if reached == ReachedService::ApiServer && !planner.settings.exposes_api_server {
+        return None;
+    }
     let service = planner.local.services.get(&service_key(planner, reached));
     service.filter(|service| !is_terminating(&service.metadata))
 }

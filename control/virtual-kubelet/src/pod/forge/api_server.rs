@@ -21,8 +21,6 @@ pub(crate) enum ApiServerSupport {
     Disabled,
     /// Tokens of this cluster's API server, requested for the pod and reflected in a Secret of the pod.
     TokenApi,
-    /// The token of this cluster's API server that the ServiceAccount's Secret contains.
-    Legacy,
     /// Tokens of the provider's API server, for a ServiceAccount of the provider.
     Remote,
 }
@@ -42,7 +40,7 @@ impl ApiServerSupport {
     /// Returns whether the remote pod is to reach the API server of this cluster.
     pub(super) fn reaches_home(self) -> bool {
         match self {
-            Self::TokenApi | Self::Legacy => true,
+            Self::TokenApi => true,
             Self::Disabled | Self::Remote => false,
         }
     }

@@ -20,9 +20,6 @@ pub(crate) struct Context<'a> {
     pub(crate) api_server_support: ApiServerSupport,
     /// Address of the API server of this cluster.
     pub(crate) api_server: HomeApiServer<'a>,
-    /// With [`ApiServerSupport::Legacy`], name of the provider's Secret with a token of the pod's ServiceAccount. Without it
-    /// projected tokens are left out.
-    pub(crate) service_account_secret: Option<&'a str>,
     /// Repatriation that the pod's NamespaceOffloading requests.
     pub(crate) repatriation: Option<Repatriation>,
     /// Whether the provider applies ephemeral containers and resizes of a ShadowPod to its pod. Upstream's does not.

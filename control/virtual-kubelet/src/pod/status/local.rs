@@ -5,7 +5,6 @@ use super::container;
 use super::context::Context;
 use k8s_openapi::api::core::v1::{HostIP, Pod, PodCondition, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
-use std::net::IpAddr;
 
 /// Condition that decides whether Services send traffic to the pod.
 const READY: &str = "Ready";

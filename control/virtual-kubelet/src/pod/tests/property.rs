@@ -279,11 +279,7 @@ fn pod() -> impl Strategy<Value = Pod> {
 }
 
 fn mode() -> impl Strategy<Value = ApiServerSupport> {
-    select(vec![
-        ApiServerSupport::Disabled,
-        ApiServerSupport::TokenApi,
-        ApiServerSupport::Legacy,
-    ])
+    select(vec![ApiServerSupport::Disabled, ApiServerSupport::TokenApi])
 }
 
 fn with(patch: &OffloadingPatch, mode: ApiServerSupport) -> Context<'_> {
@@ -295,7 +291,6 @@ fn with(patch: &OffloadingPatch, mode: ApiServerSupport) -> Context<'_> {
         api_server_support: mode,
         applies_changes: true,
         repatriation: Some(Repatriation::After(1)),
-        service_account_secret: Some("legacy"),
         ..context(patch)
     }
 }

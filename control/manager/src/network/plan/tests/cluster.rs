@@ -473,6 +473,7 @@ pub(crate) fn settings() -> Settings {
         tenant_namespaces: vec!["named".to_owned()],
         pools: DEFAULT_POOLS.to_vec(),
         gateway_port: 51840,
+        exposes_api_server: true,
         deployment_image: None,
         installation: Some(OwnerReference {
             api_version: "apps/v1".to_owned(),

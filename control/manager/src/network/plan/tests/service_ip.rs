@@ -64,8 +64,7 @@ fn the_proxy_has_an_ip_as_upstreams_has() {
     assert_eq!(rome.names(Kind::Service).len(), 0, "it has no template");
 }
 
-#[test]
-fn the_api_server_has_an_ip_as_upstreams_has() {
+fn with_api_server() -> Cluster {
     let mut rome = rome();
     rome.put(
         Kind::ApiServerService,
@@ -75,6 +74,24 @@ fn the_api_server_has_an_ip_as_upstreams_has() {
         }),
     );
     rome.settle();
+    rome
+}
+
+#[test]
+fn an_api_server_that_is_not_exposed_has_no_ip() {
+    let mut rome = with_api_server();
+    rome.state.settings.exposes_api_server = false;
+    rome.work(&WorkItem::ServiceIp(ReachedService::ApiServer));
+    rome.settle();
+
+    let key = Key::new("liqo", "api-server");
+    assert!(rome.get(Kind::Ip, &key).is_null());
+    assert!(rome.notices.is_empty());
+}
+
+#[test]
+fn the_api_server_has_an_ip_as_upstreams_has() {
+    let rome = with_api_server();
 
     let ip = rome.get(Kind::Ip, &Key::new("liqo", "api-server"));
     assert_eq!(ip["spec"], json!({"ip": "10.96.0.1"}));

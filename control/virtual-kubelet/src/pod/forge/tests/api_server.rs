@@ -10,9 +10,6 @@ const ADDRESSES: [IpAddr; 2] = [
     IpAddr::V4(Ipv4Addr::new(10, 70, 0, 2)),
 ];
 
-/// Modes in which a pod reaches the API server of its own cluster.
-const HOME: [ApiServerSupport; 2] = [ApiServerSupport::TokenApi, ApiServerSupport::Legacy];
-
 fn with(
     api_server_support: ApiServerSupport,
     api_server: HomeApiServer<'_>,
@@ -56,22 +53,20 @@ fn variables_and_aliases_lead_to_the_api_server_of_this_cluster() {
         ("KUBERNETES_PORT_443_TCP_PORT", "443"),
     ];
 
-    for mode in HOME {
-        let spec = with(mode, alias(), &local, &json!({}));
+    let spec = with(ApiServerSupport::TokenApi, alias(), &local, &json!({}));
 
-        let with_own = [&[("LEVEL", "1")][..], &expected].concat();
-        assert_eq!(variables(&spec["containers"][0]), with_own);
-        assert_eq!(variables(&spec["initContainers"][0]), expected);
-        let names = ["kubernetes.default", "kubernetes.default.svc"];
-        assert_eq!(
-            spec["hostAliases"],
-            json!([
-                {"ip": "192.0.2.2", "hostnames": ["db"]},
-                {"ip": "10.70.0.1", "hostnames": names},
-                {"ip": "10.70.0.2", "hostnames": names},
-            ])
-        );
-    }
+    let with_own = [&[("LEVEL", "1")][..], &expected].concat();
+    assert_eq!(variables(&spec["containers"][0]), with_own);
+    assert_eq!(variables(&spec["initContainers"][0]), expected);
+    let names = ["kubernetes.default", "kubernetes.default.svc"];
+    assert_eq!(
+        spec["hostAliases"],
+        json!([
+            {"ip": "192.0.2.2", "hostnames": ["db"]},
+            {"ip": "10.70.0.1", "hostnames": names},
+            {"ip": "10.70.0.2", "hostnames": names},
+        ])
+    );
 }
 
 #[test]
@@ -140,13 +135,11 @@ fn the_name_of_the_service_account_is_written_into_variables() {
     });
     let local = json!({"containers": [{"name": "a", "env": [variable, other]}]});
 
-    for mode in HOME {
-        let spec = with(mode, alias(), &local, &json!({}));
+    let spec = with(ApiServerSupport::TokenApi, alias(), &local, &json!({}));
 
-        let env = &spec["containers"][0]["env"];
-        assert_eq!(env[0], json!({"name": "ACCOUNT", "value": "shop"}));
-        assert_eq!(env[1], other);
-    }
+    let env = &spec["containers"][0]["env"];
+    assert_eq!(env[0], json!({"name": "ACCOUNT", "value": "shop"}));
+    assert_eq!(env[1], other);
     for mode in [ApiServerSupport::Disabled, ApiServerSupport::Remote] {
         let spec = with(mode, alias(), &local, &json!({}));
 

@@ -46,7 +46,6 @@ fn every_token_of_every_volume_is_needed() {
 fn other_modes_need_no_secret() {
     for (default, annotations) in [
         (ApiServerSupport::Disabled, json!({})),
-        (ApiServerSupport::Legacy, json!({})),
         (
             ApiServerSupport::TokenApi,
             json!({"liqo.io/api-server-support": "disabled"}),

@@ -37,11 +37,10 @@ fn local() -> Value {
 }
 
 /// Returns the sources of each volume.
-fn sources(mode: ApiServerSupport, secret: Option<&str>, spec: &Value) -> Vec<Vec<Value>> {
+fn sources(mode: ApiServerSupport, spec: &Value) -> Vec<Vec<Value>> {
     let patch = OffloadingPatch::default();
     let context = Context {
         api_server_support: mode,
-        service_account_secret: secret,
         ..context(&patch)
     };
     let spec = forged_with(&context, spec, &json!({}));
@@ -53,7 +52,7 @@ fn sources(mode: ApiServerSupport, secret: Option<&str>, spec: &Value) -> Vec<Ve
 
 #[test]
 fn tokens_come_from_the_secret_of_the_pod() {
-    let sources = sources(ApiServerSupport::TokenApi, None, &local());
+    let sources = sources(ApiServerSupport::TokenApi, &local());
 
     let ca = root_ca("kube-root-ca.crt.rome");
     let digest = "kube-api-access-x-3c469e";
@@ -81,18 +80,14 @@ fn the_owner_of_a_tokens_file_is_kept() {
     let token = json!({"serviceAccountToken": {"path": "token", "user": 1000}});
     let volume = json!({"name": "own", "projected": {"sources": [token]}});
 
-    let sources = sources(
-        ApiServerSupport::TokenApi,
-        None,
-        &json!({"volumes": [volume]}),
-    );
+    let sources = sources(ApiServerSupport::TokenApi, &json!({"volumes": [volume]}));
 
     assert_eq!(sources[0][0]["secret"]["items"][0]["user"], 1000);
 }
 
 #[test]
 fn disabled_pods_get_no_token_and_still_the_root_ca() {
-    let sources = sources(ApiServerSupport::Disabled, None, &local());
+    let sources = sources(ApiServerSupport::Disabled, &local());
 
     for sources in sources {
         assert_eq!(sources, [root_ca("kube-root-ca.crt.rome"), namespace()]);
@@ -100,31 +95,8 @@ fn disabled_pods_get_no_token_and_still_the_root_ca() {
 }
 
 #[test]
-fn legacy_pods_get_the_service_accounts_token_in_its_usual_volume() {
-    let sources = sources(ApiServerSupport::Legacy, Some("shop-token-1"), &local());
-
-    let ca = root_ca("kube-root-ca.crt.rome");
-    assert_eq!(
-        sources[0],
-        [
-            secret("shop-token-1", "token", "token"),
-            ca.clone(),
-            namespace()
-        ]
-    );
-    assert_eq!(sources[1], [ca, namespace()]);
-}
-
-#[test]
-fn a_legacy_pod_without_a_secret_gets_no_token() {
-    let sources = sources(ApiServerSupport::Legacy, None, &local());
-
-    assert_eq!(sources[0], [root_ca("kube-root-ca.crt.rome"), namespace()]);
-}
-
-#[test]
 fn remote_pods_keep_their_volumes() {
-    let sources = sources(ApiServerSupport::Remote, Some("unused"), &local());
+    let sources = sources(ApiServerSupport::Remote, &local());
 
     assert_eq!(
         sources[0],
