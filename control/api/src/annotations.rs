@@ -97,8 +97,8 @@ pub const SKIP_REFLECTION: &str = "liqo.io/skip-reflection";
 pub const ALLOW_REFLECTION: &str = "liqo.io/allow-reflection";
 /// On a Service whose pods in other clusters are reached there without the consumer. Value: `true`.
 pub const USE_DIRECT_CONNECTIONS: &str = "liqo.io/use-direct-connections";
-/// On the Node of a provider whose pods have other addresses in this cluster. Value: comma-separated `OWN=HERE` pairs of CIDRs.
-/// An addition of this project.
+/// On the Node of a provider with networking. Value: comma-separated `OWN=HERE` pairs of the CIDRs that its pods have there and in
+/// this cluster. An addition of this project.
 pub const REMOTE_POD_CIDRS: &str = "liqo.io/remote-pod-cidrs";
 /// On a ShadowEndpointSlice. Value: the addresses that other providers of the consumer have, by cluster ID, as JSON. They are
 /// reached without the consumer.

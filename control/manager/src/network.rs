@@ -15,7 +15,7 @@ pub(crate) use condition::Verdict;
 #[cfg(test)]
 pub(crate) use controller::registrations;
 pub(crate) use controller::{FIELD_MANAGER, NetworkController};
-pub(crate) use kind::{SERVICE_ACCOUNT, TENANT_ROLE};
+pub(crate) use kind::{ReachedService, SERVICE_ACCOUNT, TENANT_ROLE};
 pub(crate) use local::{ADDRESS_TYPES, MIRROR_POD, id_of, is_bound, is_real, keep};
 pub(crate) use plan::State;
 #[cfg(test)]

@@ -12,7 +12,7 @@
 //! Imported Services (`multicluster`) have their addresses translated and their endpoints checked in the same way.
 
 pub(crate) use addresses::Addresses;
-pub(crate) use content::Content;
+pub(crate) use content::{Content, Readiness};
 pub(crate) use controller::ShadowEndpointSliceController;
 pub(crate) use direct::Direct;
 pub(crate) use dropped::Dropped;

@@ -30,6 +30,7 @@ pub(crate) mod conflicts;
 mod desired;
 mod endpointslice;
 mod events;
+mod idle;
 mod ingress;
 mod item;
 mod memory;

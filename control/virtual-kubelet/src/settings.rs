@@ -32,8 +32,10 @@ pub(crate) struct Settings {
     pub(crate) api_server_grace_period: Duration,
     /// Whether pods can have storage of the provider.
     pub(crate) has_storage: bool,
-    /// CIDRs of the provider, and the CIDRs that they have in this cluster.
-    pub(crate) remaps: Vec<Remap>,
+    /// CIDRs of the provider's pods, and the CIDRs that they have in this cluster.
+    pub(crate) pod_remaps: Vec<Remap>,
+    /// External CIDRs of the provider, likewise.
+    pub(crate) external_remaps: Vec<Remap>,
     /// Whether the addresses of remote pods are reflected.
     pub(crate) reflects_ips: bool,
     /// Whether Events of the provider are reflected.
@@ -67,7 +69,8 @@ impl Settings {
         let IpAddr::V4(address) = address else {
             return None;
         };
-        let mut remapped = self.remaps.iter().filter_map(|it| it.apply(address));
+        let remaps = self.pod_remaps.iter().chain(&self.external_remaps);
+        let mut remapped = remaps.filter_map(|it| it.apply(address));
 
         remapped.next().map(IpAddr::from)
     }

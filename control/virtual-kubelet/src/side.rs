@@ -4,7 +4,7 @@ use crate::connection::Connection;
 use crate::kubeconfig::Shared;
 use crate::node::NodeController;
 use crate::pod::forge::ApiServerSupport;
-use crate::reflection::event::controller::EventController;
+use crate::reflection::event::controller::PodEvents;
 use crate::reflection::event::drops::Drops;
 use crate::reflection::event::settings::EventSettings;
 use crate::reflection::peering::Peering;
@@ -47,7 +47,8 @@ pub(crate) fn settings() -> Settings {
         checks_network: true,
         api_server_grace_period: Duration::from_secs(300),
         has_storage: true,
-        remaps: vec![Remap::new(cidr("10.244.0.0/16"), cidr("10.71.0.0/16")).unwrap()],
+        pod_remaps: vec![Remap::new(cidr("10.244.0.0/16"), cidr("10.71.0.0/16")).unwrap()],
+        external_remaps: Vec::new(),
         reflects_ips: true,
         reflects_events: true,
         labels: BTreeMap::new(),
@@ -122,7 +123,7 @@ impl Side {
         let drops = Drops::default();
         if let Some(settings) = of_events {
             let drops = drops.clone();
-            let make = move || EventController::new(settings.clone(), drops.clone());
+            let make = move || PodEvents::new(settings.clone(), drops.clone());
             simulation = simulation.host(make);
         }
         let simulation = simulation.replicas(2);

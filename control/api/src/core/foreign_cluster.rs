@@ -80,6 +80,19 @@ impl ForeignCluster {
 }
 
 impl Module {
+    /// Returns since when the networks are not connected; `None` if they are.
+    pub fn lost_since(&self) -> Option<Timestamp> {
+        if self.is_connected() {
+            return None;
+        }
+        let mut conditions = self.conditions.iter();
+        let connection =
+            conditions.find(|it| it.type_ == ForeignClusterConditionType::NetworkConnectionStatus);
+        let since = connection.and_then(|it| it.last_transition_time.as_ref());
+
+        Some(since.map_or(Timestamp::MIN, |Time(since)| *since))
+    }
+
     /// Returns whether the networks are connected. [`ForeignClusterConditionStatus::SomeNotReady`] is a fault of a part of the path,
     /// such as that of one node, while the gateways are connected.
     pub fn is_connected(&self) -> bool {

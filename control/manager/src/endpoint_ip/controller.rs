@@ -5,7 +5,7 @@ use super::plan::{self, is_own};
 use super::reflection::{marks, policy};
 use super::registrations::{registrations, watches};
 use crate::authentication::label;
-use control_api::{IP, NamespaceOffloading, Network, VirtualNode, labels};
+use control_api::{IP, NamespaceOffloading, Network, VirtualNode, annotations, labels};
 use control_runtime::{
     Cache, Change, Controller, Env, Plan, Queue, Registration, WatchChange, WatchId,
 };
@@ -94,8 +94,11 @@ impl EndpointIpController {
             let node = node?;
             let label = |key| label(&node.metadata, key).map(str::to_owned);
             let labels = [labels::NODE_TYPE, labels::REMOTE_CLUSTER_ID].map(label);
+            let annotations = node.metadata.annotations.as_ref();
+            let cidrs = annotations.and_then(|it| it.get(annotations::REMOTE_POD_CIDRS));
             let status = node.status.as_ref();
-            Some((labels, status.and_then(|it| it.addresses.clone())))
+            let addresses = status.and_then(|it| it.addresses.clone());
+            Some((addresses, labels, cidrs.cloned()))
         };
         let [before, after] = [change.before(), change.after()].map(facts);
         if before == after {
@@ -110,16 +113,16 @@ impl EndpointIpController {
         });
         let mut items: BTreeSet<_> = of_slices.collect();
         let node = change.object.key.name.as_str();
-        let pods = local.pods.iter().filter(|(key, pod)| {
+        let pods = self.followed.keys().flat_map(|it| local.pods.within(it));
+        let pods = pods.filter(|(_, pod)| {
             let spec = pod.spec.as_ref();
-            let is_of_node = spec.and_then(|it| it.node_name.as_deref()) == Some(node);
-            is_of_node && self.followed.contains_key(&key.namespace)
+            spec.and_then(|it| it.node_name.as_deref()) == Some(node)
         });
         items.extend(pods.filter_map(|(key, pod)| {
             Some(WorkItem::Address(key.namespace.clone(), pod_address(pod)?))
         }));
         let of_nodes = [before, after].into_iter().flatten();
-        let of_nodes = of_nodes.flat_map(|(_, addresses)| addresses.unwrap_or_default());
+        let of_nodes = of_nodes.flat_map(|(addresses, ..)| addresses.unwrap_or_default());
         let of_nodes = of_nodes.filter_map(|it| it.address.parse().ok());
         for address in of_nodes {
             let namespaces = self.followed.keys();
@@ -210,9 +213,21 @@ impl Controller for EndpointIpController {
         } else if change.is::<VirtualNode>() {
             let of =
                 |it: Option<&VirtualNode>| it.map(|it| (it.spec.cluster_id.clone(), policy(it)));
-            let is_changed = of(change.before()) != of(change.after());
-            let items = is_changed.then(|| self.all_items(cache));
-            items.unwrap_or_default()
+            let states = [of(change.before()), of(change.after())];
+            if states[0] == states[1] {
+                return Vec::new();
+            }
+            let local = Local::new(cache, &self.liqo);
+            let clusters = states
+                .into_iter()
+                .flatten()
+                .filter_map(|(cluster, _)| cluster);
+            let clusters: BTreeSet<_> = clusters.collect();
+            let namespaces = self.followed.keys().filter(|namespace| {
+                let mut providers = local.providers(namespace).into_iter();
+                providers.any(|it| clusters.contains(it))
+            });
+            namespaces.flat_map(|it| self.items_in(it, cache)).collect()
         } else {
             BTreeSet::new()
         };

@@ -2,7 +2,7 @@
 
 use crate::authentication::label;
 use crate::network::is_real;
-use control_api::{IP, NamespaceOffloading, Network, VirtualNode, labels};
+use control_api::{IP, NamespaceOffloading, Network, VirtualNode, annotations, labels};
 use control_runtime::{Cache, Cluster, Destinations, Key, Objects, Ref};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
@@ -96,10 +96,13 @@ impl<'a> Local<'a> {
         }
         let mut slices = self.slices.indexed(BY_ADDRESS, &text);
         let slice = slices.find(|(key, slice)| {
-            let providers = self.reflected_to(&key.namespace, slice);
+            if key.namespace != namespace {
+                return false;
+            }
+            let providers = self.reflected_to(namespace, slice);
             let mut endpoints = slice.endpoints.iter().flatten();
-            key.namespace == namespace
-                && endpoints.any(|it| it.addresses.contains(&text) && self.is_far(it, &providers))
+            endpoints
+                .any(|it| it.addresses.contains(&text) && self.is_far((it, address), &providers))
         });
         if let Some((key, _)) = slice {
             return Some(Ref::of::<EndpointSlice>(&Cluster::Local, key));
@@ -124,7 +127,7 @@ impl<'a> Local<'a> {
                 && node.is_some_and(|it| {
                     let cluster = label(&it.metadata, labels::REMOTE_CLUSTER_ID);
                     let mut providers = self.providers(namespace).into_iter();
-                    !is_real(it) && providers.any(|it| Some(it) != cluster)
+                    is_of_provider(it, address) && providers.any(|it| Some(it) != cluster)
                 })
         });
 
@@ -136,9 +139,13 @@ impl<'a> Local<'a> {
         self.is_within(address, &[labels::NETWORK_TYPE_POD])
     }
 
-    /// Returns whether one of these providers reaches an endpoint through this cluster only. Those that reach it directly may not do
-    /// so for ever.
-    fn is_far(&self, endpoint: &Endpoint, providers: &BTreeSet<&str>) -> bool {
+    /// Returns whether one of these providers reaches an address of an endpoint through this cluster only. A direct connection to
+    /// another provider may end.
+    fn is_far(
+        &self,
+        (endpoint, address): (&Endpoint, Ipv4Addr),
+        providers: &BTreeSet<&str>,
+    ) -> bool {
         let Some(name) = &endpoint.node_name else {
             return !providers.is_empty();
         };
@@ -151,7 +158,7 @@ impl<'a> Local<'a> {
         }
         let cluster = label(&node.metadata, labels::REMOTE_CLUSTER_ID);
 
-        providers.iter().any(|it| Some(*it) != cluster)
+        is_of_provider(node, address) && providers.iter().any(|it| Some(*it) != cluster)
     }
 
     /// Checks that an address is none of this cluster itself.
@@ -220,6 +227,22 @@ pub(super) fn addresses(slice: &EndpointSlice) -> BTreeSet<Ipv4Addr> {
     let texts = endpoints.flat_map(|it| &it.addresses);
 
     texts.filter_map(|it| it.parse().ok()).collect()
+}
+
+/// Returns whether a virtual node has an address in the pod CIDRs of its provider, as this cluster has them. Without networking, the
+/// provider could name any address.
+fn is_of_provider(node: &Node, address: Ipv4Addr) -> bool {
+    let annotations = node.metadata.annotations.as_ref();
+    let cidrs = annotations.and_then(|it| it.get(annotations::REMOTE_POD_CIDRS));
+    let mut pairs = cidrs.into_iter().flat_map(|it| it.split(','));
+
+    !is_real(node)
+        && pairs.any(|pair| {
+            let here = pair
+                .split_once('=')
+                .map(|(_, here)| here.parse::<Ipv4Net>());
+            here.is_some_and(|it| it.is_ok_and(|cidr| cidr.contains(&address)))
+        })
 }
 
 /// Returns the address of a pod.

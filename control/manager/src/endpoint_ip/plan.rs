@@ -14,6 +14,9 @@ const TYPE: &str = "endpoint";
 /// a cluster has by default has 65,536 addresses.
 const IPS_MAX: usize = 1000;
 
+/// Most IP objects of this controller in a namespace.
+const ALL_MAX: usize = 8192;
+
 /// Plans the IP object of an address of a namespace.
 pub(super) fn plan<I>(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> Plan<I> {
     let mut plan = Plan::default();
@@ -25,7 +28,7 @@ pub(super) fn plan<I>(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> 
     let Some(object) = needed.clone().filter(|_| refusal.is_none()) else {
         if let (Some(object), Some(refusal)) = (needed, refusal) {
             let note = format!(
-                "{address} gets no IP object, so no provider reaches it: {refusal}. Remove the endpoint, or have an administrator \
+                "{address} gets no IP object, so no other cluster reaches it: {refusal}. Remove it, or have an administrator \
                  label the namespace {}=true",
                 labels::ALLOW_INTERNAL_ADDRESSES
             );
@@ -41,12 +44,10 @@ pub(super) fn plan<I>(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> 
     if present.is_some() || is_translated(local, namespace, address) {
         return plan;
     }
-    let is_of_pod = |it: Ipv4Addr| local.pod_with(namespace, it).is_some();
-    let ips = local.ips.within(namespace).filter(|(_, ip)| is_own(ip));
-    let ips = ips.filter(|(_, ip)| !ip.spec.ip.parse().is_ok_and(is_of_pod));
-    if !is_of_pod(address) && ips.count() >= IPS_MAX {
+    if is_full(local, namespace, address) {
         let note = format!(
-            "{address} gets no IP object: the namespace has {IPS_MAX} of them. Create an IP object, or remove endpoints"
+            "{address} gets no IP object: the namespace has {IPS_MAX} of them, or {ALL_MAX} with those of pods. Create an IP object, or \
+             remove endpoints or pods"
         );
         warn(&mut plan, object, ("TooManyAddresses", note));
         return plan;
@@ -65,6 +66,22 @@ pub(super) fn plan<I>(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> 
     plan.writes.push(write);
 
     plan
+}
+
+/// Returns whether a namespace has no room for the IP object of an address.
+fn is_full(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> bool {
+    let is_of_pod = |it: Ipv4Addr| local.pod_with(namespace, it).is_some();
+    let own = || {
+        let ips = local.ips.within(namespace);
+        ips.filter(|(_, ip)| is_own(ip))
+    };
+    let count = own().count();
+    if count < IPS_MAX || is_of_pod(address) {
+        return count >= ALL_MAX;
+    }
+    let of_pods = own().filter(|(_, ip)| ip.spec.ip.parse().is_ok_and(is_of_pod));
+
+    count >= ALL_MAX || count - of_pods.count() >= IPS_MAX
 }
 
 /// Returns the name of the IP object of an address.

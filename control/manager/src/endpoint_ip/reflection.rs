@@ -2,6 +2,7 @@
 
 use super::objects::Local;
 use crate::authentication::label;
+use crate::network::ReachedService;
 use control_api::offloading::policy::{Marks, Policy};
 use control_api::{VirtualNode, labels};
 use control_runtime::Key;
@@ -22,23 +23,32 @@ const FROM_OTHER_CLUSTERS: [&str; 2] = [
     labels::SLICE_MANAGED_BY_SERVICE_IMPORT,
 ];
 
-/// Flags of a virtual kubelet about EndpointSlices, as the manager writes them.
-const ALLOW_LIST: &str = "--service-reflection-type=AllowList";
-const NO_WORKERS: &str = "--endpointslice-reflection-workers=0";
+/// Flags of a virtual kubelet about EndpointSlices.
+const TYPE: &str = "--service-reflection-type";
+const WORKERS: &str = "--endpointslice-reflection-workers";
 
-/// Returns the policy for EndpointSlices of a virtual kubelet; `None` if it reflects none.
+/// Returns the policy for EndpointSlices of a virtual kubelet; `None` if it reflects none, or has no template yet.
 pub(super) fn policy(node: &VirtualNode) -> Option<Policy> {
-    let deployment = node.spec.template.as_ref();
-    let pod = deployment.and_then(|it| it.spec.as_ref()?.template.spec.as_ref());
-    let containers = pod.into_iter().flat_map(|it| &it.containers);
-    let arguments = containers.flat_map(|it| it.args.iter().flatten());
-    let arguments: BTreeSet<_> = arguments.map(String::as_str).collect();
-    let policy = match arguments.contains(ALLOW_LIST) {
-        true => Policy::AllowList,
-        false => Policy::DenyList,
-    };
+    let deployment = node.spec.template.as_ref()?.spec.as_ref()?;
+    let pod = deployment.template.spec.as_ref()?;
+    let arguments = pod
+        .containers
+        .iter()
+        .flat_map(|it| it.args.iter().flatten());
+    let arguments: Vec<_> = arguments.map(String::as_str).collect();
+    let is_off = value(&arguments, WORKERS) == Some("0");
+    let policy = value(&arguments, TYPE).and_then(|it| it.parse().ok());
 
-    (!arguments.contains(NO_WORKERS)).then_some(policy)
+    (!is_off).then(|| policy.unwrap_or_default())
+}
+
+/// Returns the value of a flag, in the same argument or in the next one.
+fn value<'a>(arguments: &[&'a str], flag: &str) -> Option<&'a str> {
+    let number = arguments.iter().position(|it| it.starts_with(flag))?;
+    let rest = &arguments[number][flag.len()..];
+
+    rest.strip_prefix('=')
+        .or_else(|| arguments.get(number + 1).copied())
 }
 
 impl<'a> Local<'a> {
@@ -49,11 +59,14 @@ impl<'a> Local<'a> {
         let of_service = service.map(|it| marks(&it.metadata)).unwrap_or_default();
         let of_service = of_service.or(self.marks(namespace));
         let own = marks(&slice.metadata);
+        let is_of_api_server =
+            ReachedService::ApiServer.key("") == Key::new(namespace, name.unwrap_or_default());
+        let is_reflected = is_reflected(slice) && !is_of_api_server;
         let is_chosen = |policy| own.is_slice_reflected(Some(of_service), policy) == Ok(true);
         let providers = self.providers(namespace).into_iter();
         let providers = providers.filter(|provider| {
             let mut policies = self.policies(provider).into_iter();
-            is_reflected(slice) && policies.any(is_chosen)
+            is_reflected && policies.any(is_chosen)
         });
 
         providers.collect()

@@ -40,13 +40,19 @@ impl Rome {
             ("turin", virtual_node("turin")),
         ] {
             let addresses = json!([{"type": "InternalIP", "address": "172.18.0.3"}]);
+            let cidrs = match name {
+                "milan" => json!({"liqo.io/remote-pod-cidrs": "10.244.0.0/16=10.71.0.0/16"}),
+                "turin" => json!({"liqo.io/remote-pod-cidrs": "10.72.0.0/16=10.72.0.0/16"}),
+                _ => json!({}),
+            };
             let addresses = if name == "rome-1" {
                 addresses
             } else {
                 json!([])
             };
             rome.put::<Node>(json!({
-                "metadata": {"name": name, "labels": labels}, "status": {"addresses": addresses},
+                "metadata": {"name": name, "labels": labels, "annotations": cidrs},
+                "status": {"addresses": addresses},
             }));
         }
         rome.put::<Namespace>(json!({"metadata": {"name": "shop"}}));
@@ -334,10 +340,17 @@ fn slices_that_are_not_reflected_need_none() {
     rome.pass();
     assert_eq!(rome.ips(), ["192.0.2.7"]);
 
-    rome.put_virtual_node("milan", &["--service-reflection-type=AllowList"]);
+    rome.put_virtual_node("milan", &["--service-reflection-type", "AllowList"]);
     rome.pass();
     assert_eq!(rome.ips(), none);
     rome.put::<Service>(service(allow()));
+    rome.pass();
+    assert_eq!(rome.ips(), ["192.0.2.7"]);
+    rome.put_virtual_node("milan", &["--service-reflection-type=DenyList"]);
+    rome.put::<Service>(service(skip()));
+    rome.pass();
+    assert_eq!(rome.ips(), none);
+    rome.put::<Service>(service(Value::Null));
     rome.pass();
     assert_eq!(rome.ips(), ["192.0.2.7"]);
     rome.put_virtual_node("milan", &["--endpointslice-reflection-workers=0"]);
@@ -356,7 +369,9 @@ fn pods_at_a_provider_need_one_while_there_is_another_provider() {
         })
     };
     rome.put::<Pod>(pod("client", "milan", "10.71.0.5", false));
-    rome.put::<Pod>(pod("agent", "milan", "172.18.0.9", true));
+    rome.put::<Pod>(pod("agent", "milan", "10.71.0.9", true));
+    // As a provider without networking reports it.
+    rome.put::<Pod>(pod("forged", "milan", "192.168.1.10", false));
     rome.put::<Pod>(pod("local", "rome-1", "10.200.0.5", false));
     let mut done = pod("done", "milan", "10.71.0.8", false);
     done["status"]["phase"] = "Succeeded".into();
@@ -385,4 +400,30 @@ fn pods_at_a_provider_need_one_while_there_is_another_provider() {
     rome.pass();
     assert_eq!(rome.ips(), [""; 0]);
     rome.assert_settled();
+}
+
+/// Its address may be that of a managed control plane.
+#[test]
+fn the_api_server_needs_none() {
+    let mut rome = Rome::new(1, &["milan"]);
+    rome.put::<Namespace>(json!({"metadata": {"name": "default"}}));
+    let offloading = rome
+        .simulation
+        .local()
+        .get::<NamespaceOffloading>(&Key::new("shop", "offloading"));
+    let mut offloading = offloading.cloned().unwrap();
+    offloading["metadata"] = json!({"name": "offloading", "namespace": "default"});
+    rome.put::<NamespaceOffloading>(offloading);
+    for name in ["kubernetes", "web"] {
+        rome.put::<EndpointSlice>(json!({
+            "metadata": {"name": name, "namespace": "default", "labels": {"kubernetes.io/service-name": name}},
+            "addressType": "IPv4",
+            "endpoints": [{"addresses": [if name == "web" { "192.0.2.7" } else { "192.0.2.6" }]}],
+        }));
+    }
+    rome.pass();
+
+    let ips = rome.simulation.local().all::<IP>().into_iter();
+    let ips: Vec<_> = ips.map(|it| it["spec"]["ip"].clone()).collect();
+    assert_eq!(ips, ["192.0.2.7"]);
 }

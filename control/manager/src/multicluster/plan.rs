@@ -9,7 +9,7 @@ use super::merge::{Export, Merged};
 use super::objects::{Local, is_own};
 use super::peers::Peer;
 use crate::authentication::{label, warn};
-use crate::shadow_endpoint_slice::{Addresses, Content, Direct, Dropped, NotMapped};
+use crate::shadow_endpoint_slice::{Addresses, Content, Direct, Dropped, NotMapped, Readiness};
 use control_api::multicluster::ServiceExportStatus;
 use control_api::multicluster::service_export::CONFLICT;
 use control_api::networking::exported_service::ENDPOINTS_MAX;
@@ -279,6 +279,11 @@ fn groups_of(
     let Some(health) = peer.health else {
         return Ok(Vec::new());
     };
+    let readiness = Readiness {
+        is_reached: is_ready,
+        // None is reached directly.
+        is_current: false,
+    };
     let direct = Direct::default();
     let addresses = Addresses::new(&local.addresses, (peer.id, health), &direct)?;
     let mut room = ENDPOINTS_MAX;
@@ -291,7 +296,7 @@ fn groups_of(
         room -= slice.endpoints.len();
         groups.push(Content::parts(
             &slice,
-            (peer.id, is_ready),
+            (peer.id, readiness),
             &addresses,
             dropped,
         ));

@@ -43,17 +43,26 @@ pub(crate) struct Content {
     pub(super) ports: Vec<EndpointPort>,
 }
 
+/// Which endpoints of a peer are ready, if the peer reports them as ready.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Readiness {
+    /// Those that this cluster reaches through the peer.
+    pub(crate) is_reached: bool,
+    /// Those at other providers, which this cluster reaches without the peer.
+    pub(crate) is_current: bool,
+}
+
 impl Content {
     /// Returns the valid parts of a slice of a consumer. Notes the others.
     pub(super) fn of(
         shadow: &ShadowEndpointSlice,
-        (peer, is_peer_ready): (&str, bool),
+        (peer, readiness): (&str, Readiness),
         addresses: &Addresses<'_>,
         dropped: &mut Dropped,
     ) -> Self {
         let default = EndpointSliceTemplate::default();
         let template = shadow.spec.template.as_ref().unwrap_or(&default);
-        let (endpoints, ports) = Self::parts(template, (peer, is_peer_ready), addresses, dropped);
+        let (endpoints, ports) = Self::parts(template, (peer, readiness), addresses, dropped);
 
         Self {
             labels: labels(shadow),
@@ -66,7 +75,7 @@ impl Content {
     /// Returns the valid endpoints and ports of a slice of a peer. Notes the others.
     pub(crate) fn parts(
         template: &EndpointSliceTemplate,
-        (peer, is_peer_ready): (&str, bool),
+        (peer, readiness): (&str, Readiness),
         addresses: &Addresses<'_>,
         dropped: &mut Dropped,
     ) -> (Vec<Endpoint>, Vec<EndpointPort>) {
@@ -84,7 +93,7 @@ impl Content {
                 .split_at(room.min(endpoint.addresses.len()));
             room -= taken.len();
             dropped.surplus_addresses(surplus.len(), ADDRESSES_MAX);
-            let resolved = resolve((taken, is_peer_ready), addresses, dropped);
+            let resolved = resolve((taken, readiness), addresses, dropped);
             if let Some((addresses, is_reached)) = resolved {
                 endpoints.push(self::endpoint(endpoint, addresses, is_reached, peer));
             }
@@ -96,7 +105,7 @@ impl Content {
 
 /// Returns the addresses of an endpoint, and whether this cluster reaches them; `None` if there are none.
 fn resolve(
-    (texts, is_peer_ready): (&[String], bool),
+    (texts, readiness): (&[String], Readiness),
     addresses: &Addresses<'_>,
     dropped: &mut Dropped,
 ) -> Option<(Vec<String>, bool)> {
@@ -106,8 +115,10 @@ fn resolve(
         match addresses.resolve(text) {
             Ok(resolved) => {
                 let address = resolved.address.to_string();
-                // Those of another provider are reached without the peer.
-                are_reached &= resolved.is_connected.unwrap_or(is_peer_ready);
+                are_reached &= match resolved.is_connected {
+                    Some(is_connected) => is_connected && readiness.is_current,
+                    None => readiness.is_reached,
+                };
                 if !taken.contains(&address) {
                     taken.push(address);
                 }

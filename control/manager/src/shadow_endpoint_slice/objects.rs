@@ -173,6 +173,8 @@ pub(crate) struct Health {
     pub(super) is_networked: bool,
     /// Whether the networks are connected.
     pub(super) is_connected: bool,
+    /// Since when the networks are not connected; `None` if they are.
+    pub(super) lost: Option<Timestamp>,
     /// Since when the API server of the peer has not responded; `None` if it does, or is not probed.
     pub(super) outage: Option<Timestamp>,
 }
@@ -186,6 +188,7 @@ impl Health {
         Some(Self {
             is_networked: networking.enabled,
             is_connected: networking.is_connected(),
+            lost: networking.lost_since().filter(|_| networking.enabled),
             outage: foreign_cluster.api_server_outage(),
         })
     }
@@ -199,12 +202,28 @@ impl Health {
         let Some(since) = self.outage else {
             return (self.is_connected || !self.is_networked, None);
         };
-        let outage = Duration::try_from(now.duration_since(since)).unwrap_or_default();
-        let rest = grace.saturating_sub(outage);
-        let rest = Some(rest).filter(|it| self.is_networked && self.is_connected && !it.is_zero());
+        let rest = rest(since, grace, now).filter(|_| self.is_networked && self.is_connected);
 
         (rest.is_some(), rest)
     }
+
+    /// Returns whether the last state that the peer has reported counts for endpoints that this cluster reaches without it, and for
+    /// how long that holds if nothing changes; `None` for ever. Somebody else may get the addresses of pods that end meanwhile.
+    pub(super) fn is_current(self, grace: Duration, now: Timestamp) -> (bool, Option<Duration>) {
+        let Some(since) = self.lost.into_iter().chain(self.outage).min() else {
+            return (true, None);
+        };
+        let rest = rest(since, grace, now);
+
+        (rest.is_some(), rest)
+    }
+}
+
+/// Returns the rest of a grace period that began at `since`; `None` if it is over.
+fn rest(since: Timestamp, grace: Duration, now: Timestamp) -> Option<Duration> {
+    let passed = Duration::try_from(now.duration_since(since)).unwrap_or_default();
+
+    Some(grace.saturating_sub(passed)).filter(|it| !it.is_zero())
 }
 
 /// Returns the CIDR of a Network of Services or of the fabric; `None` for other Networks.

@@ -3,7 +3,7 @@
 //! Its deletion with the ShadowEndpointSlice is the garbage collector's. An EndpointSlice of another owner is never changed.
 
 use super::addresses::Addresses;
-use super::content::{ADDRESS_TYPE, Content};
+use super::content::{ADDRESS_TYPE, Content, Readiness};
 use super::direct::{Direct, DirectError};
 use super::dropped::Dropped;
 use super::item::WorkItem;
@@ -161,11 +161,18 @@ fn desired(
         return Err(NotMapped::Missing.into());
     }
 
-    let (is_ready, rest) = health.is_ready(local.settings.api_server_grace_period, now);
+    let grace = local.settings.api_server_grace_period;
+    let (is_reached, rest) = health.is_ready(grace, now);
+    let (is_current, of_direct) = health.is_current(grace, now);
+    let of_direct = of_direct.filter(|_| direct.clusters().next().is_some());
+    let readiness = Readiness {
+        is_reached,
+        is_current,
+    };
 
     Ok((
-        Content::of(shadow, (peer, is_ready), &addresses, dropped),
-        rest,
+        Content::of(shadow, (peer, readiness), &addresses, dropped),
+        rest.into_iter().chain(of_direct).min(),
     ))
 }
 

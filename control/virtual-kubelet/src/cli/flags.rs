@@ -233,9 +233,9 @@ impl Cli {
     ///
     /// Returns an error that names the flags which contradict each other.
     pub(super) fn settings(&self, version: String) -> anyhow::Result<Settings> {
-        let mut remaps = remaps("pod", &self.remote_pod_cidr, &self.remote_pod_cidr_remap)?;
+        let pod_remaps = remaps("pod", &self.remote_pod_cidr, &self.remote_pod_cidr_remap)?;
         let external = (&self.remote_external_cidr, &self.remote_external_cidr_remap);
-        remaps.extend(self::remaps("external", external.0, external.1)?);
+        let external_remaps = remaps("external", external.0, external.1)?;
         if let Some(name) = self.repeated_resource() {
             bail!("--reflected-resource names {name} twice: choose one version");
         }
@@ -255,7 +255,8 @@ impl Cli {
             checks_network: self.node_check_network,
             api_server_grace_period: self.api_server_grace_period,
             has_storage: self.enable_storage,
-            remaps,
+            pod_remaps,
+            external_remaps,
             reflects_ips: !self.disable_ip_reflection,
             reflects_events: self.reflection.event_reflection_workers > 0,
             labels: self.node_extra_labels.iter().cloned().collect(),

@@ -7,7 +7,7 @@ use crate::node::{NodeController, WorkItem};
 use crate::reflected::Reflected;
 use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
-use crate::reflection::event::controller::EventController;
+use crate::reflection::event::controller::{ObjectEvents, PodEvents};
 use crate::reflection::event::drops::Drops;
 use crate::reflection::tokens::controller::TokenController;
 use crate::server;
@@ -77,11 +77,11 @@ impl Cli {
                 runtime.add(TokenController::new(tokens), &replicas)?;
             }
             if let Some(events) = self.pod_events(&virtual_node) {
-                let events = EventController::new(events, drops.clone());
+                let events = PodEvents::new(events, drops.clone());
                 runtime.add(events.counted(reflected.clone()), &replicas)?;
             }
             if let Some(events) = self.object_events(&virtual_node) {
-                let events = EventController::new(events, drops);
+                let events = ObjectEvents::new(events, drops);
                 runtime.add(events.counted(reflected.clone()), &self.of_the_peer())?;
             }
             if let Some(reflection) = self.reflection(&virtual_node) {

@@ -108,7 +108,7 @@ fn annotations(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, Stri
     let mut all = node.spec.annotations.clone();
     all.extend(settings.annotations.clone());
     all.remove(REMOTE_POD_CIDRS);
-    let remaps = settings.remaps.iter().filter(|it| !it.is_identity());
+    let remaps = settings.pod_remaps.iter();
     let remaps: Vec<_> = remaps
         .map(|it| format!("{}={}", it.from(), it.to()))
         .collect();

@@ -1,4 +1,5 @@
 use crate::kubeconfig::Shared;
+use crate::settings::Settings;
 use crate::side::{Side, kubeconfig, settings};
 use control_api::{ForeignCluster, VirtualNode};
 use control_runtime::{Cluster, Key};
@@ -88,6 +89,23 @@ fn the_node_is_created_once_and_ready_at_once() {
     assert_eq!(rome.conditions()[0], "Ready=True KubeletReady");
     // Here, an API server keeps no status that a creation has.
     assert_eq!(rome.writes::<Node>(), 2);
+}
+
+#[test]
+fn the_node_tells_the_cidrs_of_its_provider_if_their_networks_are_connected() {
+    let key = Key::cluster("milan");
+    let cidrs = |rome: &mut Side| {
+        rome.pass();
+        let node = rome.simulation.local().get::<Node>(&key).unwrap();
+        node["metadata"]["annotations"]["liqo.io/remote-pod-cidrs"].clone()
+    };
+    assert_eq!(cidrs(&mut Side::new(4)), "10.244.0.0/16=10.71.0.0/16");
+
+    let settings = Settings {
+        pod_remaps: Vec::new(),
+        ..settings()
+    };
+    assert!(cidrs(&mut Side::with_settings(4, settings)).is_null());
 }
 
 #[test]

@@ -314,16 +314,14 @@ pub(super) fn location<'a>(nodes: &Objects<'a, Node>, name: &str) -> Location<'a
     label(labels::REMOTE_CLUSTER_ID).map_or(Location::Unknown, Location::Remote)
 }
 
-/// Returns the address that a pod of a virtual node has in the cluster of its provider.
-fn own_address(nodes: &Objects<'_, Node>, node: &str, address: Ipv4Addr) -> Ipv4Addr {
-    let node = nodes.get(&Key::cluster(node));
-    let annotations = node.and_then(|it| it.metadata.annotations.as_ref());
-    let pairs = annotations.and_then(|it| it.get(REMOTE_POD_CIDRS));
-    let pairs = pairs.into_iter().flat_map(|it| it.split(','));
-    let mut remaps = pairs.filter_map(|pair| {
+/// Returns the address that a pod of a virtual node has in the cluster of its provider; `None` if the Node does not tell.
+fn own_address(nodes: &Objects<'_, Node>, node: &str, address: Ipv4Addr) -> Option<Ipv4Addr> {
+    let node = nodes.get(&Key::cluster(node))?;
+    let pairs = node.metadata.annotations.as_ref()?.get(REMOTE_POD_CIDRS)?;
+    let mut remaps = pairs.split(',').filter_map(|pair| {
         let (own, here) = pair.split_once('=')?;
         Remap::new(here.parse().ok()?, own.parse().ok()?).ok()
     });
 
-    remaps.find_map(|it| it.apply(address)).unwrap_or(address)
+    remaps.find_map(|it| it.apply(address))
 }

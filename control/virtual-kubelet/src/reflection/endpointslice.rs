@@ -41,8 +41,8 @@ pub(crate) struct Endpoints<'a> {
     pub(crate) pod_cidrs: &'a [IpNet],
     /// Returns the cluster of a Node.
     pub(crate) locate: &'a dyn Fn(&str) -> Location<'a>,
-    /// Returns the address that a pod of a virtual node has in the cluster of its provider.
-    pub(crate) own_address: &'a dyn Fn(&str, Ipv4Addr) -> Ipv4Addr,
+    /// Returns the address that a pod of a virtual node has in the cluster of its provider, if it is known.
+    pub(crate) own_address: &'a dyn Fn(&str, Ipv4Addr) -> Option<Ipv4Addr>,
     /// Returns the address of this cluster's external CIDR for an address outside of the pod CIDRs.
     pub(crate) translate: &'a dyn Fn(&str) -> Option<String>,
     /// Whether the Service has the annotation [`control_api::annotations::USE_DIRECT_CONNECTIONS`].
@@ -112,19 +112,25 @@ pub(super) fn is_from_peer(local: &EndpointSlice) -> bool {
 /// Returns the addresses of pods on virtual nodes of other providers, each with that in the cluster of its provider, and the
 /// annotation with the latter; `None` if there are none.
 ///
-/// The provider knows them by the address only. One that another endpoint has, too, is reached through this cluster.
+/// The provider knows them by the address only. One that another endpoint may have, as it is or translated, is reached through this
+/// cluster: otherwise the provider that has it would get the packets to the other one.
 fn direct<'a>(
-    local: &'a EndpointSlice,
+    slice: &'a EndpointSlice,
     peering: &Peering,
     context: &Endpoints<'_>,
 ) -> Option<(BTreeMap<&'a str, String>, String)> {
+    if !context.is_direct {
+        return None;
+    }
     let mut data = DirectConnections::default();
     let mut direct = BTreeMap::new();
-    let endpoints = || local.endpoints.iter().flatten();
-    let of_others = endpoints().filter(|it| location(it, context) == Location::Local);
-    let of_others = of_others.flat_map(|it| &it.addresses);
-    let mut taken: BTreeSet<_> = of_others.cloned().collect();
-    for endpoint in endpoints().filter(|it| context.is_direct && it.target_ref.is_some()) {
+    let endpoints = || slice.endpoints.iter().flatten();
+    let local = endpoints().filter(|it| location(it, context) == Location::Local);
+    let local = local.flat_map(|it| it.addresses.iter().cloned());
+    let translated = endpoints().flat_map(|it| &it.addresses);
+    let translated = translated.filter_map(|it| (context.translate)(it));
+    let mut taken: BTreeSet<_> = local.chain(translated).collect();
+    for endpoint in endpoints().filter(|it| it.target_ref.is_some()) {
         let Location::Remote(cluster) = location(endpoint, context) else {
             continue;
         };
@@ -133,10 +139,11 @@ fn direct<'a>(
         }
         let node = endpoint.node_name.as_deref().unwrap_or_default();
         for address in &endpoint.addresses {
-            let Ok(here) = address.parse() else {
+            let here = address.parse().ok();
+            let Some(own) = here.and_then(|it| (context.own_address)(node, it)) else {
                 continue;
             };
-            let own = (context.own_address)(node, here).to_string();
+            let own = own.to_string();
             if !direct.contains_key(address.as_str()) && taken.insert(own.clone()) {
                 let of_cluster = data.cluster_addresses.entry(cluster).or_default();
                 of_cluster.insert(own.clone());

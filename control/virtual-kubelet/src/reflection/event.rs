@@ -17,12 +17,12 @@ use super::peering::Peering;
 use super::registrations::LOCAL_ROLE;
 use crate::pod::status::cut;
 use content::{Content, NAME_LEN_MAX};
-use control_api::labels;
 use control_api::offloading::policy::Marks;
+use control_api::{ShadowPod, labels};
 use control_runtime::{
     Cache, Cluster, Digest, Kept, Key, Registration, Resource, Scope, Selector, WatchId,
 };
-use k8s_openapi::api::core::v1::{Event, ObjectReference};
+use k8s_openapi::api::core::v1::{Event, ObjectReference, Pod};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 use serde_json::Value;
 
@@ -61,7 +61,7 @@ enum Subject {
     /// Its Events become those of the pod.
     ShadowPod,
     Reflected(Kind),
-    /// Maybe a kind that a flag names.
+    /// Another kind, which a flag may name.
     Other {
         group: Box<str>,
         kind: Box<str>,
@@ -84,20 +84,27 @@ impl Kept for EventSummary {
 impl Subject {
     fn of(object: &ObjectReference) -> Self {
         let kind = object.kind.as_deref().unwrap_or_default();
-        match kind {
-            "Pod" => Self::Pod,
-            "ShadowPod" => Self::ShadowPod,
-            _ => {
-                let mut kinds = Kind::ALL.into_iter();
-                let reflected = kinds.find(|it| it.local().kind == kind);
-                let version = object.api_version.as_deref().unwrap_or_default();
-                let other = || Self::Other {
-                    group: cut(version.split('/').next().unwrap_or_default(), NAME_LEN_MAX).into(),
-                    kind: cut(kind, NAME_LEN_MAX).into(),
-                };
-                reflected.map_or_else(other, Self::Reflected)
-            }
+        let version = object.api_version.as_deref();
+        let group = version.map(|it| it.split_once('/').map_or("", |(group, _)| group));
+        // An Event may leave out the version.
+        let is = |resource: Resource| {
+            resource.kind == kind && group.is_none_or(|it| resource.group == it)
+        };
+        if is(Resource::of::<Pod>()) {
+            return Self::Pod;
         }
+        if is(Resource::of::<ShadowPod>()) {
+            return Self::ShadowPod;
+        }
+        let mut kinds = Kind::ALL.into_iter();
+        let other = || Self::Other {
+            group: cut(group.unwrap_or_default(), NAME_LEN_MAX).into(),
+            kind: cut(kind, NAME_LEN_MAX).into(),
+        };
+
+        kinds
+            .find(|it| is(it.local()))
+            .map_or_else(other, Self::Reflected)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Outcomes of writes that the next plan of an object depends on. None of it is needed after a restart.
 
 use super::conflicts::{Cause, Conflicts};
+use super::idle::IdleWrites;
 use super::item::WorkItem;
 use super::restores::Restores;
 use control_runtime::Digest;
@@ -22,6 +23,8 @@ pub(super) struct Memory {
     sent: BTreeMap<WorkItem, Sent>,
     /// The state that was written last, for some time.
     restores: Restores,
+    /// Writes without effect.
+    idle: IdleWrites,
     /// Desired state that was written, and a different one that the provider has stored.
     settled: BTreeMap<WorkItem, (Digest, Digest)>,
     /// Objects whose name another object of the provider has.
@@ -87,6 +90,16 @@ impl Memory {
         self.restores.wait(item, Digest::of(desired), now)
     }
 
+    /// Returns how long to wait before this state of an object is written again, because the last writes of it had no effect.
+    pub(super) fn rest(
+        &self,
+        item: &WorkItem,
+        desired: &impl Hash,
+        now: Instant,
+    ) -> Option<Duration> {
+        self.idle.rest(item, Digest::of(desired), now)
+    }
+
     /// Notes that the provider has stored an object.
     pub(super) fn stored(&mut self, item: &WorkItem, present: &impl Hash) {
         self.refused.remove(item);
@@ -95,7 +108,10 @@ impl Memory {
         let present = Digest::of(present);
         if let Some(sent) = self.sent.remove(item) {
             // A write without effect restores nothing: others have changed fields of their own.
-            if sent.present != Some(present) {
+            if sent.present == Some(present) {
+                self.idle.note(item, sent.desired, sent.at);
+            } else {
+                self.idle.forget(item);
                 self.track(item, |restores| restores.wrote(item, sent.desired, sent.at));
             }
             if sent.desired != present {
@@ -219,6 +235,7 @@ impl Memory {
         self.track(item, |restores| restores.forget(item));
         let Self {
             sent,
+            idle,
             restores: _,
             settled,
             foreign: _,
@@ -230,6 +247,7 @@ impl Memory {
             conflicts: _,
         } = self;
         sent.remove(item);
+        idle.forget(item);
         settled.remove(item);
         reported.remove(item);
         replaced.remove(item);

@@ -205,9 +205,13 @@ impl Object<'_> {
         }
     }
 
-    /// Returns whether another field manager changes the object again and again, and plans the object at the time of the next
+    /// Returns whether others change the object again and again, and plans the object at the time of the next
     /// write.
     fn waits(&mut self, desired: &Fingerprint) -> bool {
+        if let Some(rest) = self.memory.rest(&self.item, desired, self.now) {
+            self.plan.requeue.push((rest, self.item.clone()));
+            return true;
+        }
         let Some(rest) = self.memory.wait(&self.item, desired, self.now) else {
             return false;
         };

@@ -88,10 +88,10 @@ impl Stored for Connection {
 }
 
 impl Stored for Node {
-    /// Keeps the addresses, the cordon and the condition `Ready`, but no images, heartbeats and annotations. Namespaces are
-    /// offloaded by the labels of virtual nodes.
+    /// Keeps the addresses, the CIDRs of a virtual node, the cordon and the condition `Ready`, but no images and heartbeats.
+    /// Namespaces are offloaded by the labels of virtual nodes.
     fn prune(&mut self) {
-        self.metadata.annotations = None;
+        keep_annotations(&mut self.metadata, &[annotations::REMOTE_POD_CIDRS]);
         let node_type = self
             .metadata
             .labels

@@ -25,7 +25,7 @@ const FORBIDDEN: u16 = 403;
 
 /// Reflects Events of the provider: about the pods of the Node, or about reflected objects. Different Leases may decide which
 /// replica runs the pods and which one reflects the objects, so a process has a controller for each.
-pub(crate) struct EventController {
+pub(crate) struct EventController<const OF_PODS: bool> {
     settings: EventSettings,
     namespaces: Namespaces,
     carried: Carried<WorkItem>,
@@ -33,6 +33,12 @@ pub(crate) struct EventController {
     drops: Drops,
     reflected: Reflected,
 }
+
+/// Reflects Events about the pods of the Node.
+pub(crate) type PodEvents = EventController<true>;
+
+/// Reflects Events about reflected objects.
+pub(crate) type ObjectEvents = EventController<false>;
 
 /// Part of the reflection of Events that is compared with its desired state.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -52,7 +58,7 @@ impl fmt::Display for WorkItem {
     }
 }
 
-impl EventController {
+impl<const OF_PODS: bool> EventController<OF_PODS> {
     /// Creates the controller.
     pub(crate) fn new(settings: EventSettings, drops: Drops) -> Self {
         Self {
@@ -276,9 +282,9 @@ fn version(event: &Event) -> Option<u64> {
     event.metadata.resource_version.as_ref()?.parse().ok()
 }
 
-impl Controller for EventController {
+impl<const OF_PODS: bool> Controller for EventController<OF_PODS> {
     type Item = WorkItem;
-    const NAME: &'static str = "event";
+    const NAME: &'static str = if OF_PODS { "pod-event" } else { "object-event" };
     const FIELD_MANAGER: &'static str = "event.reflection.liqo.io";
 
     fn resources(&self) -> Vec<Registration> {

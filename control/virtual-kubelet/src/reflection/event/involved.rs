@@ -45,8 +45,11 @@ impl<'a> Involved<'a> {
                 of_reflected((*kind, event), cache, settings, (local, &remote))?
             }
             Subject::Other { group, kind } => {
-                let kind = other_kind((group, kind), cache, settings, &remote)?;
-                of_reflected((kind, event), cache, settings, (local, &remote))?
+                let kinds = other_kinds((group, kind), cache, settings, &remote);
+                let mut objects = kinds.into_iter().filter_map(|kind| {
+                    of_reflected((kind, event), cache, settings, (local, &remote))
+                });
+                objects.next()?
             }
         };
         let uid = &cache
@@ -55,7 +58,7 @@ impl<'a> Involved<'a> {
 
         let mut involved = Self { resource, key, uid };
         if let Subject::Other { kind, .. } = &event.about.kind {
-            // Only objects name it.
+            // The flag does not name it.
             involved.resource.kind = Cow::Owned(kind.to_string());
         }
 
@@ -76,17 +79,18 @@ impl<'a> Involved<'a> {
     }
 }
 
-/// Returns the kind of a group that a flag names, of which the provider has an object of this name.
-fn other_kind(
+/// Returns the kinds of a group that flags name, of which the provider has an object of this name. The name of the kind is one that
+/// Kubernetes accepts.
+fn other_kinds(
     (group, name): (&str, &str),
     cache: &Cache,
     settings: &EventSettings,
     remote: &Key,
-) -> Option<Kind> {
+) -> Vec<Kind> {
     let provider = settings.reflection.peering.cluster();
-    let mut kinds = settings.reflection.others();
-
-    kinds.find(|kind| {
+    let is_name = name.chars().all(|it| it.is_ascii_alphanumeric());
+    let kinds = settings.reflection.others().filter(|_| is_name);
+    let kinds = kinds.filter(|kind| {
         let resource = kind.remote();
         let objects = cache.dynamic(&provider, &resource);
         let object: Option<&Summary<DynamicObject>> = objects.get(remote);
@@ -94,7 +98,9 @@ fn other_kind(
         // Lists of kinds that are built in leave out the kind of their objects.
         let is_kind = state.is_some_and(|it| it.kind.is_empty() || *it.kind == *name);
         is_kind && resource.group == group
-    })
+    });
+
+    kinds.collect()
 }
 
 /// Returns the object of this cluster whose reflected object an Event is about.

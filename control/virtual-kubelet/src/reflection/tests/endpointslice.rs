@@ -18,11 +18,16 @@ fn reflected(endpoints: Value, is_direct: bool) -> Value {
         "rome-1" => Location::Local,
         _ => Location::Unknown,
     };
-    let translate = |address: &str| (address == "10.71.0.5").then(|| "10.70.0.5".to_owned());
+    let translate = |address: &str| match address {
+        "10.71.0.5" => Some("10.70.0.5".to_owned()),
+        "192.0.2.7" => Some("10.244.0.6".to_owned()),
+        _ => None,
+    };
     // Pods of naples have the addresses of this cluster's pods.
     let own_address = |node: &str, address: Ipv4Addr| match (node, address.octets()) {
-        ("naples", [10, 71, c, d]) => Ipv4Addr::new(10, 244, c, d),
-        _ => address,
+        ("naples", [10, 71, c, d]) => Some(Ipv4Addr::new(10, 244, c, d)),
+        ("naples", _) => None,
+        _ => Some(address),
     };
     let context = Endpoints {
         pod_cidrs: &["10.244.0.0/16".parse().unwrap()],
@@ -153,17 +158,28 @@ fn direct_connections_name_the_addresses_of_the_provider_that_has_them() {
             endpoint("10.71.0.4", Some("naples")),
             // A pod of this cluster has its address in naples.
             endpoint("10.71.0.5", Some("naples")),
+            endpoint("10.71.0.7", Some("naples")),
+            // The translated address of the host is that of this pod in naples.
+            endpoint("192.0.2.7", None),
             endpoint("10.71.0.6", Some("naples")),
+            // Naples does not have it.
+            endpoint("10.75.0.1", Some("naples")),
         ]),
         true,
     );
 
     assert_eq!(
         addresses(&object),
-        ["10.244.0.5", "10.244.0.4", "10.70.0.5", "10.244.0.6"]
+        [
+            "10.244.0.5",
+            "10.244.0.4",
+            "10.70.0.5",
+            "10.244.0.7",
+            "10.244.0.6"
+        ]
     );
     let data = &object["metadata"]["annotations"]["liqo.io/direct-connections-data"];
     let data: Value = serde_json::from_str(data.as_str().unwrap()).unwrap();
-    let expected = json!({"clusterAddresses": {"naples": ["10.244.0.4", "10.244.0.6"]}});
+    let expected = json!({"clusterAddresses": {"naples": ["10.244.0.4", "10.244.0.7"]}});
     assert_eq!(data, expected);
 }

@@ -3,7 +3,7 @@
 use super::side::{Connect, Sides, milan, settings};
 use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
-use crate::reflection::event::controller::EventController;
+use crate::reflection::event::controller::{ObjectEvents, PodEvents};
 use crate::reflection::event::drops::Drops;
 use crate::reflection::event::settings::EventSettings;
 use control_api::offloading::policy::Policy;
@@ -41,8 +41,8 @@ fn counted((seed, replicas): (u64, usize), policy: Policy, drops: &Drops) -> Sid
         .replicas(replicas)
         .host(|| Connect)
         .host(|| ReflectionController::new(settings(), Conflicts::default()))
-        .host(move || EventController::new(pod_events.clone(), of_pods.clone()))
-        .host(move || EventController::new(events.clone(), of_objects.clone()));
+        .host(move || PodEvents::new(pod_events.clone(), of_pods.clone()))
+        .host(move || ObjectEvents::new(events.clone(), of_objects.clone()));
     let mut sides = Sides::with(simulation);
     sides.put_in_shop::<ConfigMap>("kube-root-ca.crt", json!({"data": {"ca.crt": "x"}}));
     sides.put_in_shop::<Service>("web", super::shop::service());
@@ -53,11 +53,21 @@ fn counted((seed, replicas): (u64, usize), policy: Policy, drops: &Drops) -> Sid
 
 /// Creates an Event of the provider about an object, and returns its name.
 fn report(sides: &mut Sides, kind: &str, object: &str, uid: &Value) -> String {
+    report_in(sides, (None, kind), object, uid)
+}
+
+/// Creates an Event of the provider about an object of a version, and returns its name.
+fn report_in(
+    sides: &mut Sides,
+    (version, kind): (Option<&str>, &str),
+    object: &str,
+    uid: &Value,
+) -> String {
     let name = format!("{object}.{}", kind.to_lowercase());
     sides.put_remote::<Event>(
         &name,
         json!({
-            "involvedObject": {"apiVersion": "policy/v1", "kind": kind, "namespace": "shop-rome", "name": object, "uid": uid},
+            "involvedObject": {"apiVersion": version, "kind": kind, "namespace": "shop-rome", "name": object, "uid": uid},
             "type": "Warning", "reason": "Failed", "message": "no address", "count": 1,
         }),
     );
@@ -149,10 +159,8 @@ fn events_about_a_kind_that_a_flag_names_are_about_the_object_of_this_cluster() 
     super::others::put_budget(&mut sides, "web", super::others::budget(1));
     sides.pass();
     let uid = sides.remote::<PodDisruptionBudget>("web")["metadata"]["uid"].clone();
-    let names = [
-        report(&mut sides, "PodDisruptionBudget", "web", &uid),
-        report(&mut sides, "Certificate", "web", &uid),
-    ];
+    let names = ["PodDisruptionBudget", "Certificate", "Service"];
+    let names = names.map(|kind| report_in(&mut sides, (Some("policy/v1"), kind), "web", &uid));
     sides.pass();
 
     let key = super::side::local("web");
@@ -164,6 +172,7 @@ fn events_about_a_kind_that_a_flag_names_are_about_the_object_of_this_cluster() 
     });
     assert_eq!(involved(&mut sides, &names[0]), expected);
     assert_eq!(involved(&mut sides, &names[1]), Value::Null);
+    assert_eq!(involved(&mut sides, &names[2]), Value::Null);
     sides.assert_stable();
 }
 

@@ -7,7 +7,7 @@ use control_api::VirtualNode;
 /// Returns `rome` with a remote pod of this address, and without networking.
 fn rome_with(address: &str, reflects_ips: bool) -> Side {
     let mut settings = settings();
-    settings.remaps.clear();
+    settings.pod_remaps.clear();
     settings.reflects_ips = reflects_ips;
     let mut rome = Side::with_settings(1, settings);
     reserve(&mut rome, "10.244.0.0/16,10.96.0.0/12");
