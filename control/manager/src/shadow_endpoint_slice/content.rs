@@ -46,9 +46,9 @@ pub(crate) struct Content {
 /// Which endpoints of a peer are ready, if the peer reports them as ready.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Readiness {
-    /// Those that this cluster reaches through the peer.
+    /// The endpoints that this cluster reaches through the peer.
     pub(crate) is_reached: bool,
-    /// Those at other providers, which this cluster reaches without the peer.
+    /// The endpoints at other providers, which this cluster reaches without the peer.
     pub(crate) is_current: bool,
 }
 

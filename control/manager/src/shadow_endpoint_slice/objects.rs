@@ -208,7 +208,7 @@ impl Health {
     }
 
     /// Returns whether the last state that the peer has reported counts for endpoints that this cluster reaches without it, and for
-    /// how long that holds if nothing changes; `None` for ever. Somebody else may get the addresses of pods that end meanwhile.
+    /// how long that holds if nothing changes; `None` for ever. Other pods may get the addresses of pods that end meanwhile.
     pub(super) fn is_current(self, grace: Duration, now: Timestamp) -> (bool, Option<Duration>) {
         let Some(since) = self.lost.into_iter().chain(self.outage).min() else {
             return (true, None);

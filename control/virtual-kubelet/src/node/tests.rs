@@ -92,7 +92,7 @@ fn the_node_is_created_once_and_ready_at_once() {
 }
 
 #[test]
-fn the_node_tells_the_cidrs_of_its_provider_if_their_networks_are_connected() {
+fn the_node_has_the_cidrs_of_its_provider_if_their_networks_are_connected() {
     let key = Key::cluster("milan");
     let cidrs = |rome: &mut Side| {
         rome.pass();

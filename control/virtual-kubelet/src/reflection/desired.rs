@@ -314,7 +314,7 @@ pub(super) fn location<'a>(nodes: &Objects<'a, Node>, name: &str) -> Location<'a
     label(labels::REMOTE_CLUSTER_ID).map_or(Location::Unknown, Location::Remote)
 }
 
-/// Returns the address that a pod of a virtual node has in the cluster of its provider; `None` if the Node does not tell.
+/// Returns the address that a pod of a virtual node has in the cluster of its provider; `None` without the CIDRs of that cluster.
 fn own_address(nodes: &Objects<'_, Node>, node: &str, address: Ipv4Addr) -> Option<Ipv4Addr> {
     let node = nodes.get(&Key::cluster(node))?;
     let pairs = node.metadata.annotations.as_ref()?.get(REMOTE_POD_CIDRS)?;
