@@ -17,6 +17,9 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// Code of the response to an object that is not valid.
+const INVALID: u16 = 422;
+
 /// A request, unless its parts are invalid.
 type NewRequest = http::Result<http::Request<Vec<u8>>>;
 
@@ -112,7 +115,13 @@ impl Context {
                 Err(outcome) => Err(outcome),
             };
         }
-        let text = self.send_write(write).await?;
+        let text = match self.send_write(write).await {
+            // A member of a list that the Apply leaves may contradict one that it has, such as a port of the same name.
+            Err(Outcome::Refused(status)) if status.code == INVALID => {
+                return self.adopt_after(write, status).await;
+            }
+            sent => sent?,
+        };
         let value = parse(&text).map_err(Outcome::Failed)?;
         let subresource = write.subresource.unwrap_or_default();
         let (manager, adopted) = (self.field_manager, &self.adopted);
@@ -120,6 +129,18 @@ impl Context {
         match managed_fields::has_rest(&value, manager, adopted, subresource) {
             true => self.adopt(write, &text).await,
             false => Ok(text),
+        }
+    }
+
+    /// Sends an Apply again that was refused, if the object has fields of earlier field managers.
+    async fn adopt_after(&self, write: &Write, refusal: Box<Status>) -> Result<String, Outcome> {
+        let text = self.get(&write.object).await?;
+        let value = parse(&text).map_err(Outcome::Failed)?;
+        let subresource = write.subresource.unwrap_or_default();
+        let (manager, adopted) = (self.field_manager, &self.adopted);
+        match managed_fields::adoption(&value, manager, adopted, subresource) {
+            Some(_) => self.adopt(write, &text).await,
+            None => Err(Outcome::Refused(refusal)),
         }
     }
 

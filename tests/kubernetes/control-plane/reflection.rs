@@ -13,6 +13,7 @@ pub(crate) fn add(suite: &mut Suite) {
     serial!(
         suite,
         ingresses_follow_those_of_the_consumer,
+        a_port_of_a_service_that_changes_its_number_is_replaced,
         events_of_the_provider_are_about_objects_of_the_consumer,
         objects_that_the_provider_refuses_say_why_and_delay_no_others,
         large_and_immutable_objects_are_reflected,
@@ -78,6 +79,38 @@ fn ingress(host: &str, annotations: &Value) -> Value {
             "tls": [{"hosts": [host], "secretName": "web"}],
         },
     })
+}
+
+/// The number is part of a port's key: an API server adds the new port to those that an earlier field manager has written.
+async fn a_port_of_a_service_that_changes_its_number_is_replaced(
+    _: &'static Fixture,
+) -> Result<()> {
+    let scene = Scene::start().await?;
+    let web = ("Service", "web");
+    let service = |number: u16| {
+        json!({
+            "apiVersion": "v1", "kind": "Service", "metadata": {"name": "web"},
+            "spec": {"ports": [{"name": "http", "port": number, "protocol": "TCP"}]},
+        })
+    };
+    scene.put(&service(80)).await?;
+    let before = scene.until_remote(web, |_| true).await?;
+    for number in [81, 82] {
+        scene.put(&service(number)).await?;
+        let is_replaced = |it: &Value| {
+            let ports = it["spec"]["ports"].as_array();
+            ports.is_some_and(|it| it.len() == 1 && it[0]["port"] == number)
+        };
+        let after = scene.until_remote(web, is_replaced).await?;
+        ensure!(
+            after["metadata"]["uid"] == before["metadata"]["uid"],
+            "{after}"
+        );
+        let address = "/spec/clusterIP";
+        ensure!(after.pointer(address) == before.pointer(address), "{after}");
+    }
+
+    Ok(())
 }
 
 async fn ingresses_follow_those_of_the_consumer(_: &'static Fixture) -> Result<()> {

@@ -1,6 +1,7 @@
 use super::*;
 use control_client::object::{Cluster, Key};
 use k8s_openapi::api::core::v1::{ConfigMap, Node};
+use std::sync::Mutex;
 
 fn object(namespace: &str, name: &str) -> Ref {
     Ref::of::<ConfigMap>(&Cluster::Local, &Key::new(namespace, name))
@@ -225,4 +226,53 @@ async fn only_a_write_of_a_leader_needs_the_leadership() {
     assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
     let outcome = context.execute(&Request::Read(object("a", "b"))).await;
     assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
+}
+
+/// A creation is no Apply: its entry of `managedFields` keeps a port that a later Apply replaces.
+#[tokio::test]
+async fn an_apply_that_contradicts_fields_of_an_earlier_manager_adopts_them() {
+    let requests = Arc::new(Mutex::new(Vec::new()));
+    let known = Arc::clone(&requests);
+    let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
+        let content = request.headers().get("content-type").cloned();
+        let line = format!("{} {:?}", request.method(), content);
+        let mut known = known.lock().unwrap();
+        known.push(line);
+        let (code, body) = match known.len() {
+            1 => (
+                422,
+                json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "Duplicate value"}),
+            ),
+            _ => (
+                200,
+                json!({"kind": "Service", "metadata": {"resourceVersion": "7", "managedFields": [
+                {"manager": "manager", "operation": "Update", "fieldsV1": {"f:spec": {"f:ports": {}}}}]}}),
+            ),
+        };
+        let body = kube::client::Body::from(body.to_string().into_bytes());
+        let response = http::Response::builder().status(code).body(body).unwrap();
+        async { Ok::<_, std::io::Error>(response) }
+    });
+    let context = Context {
+        force: true,
+        client: Client::new(service, "a"),
+        leadership: Leadership::permanent(),
+        form: None,
+        field_manager: "manager",
+        fields: Vec::new(),
+        adopts_late: true,
+        adopted: vec!["manager"],
+    };
+    let write = Write::new(object("a", "b"), Action::Apply(json!({})));
+
+    let outcome = context.execute(&Request::Write(write)).await;
+    assert!(matches!(outcome, Outcome::Answer(_)), "{outcome:?}");
+    let apply = "PATCH Some(\"application/apply-patch+yaml\")";
+    let expected = [
+        apply,
+        "GET None",
+        "PATCH Some(\"application/json-patch+json\")",
+        apply,
+    ];
+    assert_eq!(*requests.lock().unwrap(), expected);
 }
