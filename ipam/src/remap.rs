@@ -49,6 +49,19 @@ impl Remap {
         Self { from: net, to: net }
     }
 
+    /// Parses comma-separated pairs of [`to_pair`](Self::to_pair), and leaves out those that are invalid.
+    pub fn parse_list(text: &str) -> impl Iterator<Item = Self> {
+        text.split(',').filter_map(|pair| {
+            let (from, to) = pair.split_once('=')?;
+            Self::new(from.parse().ok()?, to.parse().ok()?).ok()
+        })
+    }
+
+    /// Returns the pair `FROM=TO`.
+    pub fn to_pair(&self) -> String {
+        format!("{}={}", self.from, self.to)
+    }
+
     /// Returns the CIDR of the addresses before translation, such as a peer's original CIDR.
     pub fn from(&self) -> Ipv4Net {
         self.from

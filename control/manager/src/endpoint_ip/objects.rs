@@ -4,6 +4,7 @@ use crate::authentication::label;
 use crate::network::is_real;
 use control_api::{IP, NamespaceOffloading, Network, VirtualNode, annotations, labels};
 use control_runtime::{Cache, Cluster, Destinations, Key, Objects, Ref};
+use ipam::Remap;
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Service};
 use k8s_openapi::api::discovery::v1::{Endpoint, EndpointSlice};
@@ -234,15 +235,9 @@ pub(super) fn addresses(slice: &EndpointSlice) -> BTreeSet<Ipv4Addr> {
 fn is_of_provider(node: &Node, address: Ipv4Addr) -> bool {
     let annotations = node.metadata.annotations.as_ref();
     let cidrs = annotations.and_then(|it| it.get(annotations::REMOTE_POD_CIDRS));
-    let mut pairs = cidrs.into_iter().flat_map(|it| it.split(','));
+    let mut remaps = cidrs.into_iter().flat_map(|it| Remap::parse_list(it));
 
-    !is_real(node)
-        && pairs.any(|pair| {
-            let here = pair
-                .split_once('=')
-                .map(|(_, here)| here.parse::<Ipv4Net>());
-            here.is_some_and(|it| it.is_ok_and(|cidr| cidr.contains(&address)))
-        })
+    !is_real(node) && remaps.any(|it| it.to().contains(&address))
 }
 
 /// Returns the address of a pod.

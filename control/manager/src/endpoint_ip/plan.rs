@@ -10,8 +10,8 @@ use std::net::Ipv4Addr;
 /// Value of [`labels::IP_TYPE`] on the IP objects of this controller.
 const TYPE: &str = "endpoint";
 
-/// Most IP objects of this controller in a namespace, besides those of pods: as many as an EndpointSlice has endpoints. The smallest external CIDR that
-/// a cluster has by default has 65,536 addresses.
+/// Most IP objects of this controller in a namespace, besides those of pods: as many as an EndpointSlice has endpoints. The
+/// smallest external CIDR that a cluster has by default has 65,536 addresses.
 const IPS_MAX: usize = 1000;
 
 /// Most IP objects of this controller in a namespace.

@@ -14,9 +14,6 @@ use std::collections::BTreeSet;
 /// The only type of addresses that is remapped.
 const ADDRESS_TYPE: &str = "IPv4";
 
-/// Label of an EndpointSlice with the name of its Service.
-const SERVICE_NAME: &str = "kubernetes.io/service-name";
-
 /// Values of [`labels::SLICE_MANAGED_BY`] on EndpointSlices of other clusters.
 const FROM_OTHER_CLUSTERS: [&str; 2] = [
     labels::SLICE_MANAGED_BY_REFLECTION,
@@ -54,19 +51,21 @@ fn value<'a>(arguments: &[&'a str], flag: &str) -> Option<&'a str> {
 impl<'a> Local<'a> {
     /// Returns the cluster IDs of the providers to which an EndpointSlice of a namespace is reflected.
     pub(super) fn reflected_to(&self, namespace: &str, slice: &EndpointSlice) -> BTreeSet<&'a str> {
-        let name = label(&slice.metadata, SERVICE_NAME);
+        let name = label(&slice.metadata, labels::SERVICE_NAME);
         let service = name.and_then(|name| self.services.get(&Key::new(namespace, name)));
         let of_service = service.map(|it| marks(&it.metadata)).unwrap_or_default();
         let of_service = of_service.or(self.marks(namespace));
         let own = marks(&slice.metadata);
         let is_of_api_server =
             ReachedService::ApiServer.key("") == Key::new(namespace, name.unwrap_or_default());
-        let is_reflected = is_reflected(slice) && !is_of_api_server;
+        if is_of_api_server || !is_reflected(slice) {
+            return BTreeSet::new();
+        }
         let is_chosen = |policy| own.is_slice_reflected(Some(of_service), policy) == Ok(true);
         let providers = self.providers(namespace).into_iter();
         let providers = providers.filter(|provider| {
             let mut policies = self.policies(provider).into_iter();
-            is_reflected && policies.any(is_chosen)
+            policies.any(is_chosen)
         });
 
         providers.collect()

@@ -4,6 +4,7 @@ use super::condition::{State, capacity};
 use crate::settings::Settings;
 use control_api::annotations::REMOTE_POD_CIDRS;
 use control_api::{VirtualNode, labels};
+use ipam::Remap;
 use k8s_openapi::api::core::v1::{
     DaemonEndpoint, Node, NodeAddress, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo, Taint,
 };
@@ -109,9 +110,7 @@ fn annotations(settings: &Settings, node: &VirtualNode) -> BTreeMap<String, Stri
     all.extend(settings.annotations.clone());
     all.remove(REMOTE_POD_CIDRS);
     let remaps = settings.pod_remaps.iter();
-    let remaps: Vec<_> = remaps
-        .map(|it| format!("{}={}", it.from(), it.to()))
-        .collect();
+    let remaps: Vec<_> = remaps.map(Remap::to_pair).collect();
     if !remaps.is_empty() {
         all.insert(REMOTE_POD_CIDRS.to_owned(), remaps.join(","));
     }

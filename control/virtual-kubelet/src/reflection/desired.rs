@@ -318,10 +318,7 @@ pub(super) fn location<'a>(nodes: &Objects<'a, Node>, name: &str) -> Location<'a
 fn own_address(nodes: &Objects<'_, Node>, node: &str, address: Ipv4Addr) -> Option<Ipv4Addr> {
     let node = nodes.get(&Key::cluster(node))?;
     let pairs = node.metadata.annotations.as_ref()?.get(REMOTE_POD_CIDRS)?;
-    let mut remaps = pairs.split(',').filter_map(|pair| {
-        let (own, here) = pair.split_once('=')?;
-        Remap::new(here.parse().ok()?, own.parse().ok()?).ok()
-    });
+    let mut remaps = Remap::parse_list(pairs);
 
-    remaps.find_map(|it| it.apply(address))
+    remaps.find_map(|it| it.inverse().apply(address))
 }

@@ -120,7 +120,7 @@ struct Access {
     variables: String,
     /// `spec.hostAliases` of the pod at the provider.
     aliases: String,
-    /// The hosts file.
+    /// `/etc/hosts` in the container.
     hosts: String,
 }
 

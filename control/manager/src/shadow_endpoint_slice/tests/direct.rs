@@ -2,8 +2,10 @@
 
 use super::side::settings;
 use super::{Side, endpoint};
-use crate::shadow_endpoint_slice::Settings;
+use crate::shadow_endpoint_slice::{Health, Settings};
+use k8s_openapi::jiff::Timestamp;
 use serde_json::json;
+use std::time::Duration;
 
 /// Returns `milan` with a slice of `rome` that has an address of its own, and one of `naples`.
 fn milan(settings: Settings) -> Side {
@@ -39,6 +41,35 @@ fn they_are_mapped_without_a_network_to_the_consumer() {
     milan.pass();
 
     assert_eq!(milan.endpoints(), ["10.72.0.2"]);
+}
+
+/// Without the time of the loss, it is long ago.
+#[test]
+fn they_stay_ready_for_the_grace_period_without_the_consumer() {
+    let mut milan = milan(settings());
+    milan.put_foreign_cluster("rome", true, "Error", None);
+    milan.pass();
+    assert_eq!(milan.endpoints(), ["!10.71.0.1", "!10.72.0.2"]);
+
+    let since: Timestamp = "2026-11-29T00:00:00Z".parse().unwrap();
+    let seconds = |it: u64| since + Duration::from_secs(it);
+    let grace = Duration::from_secs(300);
+    let health = |is_connected: bool, outage| Health {
+        is_networked: true,
+        is_connected,
+        lost: (!is_connected).then_some(since),
+        outage,
+    };
+    for (health, now, expected) in [
+        (health(true, None), 900, (true, None)),
+        (health(false, None), 100, (true, Some(200))),
+        (health(false, None), 300, (false, None)),
+        (health(true, Some(seconds(50))), 100, (true, Some(250))),
+        (health(false, Some(seconds(50))), 100, (true, Some(200))),
+    ] {
+        let rest = expected.1.map(Duration::from_secs);
+        assert_eq!(health.is_current(grace, seconds(now)), (expected.0, rest));
+    }
 }
 
 #[test]
