@@ -1,14 +1,20 @@
 //! The latency of the admission webhooks, from the histograms of the API servers that call them.
 
-use crate::clusters::{Pair, Site};
+use crate::clusters::{OFFLOADED, Pair, ROME, Site};
+use crate::pods;
 use anyhow::{Context as _, Result};
+use http::header::CONTENT_TYPE;
 use serde::Serialize;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 const METRIC: &str = "apiserver_admission_webhook_admission_duration_seconds_bucket{";
 
 /// End of the names of Liqo's webhooks.
 const LIQO: &str = ".liqo.io";
+
+/// Calls of each webhook at rest.
+const CALLS: u32 = 100;
 
 /// The calls of one webhook.
 #[derive(Clone, Debug, Serialize)]
@@ -119,6 +125,36 @@ impl Histogram {
 
         None
     }
+}
+
+/// Measures the webhooks for pods and ShadowPods at rest, with one request after another that stores nothing.
+pub(crate) async fn at_rest(pair: &Pair) -> Result<Vec<Latency>> {
+    let remote = format!("{OFFLOADED}-{ROME}");
+    let pods = format!("/api/v1/namespaces/{OFFLOADED}/pods");
+    let shadow_pods = format!("/apis/offloading.liqo.io/v1beta1/namespaces/{remote}/shadowpods");
+    let pod = json!(pods::pod("review")?);
+    // It names no creator, so that the webhook is called.
+    let shadow_pod = json!({
+        "apiVersion": "offloading.liqo.io/v1beta1", "kind": "ShadowPod",
+        "metadata": {"name": "review", "labels": {"offloading.liqo.io/origin": ROME}},
+        "spec": {"pod": pod["spec"]},
+    });
+    let before = Admission::of(pair).await?;
+    for _ in 0..CALLS {
+        try_create(&pair.rome, &pods, &pod).await?;
+        try_create(&pair.milan, &shadow_pods, &shadow_pod).await?;
+    }
+
+    Ok(Admission::of(pair).await?.since(&before))
+}
+
+/// Creates an object as a dry run.
+async fn try_create(site: &Site, path: &str, object: &Value) -> Result<()> {
+    let request = http::Request::post(format!("{path}?dryRun=All"));
+    let request = request.header(CONTENT_TYPE, "application/json");
+    let request = request.body(object.to_string().into_bytes())?;
+    let created: kube::Result<Value> = site.client.request(request).await;
+    created.map(drop).with_context(|| path.to_owned())
 }
 
 async fn metrics(site: &Site) -> Result<String> {

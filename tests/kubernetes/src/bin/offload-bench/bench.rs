@@ -81,6 +81,12 @@ impl<'a> Bench<'a> {
                 Ok((created.ready_s, created.placed_s))
             })
             .await?;
+        if !created.is_empty() {
+            let mut sorted = created.clone();
+            sorted.sort_by(f64::total_cmp);
+            let [median, worst] = [sorted.len() / 2, sorted.len() - 1].map(|it| sorted[it]);
+            eprintln!("    placed after {median:.2} s at the median, {worst:.2} s at most");
+        }
         let memory_mb = of_virtual_kubelet(&memory(ROME)?);
         let ((), delete) = self
             .step("deleted", async || Ok((place.delete().await?, ())))

@@ -160,7 +160,7 @@ impl Seen {
 }
 
 /// A pod that sleeps until SIGTERM, and may run on a simulated node.
-fn pod(name: &str) -> Result<Pod> {
+pub(crate) fn pod(name: &str) -> Result<Pod> {
     let pod = json!({
         "metadata": {"name": name},
         "spec": {

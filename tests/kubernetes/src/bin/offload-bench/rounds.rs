@@ -1,7 +1,7 @@
 //! The measurements of the benchmark, in their order.
 
 use crate::Cli;
-use crate::admission::{Admission, Latency};
+use crate::admission::{self, Admission, Latency};
 use crate::bench::{Batch, Bench, of_virtual_kubelet};
 use crate::clusters::{self, LOCAL, NATIVE, Nodes, OFFLOADED, Pair, ROME};
 use crate::commands::{self, Exec, Unoffload};
@@ -20,6 +20,8 @@ const PAIRS: u32 = 3;
 pub(crate) struct Samples {
     pods: u32,
     rounds: Vec<[Batch; 2]>,
+    /// The webhooks at rest.
+    admission_at_rest: Vec<Latency>,
     /// The webhooks that the batches have called.
     admission: Vec<Latency>,
     /// A pair of batches without networking between the clusters.
@@ -52,6 +54,8 @@ pub(crate) async fn run(cli: &Cli) -> Result<Samples> {
     let bench = Bench::new(&pair, cli.pods).await?;
     let consumer = memory(ROME)?;
     eprintln!("    memory, MB: {consumer:.1?}");
+    let admission_at_rest = admission::at_rest(&pair).await?;
+    eprintln!("    {admission_at_rest:.2?}");
     let [native, offloaded] = bench.places();
     // The first pair, which fills caches, is not kept.
     let mut with_pods_mb = 0.0;
@@ -95,6 +99,7 @@ pub(crate) async fn run(cli: &Cli) -> Result<Samples> {
     Ok(Samples {
         pods: cli.pods,
         rounds,
+        admission_at_rest,
         admission,
         networking_off,
         virtual_nodes,
