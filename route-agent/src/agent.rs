@@ -18,25 +18,15 @@ use crate::view::View;
 use control_fabric::{Fabric, FabricChange};
 use control_source::{Metrics, Origin, Reading, Scope, Source};
 use ipnet::Ipv4Net;
+use schedule::Schedule;
 use std::collections::BTreeMap;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tunnels::Tunnels;
 
 mod echo;
 mod report;
+mod schedule;
 mod tunnels;
-
-/// Delay from the first kernel notification to the observation of the kernel's state. A change by
-/// another program causes several notifications. The delay lets one observation handle all of them.
-const DEBOUNCE: Duration = Duration::from_millis(75);
-
-/// Minimum time between two repairs. It limits the agent's CPU time if another program keeps
-/// changing the agent's kernel objects. It must be less than two seconds, because the agent must
-/// repair a change within that time.
-const REAPPLY_GAP: Duration = Duration::from_secs(1);
-
-/// Delay from a failed change of the kernel to the next attempt.
-const RETRY: Duration = Duration::from_secs(1);
 
 /// Options of the command `run`.
 #[derive(Clone, Debug)]
@@ -97,11 +87,7 @@ pub(crate) struct Agent {
     /// The last logged phase of each gateway replica, by the replica's name.
     phases: BTreeMap<String, Phase>,
     replicas_reported_at: Option<Instant>,
-    /// The parts of the kernel's state that may have changed since the last observation.
-    touched: Touched,
-    /// Time of the next observation of the kernel's state. `None` if `touched` is empty.
-    observe_at: Option<Instant>,
-    repaired_at: Option<Instant>,
+    schedule: Schedule,
 }
 
 impl Agent {
@@ -143,9 +129,7 @@ impl Agent {
             is_converged: false,
             phases: BTreeMap::new(),
             replicas_reported_at: None,
-            touched: Touched::default(),
-            observe_at: None,
-            repaired_at: None,
+            schedule: Schedule::default(),
         };
         agent.report_start();
         agent.report_unserved(&reading.refused, &reading.waiting);
@@ -182,7 +166,7 @@ impl Agent {
                 () = until(next_probe) => {}
                 () = until(next_echo) => {}
                 touched = self.events.next() => self.schedule_observation(touched),
-                () = until(self.observe_at) => self.repair().await,
+                () = until(self.schedule.due()) => self.repair().await,
                 listed = self.tunnels.next() => self.join_datagrams(listed),
                 () = self.source.changed() => self.reload().await,
             }
@@ -286,9 +270,7 @@ impl Agent {
     fn retry(&mut self, error: &Error) {
         self.report_failure(error);
         self.is_converged = false;
-        self.touched = Touched::ALL;
-        let latest = Instant::now() + RETRY;
-        self.observe_at = Some(self.observe_at.map_or(latest, |at| at.min(latest)));
+        self.schedule.retry(Instant::now());
     }
 
     /// Binds the probe and echo sockets to the node's external address. Binds new sockets if the
@@ -308,16 +290,12 @@ impl Agent {
         if mutant::disables("reapply") {
             return;
         }
-        self.touched |= touched;
-        let earliest = Instant::now() + DEBOUNCE;
-        let gap_ends = self.repaired_at.map(|at| at + REAPPLY_GAP);
-        self.observe_at = self.observe_at.or(gap_ends.max(Some(earliest)));
+        self.schedule.add(touched, Instant::now());
     }
 
     /// Observes the parts of the kernel's state that may have changed, and repairs them.
     async fn repair(&mut self) {
-        let touched = std::mem::take(&mut self.touched);
-        self.observe_at = None;
+        let touched = self.schedule.take(Instant::now());
         let underlay = self.underlay.clone();
         let unread = match self.observe(touched).await {
             // `observe` reads the nft table last, so the other parts are known and can be repaired.
@@ -328,6 +306,10 @@ impl Agent {
             }
             Ok(()) => None,
         };
+        let is_other_device = touched.is_underlay_only() && underlay == self.underlay;
+        if is_other_device && self.is_converged && self.echo.is_some() {
+            return;
+        }
 
         let changes = self.converge_or_retry().await;
         if let Some(error) = unread {
@@ -337,7 +319,7 @@ impl Agent {
         // agent's own changes, `changes` is 0. If the underlay has changed, the plan has changed
         // too, so the changes may be no repairs.
         if changes > 0 && underlay == self.underlay {
-            self.repaired_at = Some(Instant::now());
+            self.schedule.handle_repair(Instant::now());
             self.report_repair(changes);
         }
     }

@@ -5,6 +5,7 @@ use crate::testing::{Namespace, eventually, fabric_file, in_netns, run};
 use prometheus_client::registry::Registry;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 mod changes;
 mod echo;

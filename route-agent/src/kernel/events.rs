@@ -62,6 +62,10 @@ impl Touched {
     pub(crate) fn any(self) -> bool {
         self.netlink || self.filter || self.underlay
     }
+
+    pub(crate) fn is_underlay_only(self) -> bool {
+        self.underlay && !self.netlink && !self.filter
+    }
 }
 
 impl BitOrAssign for Touched {

@@ -1,5 +1,6 @@
 //! Tests that change the replicas, the kernel's state or the file while the agent runs.
 
+use super::super::schedule::DEBOUNCE;
 use super::*;
 use std::process::Stdio;
 

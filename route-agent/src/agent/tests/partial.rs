@@ -79,7 +79,7 @@ fn after_a_failure_of_nft_routes_change_and_the_next_change_is_planned_whole() {
 
         let moved = crate::testing::net("10.80.0.0/16");
         assert!(agent.state.routes.contains_key(&moved));
-        assert!(agent.observe_at.is_some() && !agent.is_converged);
+        assert!(agent.schedule.due().is_some() && !agent.is_converged);
         assert!(!agent.status.read().converged);
         drop(owned);
         agent.repair().await;
