@@ -17,6 +17,10 @@ const CLUSTER_MAX: usize = 64;
 /// Most requests in flight per resource of a cluster.
 const RESOURCE_MAX: usize = CLUSTER_MAX / 2;
 
+/// Most requests about Events in flight per cluster. They come by the hundred while many pods start, concern no controller, and
+/// would take half of the API server's processor time from the requests that the pods wait for.
+const EVENTS_MAX: usize = 4;
+
 /// Requests that wait, and the number in flight.
 #[derive(Debug)]
 pub(crate) struct InFlight<Id> {
@@ -36,6 +40,8 @@ type LaneKey = (Cluster, Option<Resource>);
 #[derive(Debug)]
 struct Lane<Id> {
     waiting: RoundRobin<(Id, Request)>,
+    /// Most requests in flight.
+    limit: usize,
     in_flight: BTreeMap<Queue, usize>,
 }
 
@@ -58,7 +64,7 @@ impl<Id> Lane<Id> {
         if running >= free {
             return None;
         }
-        let free = RESOURCE_MAX.saturating_sub(running);
+        let free = self.limit.saturating_sub(running);
         let in_flight = |queue: &Queue| self.in_flight.get(queue).copied().unwrap_or_default();
         let (queue, request) = self.waiting.pop(|queue| in_flight(queue) < free)?;
         *self.in_flight.entry(queue.clone()).or_default() += 1;
@@ -71,9 +77,11 @@ impl<Id: Ord + Clone> InFlight<Id> {
     /// Adds a request that may be sent.
     pub(crate) fn push(&mut self, id: Id, queue: Queue, request: Request) {
         let resource = request.object().map(|object| object.resource.clone());
+        let is_event = resource.as_ref().is_some_and(|it| it.kind == "Event");
         let key = (request.cluster().clone(), resource);
         let lane = self.lanes.entry(key).or_insert_with(|| Lane {
             waiting: RoundRobin::default(),
+            limit: if is_event { EVENTS_MAX } else { RESOURCE_MAX },
             in_flight: BTreeMap::new(),
         });
         lane.waiting.push(queue, (id, request));
@@ -152,7 +160,7 @@ fn decrease<K: Ord>(numbers: &mut BTreeMap<K, usize>, key: &K) {
 mod tests {
     use super::*;
     use control_client::object::{Key, Ref};
-    use k8s_openapi::api::core::v1::{ConfigMap, Secret};
+    use k8s_openapi::api::core::v1::{ConfigMap, Event, Secret};
 
     fn read<K: kube::Resource<DynamicType = ()>>(name: &str) -> Request {
         Request::Read(Ref::of::<K>(&Cluster::Local, &Key::new("a", name)))
@@ -182,6 +190,21 @@ mod tests {
         requests.ended(&slow[0].0);
         assert_eq!(requests.start().len(), 1);
         assert_eq!(requests.waiting(), 1_000 - RESOURCE_MAX - 1);
+    }
+
+    #[test]
+    fn few_events_are_in_flight() {
+        let mut requests = InFlight::default();
+        for number in 0..100 {
+            requests.push(number, peer(number), read::<Event>("started"));
+        }
+        let events = requests.start();
+        requests.push(100, Queue::default(), read::<ConfigMap>("fast"));
+
+        assert_eq!(events.len(), EVENTS_MAX);
+        assert_eq!(ids(&requests.start()), [100]);
+        requests.ended(&events[0].0);
+        assert_eq!(requests.start().len(), 1);
     }
 
     /// A webhook that reviews the objects of a few peers only.
