@@ -4,14 +4,20 @@
 //! after that while the networks are connected: an upgrade of the provider's control plane does not concern pods that run.
 
 use crate::kubeconfig::Shared;
+use crate::server::User;
 use crate::settings::Settings;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use control_api::ForeignCluster;
 use control_api::core::foreign_cluster::ForeignClusterConditionStatus as Status;
 use control_runtime::{
     Cache, Cluster, ClusterChange, Env, Event, Key, Outcome, Plan, Probe, Ref, RemoteConfig,
 };
 use k8s_openapi::jiff::Timestamp;
+use kube::Config;
 use std::time::{Duration, Instant};
+use tokio_rustls::rustls::pki_types::CertificateDer;
+use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 
 /// Interval of probes while the ForeignCluster does not say whether the provider responds.
 const PROBE_INTERVAL: Duration = Duration::from_secs(10);
@@ -79,6 +85,7 @@ impl Connection {
                     let cluster = Cluster::remote(&settings.provider);
                     let set = ClusterChange::Set(cluster, Box::new(config.clone()));
                     plan.clusters.push(set);
+                    self.content.set_user(user(config.as_ref()));
                     self.config = Some(config);
                 }
                 Err(error) => plan.events.push(invalid(settings, &error.to_string())),
@@ -136,6 +143,15 @@ fn reported(settings: &Settings, cache: &Cache, now: Timestamp) -> Option<Provid
     Some(Provider::Away(
         Duration::try_from(outage).unwrap_or_default(),
     ))
+}
+
+/// Returns the user whom the client certificate of a kubeconfig names.
+fn user(config: &Config) -> Option<String> {
+    let certificate = config.auth_info.client_certificate_data.as_ref()?;
+    let pem = STANDARD.decode(certificate).ok()?;
+    let certificate = CertificateDer::from_pem_slice(&pem).ok()?;
+
+    User::of_certificate(&certificate).map(|it| it.name)
 }
 
 fn invalid(settings: &Settings, error: &str) -> Event {

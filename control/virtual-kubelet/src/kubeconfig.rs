@@ -4,7 +4,7 @@
 //! a right to Secrets.
 
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use telemetry::watch::FileWatch;
 use tokio::io::AsyncReadExt as _;
@@ -15,26 +15,40 @@ const LEN_MAX: u64 = 1 << 20;
 /// Longest time without reading the file, in case the kernel reports no change.
 const INTERVAL: Duration = Duration::from_secs(60);
 
-/// The content of the file as last read, which the controller shares.
+/// The content of the file as last read, and the user of the credentials, which the controllers share.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Shared(Arc<Mutex<Option<Result<String, String>>>>);
+pub(crate) struct Shared {
+    content: Arc<Mutex<Option<Result<String, String>>>>,
+    user: Arc<Mutex<Option<Arc<str>>>>,
+}
 
 impl Shared {
     /// Returns the content, or why it cannot be read; `None` before the first attempt.
     pub(crate) fn get(&self) -> Option<Result<String, String>> {
-        self.0
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .clone()
+        locked(&self.content).clone()
     }
 
     /// Stores the content, and returns whether it has changed.
     pub(crate) fn set(&self, content: Result<String, String>) -> bool {
-        let mut stored = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut stored = locked(&self.content);
         let has_changed = stored.as_ref() != Some(&content);
         *stored = Some(content);
         has_changed
     }
+
+    /// Returns the user as which the provider knows this process, if the certificate of the connection in use names one.
+    pub(crate) fn user(&self) -> Option<Arc<str>> {
+        locked(&self.user).clone()
+    }
+
+    /// Stores the user of a new connection.
+    pub(crate) fn set_user(&self, user: Option<String>) {
+        *locked(&self.user) = user.map(Arc::from);
+    }
+}
+
+fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Reads the file at `path` again and again, and calls `changed` after each change. Does not return, unless the file cannot

@@ -27,6 +27,7 @@ pub(crate) use access::Access;
 pub(crate) use api::Api;
 pub(crate) use authority::ClientAuthority;
 pub(crate) use certificate::{CertificateController, CertificateType, Serving};
+pub(crate) use identity::User;
 pub(crate) use listener::{Limits, Server, listen};
 pub(crate) use metrics::Metrics;
 pub(crate) use provider::Provider;

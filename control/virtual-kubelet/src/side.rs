@@ -118,7 +118,9 @@ impl Side {
         let (shared, of_node) = (content.clone(), settings.clone());
         let node = move || NodeController::new(of_node.clone(), Connection::new(shared.clone()));
         let of_events = settings.reflects_events.then(|| events(&settings));
-        let workload = move || WorkloadController::new(settings.clone(), tokens.clone());
+        let shared = content.clone();
+        let workload =
+            move || WorkloadController::new(settings.clone(), shared.clone(), tokens.clone());
         let mut simulation = simulation.host(node).host(workload);
         let drops = Drops::default();
         if let Some(settings) = of_events {

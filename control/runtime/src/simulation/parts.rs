@@ -15,13 +15,23 @@ pub(super) fn scope(body: &mut Value, old: &Value, write: &Write) {
             body.retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind" | "spec"));
         }
     } else if write.subresource.is_some() {
-        let status = body["status"].take();
+        let status = body.get_mut("status").map(Value::take);
+        // As kube-apiserver: the subresource of a pod's status changes its labels, too.
+        let labels = match write.object.resource.kind.as_ref() {
+            "Pod" => body["metadata"]["labels"].take(),
+            _ => Value::Null,
+        };
         if is_update {
             *body = old.clone();
         } else if let Some(body) = body.as_object_mut() {
             body.retain(|field, _| matches!(field.as_str(), "apiVersion" | "kind"));
         }
-        body["status"] = status;
+        if status.is_some() || is_update {
+            body["status"] = status.unwrap_or_default();
+        }
+        if !labels.is_null() {
+            body["metadata"]["labels"] = labels;
+        }
     } else if let Some(members) = body.as_object_mut() {
         members.remove("status");
         if is_update && !old["status"].is_null() {

@@ -2,7 +2,7 @@ use super::server::{Manager, Server};
 use crate::controller::{Action, Outcome, Request, Write};
 use crate::registration::{Registration, Scope};
 use control_client::object::{Cluster, Key, Ref};
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use serde_json::{Value, json};
 
 const NAME: &str = "a/b";
@@ -158,6 +158,31 @@ fn the_status_is_written_by_its_subresource_only() {
     send(&mut server, "one", write(Action::Merge(merge)));
     assert_eq!(stored(&server)["data"], json!({"z": "5"}));
     assert_eq!(stored(&server)["status"], json!({"x": "4"}));
+}
+
+/// As `podStatusStrategy` of kube-apiserver.
+#[test]
+fn labels_of_a_pod_are_written_with_its_status() {
+    let mut server = server();
+    let key = Key::new("a", "b");
+    server
+        .put::<Pod>(json!({"metadata": {"name": "b", "namespace": "a", "labels": {"app": "web"}}}));
+    let merge = json!({"metadata": {"labels": {"x": "1"}, "annotations": {"y": "2"}}, "spec": {"z": "3"}, "status": {"phase": "Running"}});
+    let object = Ref::of::<Pod>(&Cluster::Local, &key);
+    let write = Write::new(object, Action::Merge(merge)).subresource("status");
+    let registration = Registration::whole::<Pod>(Scope::All);
+    let manager = Manager {
+        name: "one",
+        force: false,
+    };
+    let outcome = server.answer(&Request::Write(write), manager, Some(&*registration.form));
+    assert!(outcome.is_success(), "{outcome:?}");
+
+    let pod = server.get::<Pod>(&key).unwrap();
+    assert_eq!(pod["metadata"]["labels"], json!({"app": "web", "x": "1"}));
+    assert_eq!(pod["metadata"]["annotations"], Value::Null);
+    assert_eq!(pod["spec"], Value::Null);
+    assert_eq!(pod["status"]["phase"], "Running");
 }
 
 #[test]

@@ -70,7 +70,7 @@ impl Cli {
             let server = self.server(&mut runtime, &settings, of_server)?;
             let tokens = self.tokens(&virtual_node);
             if self.runs_pods() {
-                let workload = WorkloadController::new(settings, tokens.clone());
+                let workload = WorkloadController::new(settings, content.clone(), tokens.clone());
                 runtime.add(workload.counted(reflected.clone()), &replicas)?;
             }
             if let Some(tokens) = tokens {

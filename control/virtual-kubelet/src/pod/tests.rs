@@ -11,6 +11,7 @@ pub(super) fn context(patch: &OffloadingPatch) -> forge::Context<'_> {
     forge::Context {
         origin: "rome",
         destination: "milan",
+        creator: None,
         node_name: "milan",
         namespace: "demo-rome",
         patch,

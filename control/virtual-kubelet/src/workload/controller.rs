@@ -6,6 +6,7 @@ use super::namespaces::{Namespaces, is_listed};
 use super::offloading;
 use super::plan::{EXISTS, Workload};
 use super::unscheduled::Unscheduled;
+use crate::kubeconfig::Shared;
 use crate::pod::kept;
 use crate::pod::status::{Restarts, cut};
 use crate::reflected::Reflected;
@@ -35,6 +36,8 @@ const REFUSAL_LEN_MAX: usize = 1024;
 /// Plans the pods of the Node.
 pub(crate) struct WorkloadController {
     settings: Settings,
+    /// The user of the credentials for the provider.
+    kubeconfig: Shared,
     /// Tokens that the provider must have before a pod starts, if pods have any.
     tokens: Option<TokenSettings>,
     namespaces: Namespaces,
@@ -59,9 +62,14 @@ fn watches_item() -> Key {
 
 impl WorkloadController {
     /// Creates the controller. With `tokens`, pods wait until the provider has theirs.
-    pub(crate) fn new(settings: Settings, tokens: Option<TokenSettings>) -> Self {
+    pub(crate) fn new(
+        settings: Settings,
+        kubeconfig: Shared,
+        tokens: Option<TokenSettings>,
+    ) -> Self {
         Self {
             settings,
+            kubeconfig,
             tokens,
             namespaces: Namespaces::default(),
             waiting: BTreeMap::new(),
@@ -193,7 +201,7 @@ impl Controller for WorkloadController {
         let mut registrations = vec![
             kept::pods(Scope::All)
                 .node(&*settings.node)
-                .verbs(&["patch", "delete"])
+                .verbs(&["delete"])
                 .subresource("status", "patch"),
             kept::pods(Scope::Planned),
             kept::shadow_pods(Scope::Planned),
@@ -297,8 +305,10 @@ impl Controller for WorkloadController {
         }
         let wait = self.wait(item, cache, env.at);
         let listing = self.listing(&item.namespace, cache, env.at);
+        let user = self.kubeconfig.user();
         let workload = Workload {
             settings: &self.settings,
+            user: user.as_deref(),
             namespaces: &self.namespaces,
             cache,
             key: item,

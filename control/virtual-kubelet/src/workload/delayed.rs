@@ -1,12 +1,12 @@
-//! Statuses that are written a moment later, together with those that follow.
+//! Statuses that are written a moment later, together with those that follow, and with the label of an offloaded pod.
 //!
 //! While a pod starts or ends, the provider reports several statuses, of which only some concern anybody: the phase, and whether
 //! the pod is ready. Each write of the others costs the API server as much as those.
 
-use super::plan::is_live;
+use super::plan::{is_live, is_of_status};
 use super::trailing::trailing;
 use crate::pod::status::is_unavailable;
-use control_runtime::{Action, Env, Key, Plan, Resource, Write};
+use control_runtime::{Action, Env, Key, Plan, Write};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -97,17 +97,24 @@ impl Delayed {
     }
 }
 
-fn is_of_status(write: &Write) -> bool {
-    write.subresource == Some("status") && write.object.resource == Resource::of::<Pod>()
-}
-
-/// Returns how long the change of a status may wait. One that concerns others does not: controllers, endpoints, or a user who
-/// waits.
+/// Returns how long the change of a status and of the labels may wait.
 fn delay(write: &Write, local: &Pod) -> Duration {
     let Action::Merge(patch) = &write.action else {
         return Duration::ZERO;
     };
-    let status = &patch["status"];
+    let delay = match patch.get("status") {
+        Some(status) => delay_of(status, local),
+        None => DELAY_MAX,
+    };
+    match patch.get("metadata") {
+        Some(_) => delay.min(DELAY_MAX),
+        None => delay,
+    }
+}
+
+/// Returns how long the change of a status may wait. One that concerns others does not: controllers, endpoints, or a user who
+/// waits.
+fn delay_of(status: &Value, local: &Pod) -> Duration {
     let is_urgent = URGENT.iter().any(|field| status.get(field).is_some());
     let conditions = status["conditions"].as_array();
     if local.metadata.deletion_timestamp.is_some() {

@@ -11,11 +11,13 @@ use control_api::offloading::namespace_map::MappingPhase;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
 use control_api::offloading::virtual_node::OffloadingPatch;
 use control_api::{NamespaceMap, ShadowPod, VirtualNode, labels};
-use control_runtime::{Action, Cache, Cluster, Env, Event, Key, Plan, Ref, Write, merge_patch};
+use control_runtime::{
+    Action, Cache, Cluster, Env, Event, Key, Plan, Ref, Resource, Write, merge_patch,
+};
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -24,6 +26,8 @@ pub(super) struct Workload<'a> {
     pub(super) settings: &'a Settings,
     pub(super) namespaces: &'a Namespaces,
     pub(super) cache: &'a Cache,
+    /// User as which the provider knows this process.
+    pub(super) user: Option<&'a str>,
     /// Name of the pod in this cluster.
     pub(super) key: &'a Key,
     /// Why the provider has refused the ShadowPod, or its last change.
@@ -251,10 +255,8 @@ impl<'a> Workload<'a> {
         if is_marked {
             return;
         }
-        let merge = json!({"metadata": {"labels": {labels::SHADOW_POD: "true"}}});
-        let mut write = Write::new(self.local_ref(), Action::Merge(merge));
-        write.uid.clone_from(&local.metadata.uid);
-        plan.writes.push(write);
+        let labels = json!({"metadata": {"labels": {labels::SHADOW_POD: "true"}}});
+        self.write_status(local, labels, plan);
     }
 
     /// Plans the status of the pod by that of the remote pod. `is_carried` if the ShadowPod has all changes of the pod.
@@ -290,8 +292,22 @@ impl<'a> Workload<'a> {
         let Some(patch) = merge_patch(&old, &json!(status)) else {
             return;
         };
-        let merge = Action::Merge(json!({"status": patch}));
-        let mut write = Write::new(self.local_ref(), merge).subresource("status");
+        self.write_status(local, json!({"status": patch}), plan);
+    }
+
+    /// Plans the write of the pod's status and labels, both in one. The subresource of the status changes the labels of a pod, too
+    /// (`podStatusStrategy` in `pkg/registry/core/pod/strategy.go`), so that no right to change the pod itself is needed.
+    fn write_status(&self, local: &Pod, patch: Value, plan: &mut Plan<Key>) {
+        let planned = plan.writes.iter_mut().filter(|it| is_of_status(it));
+        let mut planned = planned.filter_map(|it| match &mut it.action {
+            Action::Merge(Value::Object(planned)) => Some(planned),
+            _ => None,
+        });
+        if let (Some(planned), Some(patch)) = (planned.next(), patch.as_object()) {
+            planned.extend(patch.clone());
+            return;
+        }
+        let mut write = Write::new(self.local_ref(), Action::Merge(patch)).subresource("status");
         write.uid.clone_from(&local.metadata.uid);
         plan.writes.push(write);
     }
@@ -339,6 +355,7 @@ impl<'a> Workload<'a> {
         forge::Context {
             origin: &settings.home,
             destination: &settings.provider,
+            creator: self.user,
             node_name: &settings.node,
             namespace,
             patch,
@@ -451,6 +468,11 @@ impl<'a> Workload<'a> {
 struct Counterparts<'a> {
     shadow: Option<&'a ShadowPod>,
     pod: Option<&'a Pod>,
+}
+
+/// Returns whether a write is of the status of a pod of this cluster.
+pub(super) fn is_of_status(write: &Write) -> bool {
+    write.subresource == Some("status") && write.object.resource == Resource::of::<Pod>()
 }
 
 /// Returns whether a pod has neither ended nor is to end.

@@ -73,16 +73,16 @@ pub(super) fn update(
     update
 }
 
-/// Returns the merge patch of labels and annotations. The provider's label with the creator stays.
+/// Returns the merge patch of labels and annotations. The label with the creator stays as it is.
 fn metadata(local: &Pod, shadow: &ShadowPod, context: &Context<'_>) -> Option<Value> {
     let Metadata {
         mut labels,
         annotations,
     } = forge::metadata(local, context);
     let present = shadow.metadata.labels.clone().unwrap_or_default();
-    if let Some(creator) = present.get(labels::CREATOR_USER) {
-        labels.insert(labels::CREATOR_USER.to_owned(), creator.clone());
-    }
+    labels.remove(labels::CREATOR_USER);
+    let creator = present.get(labels::CREATOR_USER);
+    labels.extend(creator.map(|it| (labels::CREATOR_USER.to_owned(), it.clone())));
     let old = json!({
         "labels": present,
         "annotations": shadow.metadata.annotations.clone().unwrap_or_default(),

@@ -29,12 +29,8 @@ const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 96, 9, 2);
 /// The webhooks of the chart.
 const PODS: &str = "pod.mutate.liqo.io";
 const DAEMON_SETS: &str = "daemonset.mutate.liqo.io";
-const WEBHOOKS: [&str; 4] = [
-    PODS,
-    DAEMON_SETS,
-    "shadowpod.mutate.liqo.io",
-    "shadowpod.validate.liqo.io",
-];
+const SHADOW_PODS: &str = "shadowpod.mutate.liqo.io";
+const WEBHOOKS: [&str; 4] = [PODS, DAEMON_SETS, SHADOW_PODS, "shadowpod.validate.liqo.io"];
 
 /// Longest creation of a DaemonSet: the time-out of its webhook of 2 s, and a slow machine.
 const DAEMON_SET_MAX: Duration = Duration::from_secs(4);
@@ -76,6 +72,7 @@ async fn without_a_manager_no_request_outside_of_offloaded_namespaces_waits_or_f
 
     no_webhook_is_called(client).await?;
     daemon_sets_are_created(client).await?;
+    shadow_pods_that_name_their_creator_need_no_review(client).await?;
     policies_go_on_refusing(client).await?;
     uninstall_ends(&rome).await
 }
@@ -160,6 +157,41 @@ async fn daemon_sets_are_created(client: &Client) -> Result<()> {
     Ok(())
 }
 
+/// Virtual kubelets of this project name themselves in the ShadowPods that they create.
+async fn shadow_pods_that_name_their_creator_need_no_review(client: &Client) -> Result<()> {
+    let labels = json!({"liqo.io/remote-cluster-id": "milan"});
+    create(client, "/api/v1/namespaces", &namespace("books", &labels)).await?;
+    let path = "/apis/offloading.liqo.io/v1beta1/namespaces/books/shadowpods";
+    let shadow_pod = |name: &str, creator: Option<&str>| {
+        json!({
+            "apiVersion": "offloading.liqo.io/v1beta1", "kind": "ShadowPod",
+            "metadata": {
+                "name": name,
+                "labels": {"offloading.liqo.io/origin": "milan", "liqo.io/creator-user": creator},
+            },
+            "spec": {"pod": pod(name)["spec"]},
+        })
+    };
+    create(client, path, &shadow_pod("named", Some("admin"))).await?;
+    for creator in [None, Some("another-user")] {
+        is_not_reviewed(client, SHADOW_PODS, path, &shadow_pod("web", creator)).await?;
+    }
+
+    let change = |creator: Option<&str>| {
+        let labels = json!({"app": "web", "liqo.io/creator-user": creator});
+        patch(
+            client,
+            format!("{path}/named"),
+            json!({"metadata": {"labels": labels}}),
+        )
+    };
+    for creator in [None, Some("another-user")] {
+        is_unavailable(change(creator).await, SHADOW_PODS)?;
+    }
+    // The webhook that limits the fields which may change reviews each change.
+    is_unavailable(change(Some("admin")).await, "shadowpod.validate.liqo.io")
+}
+
 async fn policies_go_on_refusing(client: &Client) -> Result<()> {
     let object = |api: &str, kind: &str, namespace: &str, name: &str| {
         json!({
@@ -225,14 +257,25 @@ async fn uninstall_ends(rome: &Site) -> Result<()> {
 
 /// Checks that a request is refused because a webhook cannot be called.
 async fn is_not_reviewed(client: &Client, webhook: &str, path: &str, object: &Value) -> Result<()> {
-    match create(client, path, object).await {
-        Ok(()) => bail!("{path}: it was created"),
+    is_unavailable(create(client, path, object).await, webhook)
+}
+
+fn is_unavailable(response: Result<()>, webhook: &str) -> Result<()> {
+    match response {
+        Ok(()) => bail!("{webhook}: the request was permitted"),
         Err(error) => {
             let named = format!("failed calling webhook \"{webhook}\"");
             ensure!(format!("{error:#}").contains(&named), "{error:#}");
             Ok(())
         }
     }
+}
+
+async fn patch(client: &Client, path: String, patch: Value) -> Result<()> {
+    let request = http::Request::patch(&path).header(CONTENT_TYPE, "application/merge-patch+json");
+    let request = request.body(patch.to_string().into_bytes())?;
+    let patched: kube::Result<Value> = client.request(request).await;
+    patched.map(drop).context(path)
 }
 
 async fn create(client: &Client, path: &str, object: &Value) -> Result<()> {

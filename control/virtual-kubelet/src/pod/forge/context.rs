@@ -10,6 +10,8 @@ pub(crate) struct Context<'a> {
     pub(crate) origin: &'a str,
     /// Cluster ID of the provider.
     pub(crate) destination: &'a str,
+    /// User as which the provider knows this virtual kubelet, if its certificate names one.
+    pub(crate) creator: Option<&'a str>,
     /// Name of the Node that the pod is bound to.
     pub(crate) node_name: &'a str,
     /// Namespace of the provider that the pod's namespace is mapped to.

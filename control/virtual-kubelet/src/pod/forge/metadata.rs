@@ -6,7 +6,7 @@ use control_api::{annotations, labels};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeMap;
 
-/// Labels with a meaning in this cluster only, or that the provider's webhook sets.
+/// Labels with a meaning in this cluster only, or about the user who creates the ShadowPod.
 const NEVER_REFLECTED: [&str; 3] = [
     labels::SHADOW_POD,
     labels::REMOTE_UNAVAILABLE,
@@ -21,6 +21,9 @@ const NEVER_REFLECTED_ANNOTATIONS: [&str; 4] = [
     annotations::POD_UID,
 ];
 
+/// Maximum length of the value of a label, in bytes.
+const LABEL_LEN_MAX: usize = 63;
+
 /// Labels and annotations of a ShadowPod.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Metadata {
@@ -32,7 +35,8 @@ pub(crate) struct Metadata {
 
 /// Returns the labels and annotations of a pod's ShadowPod.
 ///
-/// The provider adds the label `liqo.io/creator-user`, which an update must keep.
+/// The label `liqo.io/creator-user` names the user who creates the ShadowPod. If it does, the provider's API server does not call the
+/// webhook that sets it. It is missing if the name is no value of a label.
 pub(crate) fn metadata(pod: &Pod, context: &Context<'_>) -> Metadata {
     let mut labels = reflected_labels(pod, context.patch);
     // Last, so that neither the pod nor the patch removes the labels by which the virtual kubelet finds its objects.
@@ -44,6 +48,8 @@ pub(crate) fn metadata(pod: &Pod, context: &Context<'_>) -> Metadata {
         ]
         .map(|(key, value)| (key.to_owned(), value.to_owned())),
     );
+    let creator = context.creator.filter(|it| is_label_value(it));
+    labels.extend(creator.map(|it| (labels::CREATOR_USER.to_owned(), it.to_owned())));
 
     let mut annotations = pod.metadata.annotations.clone().unwrap_or_default();
     annotations.retain(|key, _| {
@@ -57,6 +63,16 @@ pub(crate) fn metadata(pod: &Pod, context: &Context<'_>) -> Metadata {
         labels,
         annotations,
     }
+}
+
+/// Returns whether a text is a value of a label that is not empty.
+fn is_label_value(text: &str) -> bool {
+    let is_inner = |it: char| it.is_ascii_alphanumeric() || "_.-".contains(it);
+
+    text.len() <= LABEL_LEN_MAX
+        && text.starts_with(|it: char| it.is_ascii_alphanumeric())
+        && text.ends_with(|it: char| it.is_ascii_alphanumeric())
+        && text.chars().all(is_inner)
 }
 
 /// Returns the labels of a pod that are reflected.

@@ -50,6 +50,38 @@ fn statuses_of_a_start_are_one_write_and_that_of_its_end_is_not_delayed() {
 }
 
 #[test]
+fn the_label_of_an_offloaded_pod_is_written_with_its_first_status() {
+    let mut rome = Side::new(5);
+    rome.put_map("Accepted");
+    rome.put_pod("web");
+    rome.simulation.pass(SHORT);
+    assert_eq!(rome.writes::<Pod>(), 0);
+
+    assert_eq!(report(&mut rome, &running("10.244.1.7"), SHORT), 1);
+
+    let pod = rome.pod("web");
+    assert_eq!(
+        pod["metadata"]["labels"],
+        json!({"app": "web", "liqo.io/shadowPod": "true"})
+    );
+    assert_eq!(pod["status"]["phase"], "Running");
+}
+
+#[test]
+fn the_label_of_an_offloaded_pod_waits_no_longer_than_a_second() {
+    let mut rome = Side::new(6);
+    rome.put_map("Accepted");
+    rome.put_pod("web");
+    rome.pass();
+
+    assert_eq!(
+        rome.pod("web")["metadata"]["labels"]["liqo.io/shadowPod"],
+        "true"
+    );
+    assert_eq!(rome.writes::<Pod>(), 1);
+}
+
+#[test]
 fn a_status_that_says_nothing_new_waits_for_the_next_one() {
     let mut rome = rome(4);
     let mut waiting = starting(&json!([condition("PodScheduled", "True")]));

@@ -65,8 +65,6 @@ impl Scene<'_> {
     async fn runs(&self) -> Result<()> {
         self.create("demo", "web").await?;
         let mut expected = GOLDEN.shadow()?;
-        let labels = expected["metadata"]["labels"].as_object_mut();
-        labels.context("no labels")?.remove("liqo.io/creator-user");
         // Upstream copies the annotation of `kubectl apply`, although it is about the pod of the consumer, and does not name the pod's UID.
         let local = self.rest.get("Pod", "demo", "web").await?;
         expected["metadata"]["annotations"] = json!({"liqo.io/pod-uid": local["metadata"]["uid"]});

@@ -1,4 +1,4 @@
-use crate::pod::forge::{Metadata, metadata};
+use crate::pod::forge::{Context, Metadata, metadata};
 use crate::pod::tests::{context, pod};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::json;
@@ -40,6 +40,38 @@ fn labels_of_this_cluster_only_are_not_reflected() {
         labels(&metadata),
         [&[("app", "web")][..], &MARKERS].concat()
     );
+}
+
+#[test]
+fn the_creator_is_a_label_if_a_label_can_have_its_name() {
+    let pod = with_labels(&[("liqo.io/creator-user", "another-user")]);
+    let patch = super::patch(json!({}));
+    let of = |creator: &str| {
+        let context = Context {
+            creator: Some(creator),
+            ..context(&patch)
+        };
+        metadata(&pod, &context)
+            .labels
+            .remove("liqo.io/creator-user")
+    };
+
+    let longest = "a".repeat(63);
+    for name in ["milan-a8a4c692b93b", "a", "A.b_c-9", &longest] {
+        assert_eq!(of(name).as_deref(), Some(name));
+    }
+    let too_long = "a".repeat(64);
+    for name in [
+        "",
+        "-a",
+        "a-",
+        "system:serviceaccount:a:b",
+        "ä",
+        "aäb",
+        &too_long,
+    ] {
+        assert_eq!(of(name), None, "{name}");
+    }
 }
 
 #[test]
