@@ -36,7 +36,7 @@ pub trait Controller: Send + 'static {
     /// Returns the work items that a change concerns. The change is in the cache already.
     ///
     /// At the start, and when this replica becomes the leader, it is called for every object, as if
-    /// the object was created.
+    /// the object was created, but [without a time](Change::seen_at).
     fn observe(&mut self, change: &Change<'_>, cache: &Cache) -> Vec<Self::Item>;
 
     /// Compares what an item names with its desired state.

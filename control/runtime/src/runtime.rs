@@ -273,7 +273,8 @@ impl Runtime {
         for changed in changes {
             for hosted in &mut self.workers {
                 if hosted.is_started && hosted.resources.contains(&changed.object.resource) {
-                    hosted.worker.observe(&changed.as_change(), &cache, now);
+                    let seen_at = self.elections.is_held(hosted.election).then_some(now);
+                    hosted.worker.observe(&changed.seen(seen_at), &cache, now);
                 }
             }
         }

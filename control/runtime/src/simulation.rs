@@ -286,13 +286,10 @@ impl Simulation {
         self.start + self.elapsed
     }
 
-    /// Returns the next random number (SplitMix64).
+    /// Returns the next random number.
     fn next_random(&mut self) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut bits = self.random;
-        bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        bits ^ (bits >> 31)
+        parts::mix(self.random)
     }
 
     /// Does one of the things that can happen now; returns whether there was one.
@@ -304,6 +301,9 @@ impl Simulation {
         let choice = self.next_random() % steps.len() as u64;
         let step = steps.swap_remove(usize::try_from(choice).unwrap_or_default());
         let now = self.now();
+        for (number, replica) in self.replicas.iter_mut().enumerate() {
+            replica.is_leader = number == self.leader;
+        }
         let replica = match step {
             Step::Plan(replica, worker) => {
                 let mut seed = self.next_random();

@@ -1,11 +1,14 @@
 //! Values of the flags, as the controllers use them.
 
 use crate::pod::forge::ApiServerSupport;
-use control_api::VirtualNode;
+use crate::pod::is_bound;
 use control_api::annotations::{API_SERVER_ADDRESSES, RESERVED_CIDRS};
+use control_api::{VirtualNode, labels};
 use control_runtime::{Destinations, Key};
 use ipam::Remap;
 use ipnet::Ipv4Net;
+use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -62,6 +65,25 @@ impl Settings {
     /// Returns the name of the VirtualNode.
     pub(crate) fn virtual_node(&self) -> Key {
         Key::new(&*self.tenant_namespace, &*self.node)
+    }
+
+    /// Returns whether a pod of this cluster is bound to the Node.
+    pub(crate) fn is_of_node(&self, pod: &Pod) -> bool {
+        is_bound(pod, &self.node)
+    }
+
+    /// Returns whether an object of the provider is of a pod of the Node.
+    pub(crate) fn is_own(&self, metadata: &ObjectMeta) -> bool {
+        let present = metadata.labels.as_ref();
+        let markers = [
+            (labels::ORIGIN, &self.home),
+            (labels::DESTINATION, &self.provider),
+            (labels::NODE_NAME, &self.node),
+        ];
+
+        markers
+            .into_iter()
+            .all(|(key, value)| present.and_then(|it| it.get(key)) == Some(value))
     }
 
     /// Returns the address that an address of the provider has in this cluster; `None` if it is in no CIDR of the provider.

@@ -13,7 +13,7 @@ use crate::reflection::tests::issuing::{self, Issuing};
 use crate::reflection::tokens::controller::TokenController;
 use crate::reflection::tokens::settings::TokenSettings;
 use crate::settings::Settings;
-use crate::workload::WorkloadController;
+use crate::workload::{Durations, WorkloadController};
 use control_api::offloading::policy::Policy;
 use control_api::{ForeignCluster, NamespaceMap, ShadowPod, VirtualNode};
 use control_runtime::simulation::{Sent, Server, Simulation};
@@ -33,6 +33,7 @@ pub(crate) struct Side {
     pub(crate) simulation: Simulation,
     pub(crate) content: Shared,
     pub(crate) drops: Drops,
+    pub(crate) durations: Durations,
 }
 
 pub(crate) fn settings() -> Settings {
@@ -119,8 +120,13 @@ impl Side {
         let node = move || NodeController::new(of_node.clone(), Connection::new(shared.clone()));
         let of_events = settings.reflects_events.then(|| events(&settings));
         let shared = content.clone();
-        let workload =
-            move || WorkloadController::new(settings.clone(), shared.clone(), tokens.clone());
+        let durations = Durations::default();
+        let measured = durations.clone();
+        let workload = move || {
+            let workload =
+                WorkloadController::new(settings.clone(), shared.clone(), tokens.clone());
+            workload.measured(measured.clone())
+        };
         let mut simulation = simulation.host(node).host(workload);
         let drops = Drops::default();
         if let Some(settings) = of_events {
@@ -133,6 +139,7 @@ impl Side {
             simulation,
             content,
             drops,
+            durations,
         };
         for namespace in ["liqo-tenant-milan", "kube-node-lease", "shop"] {
             side.simulation.local().put_namespace(namespace);

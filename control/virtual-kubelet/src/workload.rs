@@ -8,17 +8,20 @@
 //! `namespaces` follows the NamespaceMap and the watches in the mapped namespaces; `plan` compares one pod with its
 //! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, `delayed` joins
 //! statuses that follow each other, `trailing` chooses pods whose readiness follows that of others, `unscheduled` ends pods
-//! that the provider does not place, and `addresses` reports those that are not reflected.
+//! that the provider does not place, `addresses` reports those that are not reflected, and `steps` measures latencies.
 
 pub(crate) use controller::WorkloadController;
 pub(crate) use namespaces::Namespaces;
+pub(crate) use steps::Durations;
 
 mod addresses;
 mod controller;
+mod counterparts;
 mod delayed;
 mod namespaces;
 mod offloading;
 mod plan;
+mod steps;
 mod trailing;
 mod unscheduled;
 mod update;

@@ -3,6 +3,7 @@
 use crate::entry::{Entry, Kept};
 use control_client::object::Ref;
 use std::any::Any;
+use std::time::Instant;
 
 /// A change of one object.
 #[derive(Debug)]
@@ -11,6 +12,7 @@ pub struct Change<'a> {
     pub object: &'a Ref,
     pub(crate) old: Option<&'a Entry>,
     pub(crate) new: Option<&'a Entry>,
+    pub(crate) seen_at: Option<Instant>,
 }
 
 impl<'a> Change<'a> {
@@ -34,6 +36,15 @@ impl<'a> Change<'a> {
         self.old.is_none() && self.new.is_some()
     }
 
+    /// Returns when a watch or a response reported the change, by the clock of [`Env::at`](crate::Env::at).
+    ///
+    /// `None` if this replica is not the leader, and if the object was in the cache before the controller started or became the
+    /// leader: an interval that begins or ends there is no latency. An object in the list of a watch that a plan has added is seen
+    /// with the list.
+    pub fn seen_at(&self) -> Option<Instant> {
+        self.seen_at
+    }
+
     /// Returns whether the object is of this type's resource.
     pub fn is<T: Kept>(&self) -> bool {
         self.object.resource == T::resource()
@@ -49,12 +60,18 @@ pub struct Changed {
 }
 
 impl Changed {
-    /// Returns the change as controllers observe it.
+    /// Returns the change as controllers observe it, without a time.
     pub fn as_change(&self) -> Change<'_> {
+        self.seen(None)
+    }
+
+    /// Returns the change with the time at which it was seen.
+    pub(crate) fn seen(&self, seen_at: Option<Instant>) -> Change<'_> {
         Change {
             object: &self.object,
             old: self.old.as_ref(),
             new: self.new.as_ref(),
+            seen_at,
         }
     }
 }

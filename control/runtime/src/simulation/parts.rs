@@ -1,4 +1,4 @@
-//! Parts of objects: those that a write changes, and those by which a watch selects.
+//! Parts of objects: those that a write changes, and those by which a watch selects; the numbers of a seed.
 
 use super::fields::merge;
 use crate::controller::{Action, Write};
@@ -83,4 +83,11 @@ pub(super) fn key(object: &Value) -> Key {
 
 pub(super) fn text<'a>(object: &'a Value, field: &str) -> &'a str {
     object["metadata"][field].as_str().unwrap_or_default()
+}
+
+/// Mixes the bits of a counter (SplitMix64).
+pub(super) fn mix(mut bits: u64) -> u64 {
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
 }

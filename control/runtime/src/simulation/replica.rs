@@ -22,6 +22,7 @@ pub(super) struct Replica {
     pub(super) requests: Vec<Flight>,
     /// Events of all plans, also while it does not lead.
     pub(super) events: Vec<Event>,
+    pub(super) is_leader: bool,
 }
 
 pub(super) struct Hosted {
@@ -83,6 +84,7 @@ impl Replica {
             events: Vec::new(),
             clusters: BTreeSet::from([Cluster::Local]),
             requests: Vec::new(),
+            is_leader: false,
         };
         for worker in workers {
             let registrations = worker.registrations();
@@ -260,12 +262,13 @@ impl Replica {
     }
 
     fn observe(&mut self, changes: &[Changed], now: Instant) {
+        let seen_at = self.is_leader.then_some(now);
         for changed in changes {
             for hosted in self.workers.iter_mut().filter(|it| it.is_started) {
                 if hosted.resources.contains(&changed.object.resource) {
                     hosted
                         .worker
-                        .observe(&changed.as_change(), &self.cache, now);
+                        .observe(&changed.seen(seen_at), &self.cache, now);
                 }
             }
         }

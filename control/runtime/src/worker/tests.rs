@@ -65,6 +65,7 @@ impl Fixture {
             object: &object,
             old: None,
             new: None,
+            seen_at: None,
         };
         self.worker.observe(&change, &self.cache, self.now);
     }

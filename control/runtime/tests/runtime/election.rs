@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 const LEASE: &str = "/apis/coordination.k8s.io/v1/namespaces/addresses/leases/example";
 
-const TIMING: Timing = Timing {
+pub(crate) const TIMING: Timing = Timing {
     lease_duration: Duration::from_secs(2),
     renew_deadline: Duration::from_millis(1_200),
     renew_period: Duration::from_millis(400),

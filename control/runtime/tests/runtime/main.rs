@@ -11,6 +11,7 @@ mod process;
 mod refused;
 mod remote;
 mod replaced;
+mod seen;
 mod simulation;
 
 use fake_apiserver::ApiServer;

@@ -12,7 +12,7 @@ use crate::reflection::event::drops::Drops;
 use crate::reflection::tokens::controller::TokenController;
 use crate::server;
 use crate::settings::Settings;
-use crate::workload::WorkloadController;
+use crate::workload::{Durations, WorkloadController};
 use anyhow::Context as _;
 use control_api::VirtualNode;
 use control_runtime::{
@@ -53,6 +53,7 @@ impl Cli {
         let conflicts = Conflicts::new(&mut registry);
         let drops = Drops::new(&mut registry);
         let reflected = Reflected::new(&mut registry, &self.nodename, &self.foreign_cluster_id);
+        let durations = Durations::new(&mut registry);
         let registry = Arc::new(registry);
         let state = Arc::new(State::default());
         let health = telemetry::http::serve(self.http, Arc::clone(&registry), Arc::clone(&state));
@@ -71,7 +72,8 @@ impl Cli {
             let tokens = self.tokens(&virtual_node);
             if self.runs_pods() {
                 let workload = WorkloadController::new(settings, content.clone(), tokens.clone());
-                runtime.add(workload.counted(reflected.clone()), &replicas)?;
+                let workload = workload.counted(reflected.clone()).measured(durations);
+                runtime.add(workload, &replicas)?;
             }
             if let Some(tokens) = tokens {
                 runtime.add(TokenController::new(tokens), &replicas)?;

@@ -13,7 +13,7 @@
 
 pub(crate) use bounds::cut;
 pub(crate) use context::Context;
-pub(crate) use local::{is_unavailable, local};
+pub(crate) use local::{is_ready, is_unavailable, local};
 pub(crate) use rejected::{OFFLOADING_ABORTED, fallback, terminated, waiting};
 pub(crate) use restarts::Restarts;
 

@@ -12,7 +12,7 @@ use super::route::{Container, Route, Stream};
 use super::scrape::Scraper;
 use super::streams::Streams;
 use super::summary::summary;
-use super::target::{is_of_node, remote};
+use super::target::remote;
 use super::tunnel::Tunnel;
 use super::upgrade::Protocol;
 use crate::settings::Settings;
@@ -104,7 +104,7 @@ impl Api {
     fn own_pods(&self) -> Vec<Arc<Pod>> {
         let cache = self.cache.read();
         let pods = cache.objects::<Pod>(&Cluster::Local).shared();
-        pods.filter(|it| is_of_node(it, &self.settings)).collect()
+        pods.filter(|it| self.settings.is_of_node(it)).collect()
     }
 
     async fn logs(

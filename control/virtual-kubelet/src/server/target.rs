@@ -4,7 +4,7 @@ use super::refusal::Refusal;
 use super::route::PodName;
 use crate::settings::Settings;
 use crate::workload::Namespaces;
-use control_api::{NamespaceMap, labels};
+use control_api::NamespaceMap;
 use control_runtime::{Cache, Cluster, Key};
 use k8s_openapi::api::core::v1::Pod;
 
@@ -20,7 +20,7 @@ pub(crate) fn remote(cache: &Cache, settings: &Settings, pod: &PodName) -> Resul
         uid,
     } = pod;
     let local = cache.local::<Pod>(&Key::new(&**namespace, &**name));
-    let local = local.filter(|it| is_of_node(it, settings));
+    let local = local.filter(|it| settings.is_of_node(it));
     let local = local.filter(|it| uid.is_none() || it.metadata.uid == *uid);
     if local.is_none() {
         return Err(Refusal::not_found(format!(
@@ -37,7 +37,10 @@ pub(crate) fn remote(cache: &Cache, settings: &Settings, pod: &PodName) -> Resul
     };
     let key = Key::new(remote, &**name);
     let objects = cache.objects::<Pod>(&Cluster::remote(&settings.provider));
-    if !objects.get(&key).is_some_and(|it| is_own(it, settings)) {
+    if !objects
+        .get(&key)
+        .is_some_and(|it| settings.is_own(&it.metadata))
+    {
         return Err(Refusal::not_found(format!(
             "pod {namespace}/{name} does not run at {} yet, or no longer",
             settings.provider
@@ -45,24 +48,4 @@ pub(crate) fn remote(cache: &Cache, settings: &Settings, pod: &PodName) -> Resul
     }
 
     Ok(key)
-}
-
-/// Returns whether a pod of this cluster is bound to the Node.
-pub(crate) fn is_of_node(pod: &Pod, settings: &Settings) -> bool {
-    let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref());
-    node == Some(settings.node.as_str())
-}
-
-/// Returns whether a pod of the provider is the counterpart of a pod of the Node.
-fn is_own(pod: &Pod, settings: &Settings) -> bool {
-    let present = pod.metadata.labels.as_ref();
-    let markers = [
-        (labels::ORIGIN, &settings.home),
-        (labels::DESTINATION, &settings.provider),
-        (labels::NODE_NAME, &settings.node),
-    ];
-
-    markers
-        .into_iter()
-        .all(|(key, value)| present.and_then(|it| it.get(key)) == Some(value))
 }

@@ -5,6 +5,7 @@ use super::delayed::Delayed;
 use super::namespaces::{Namespaces, is_listed};
 use super::offloading;
 use super::plan::{EXISTS, Workload};
+use super::steps::{Durations, Observed, Steps};
 use super::unscheduled::Unscheduled;
 use crate::kubeconfig::Shared;
 use crate::pod::kept;
@@ -52,6 +53,7 @@ pub(crate) struct WorkloadController {
     unscheduled: Unscheduled,
     delayed: Delayed,
     addresses: Addresses,
+    steps: Steps,
     reflected: Reflected,
 }
 
@@ -79,6 +81,7 @@ impl WorkloadController {
             unscheduled: Unscheduled::default(),
             delayed: Delayed::default(),
             addresses: Addresses::default(),
+            steps: Steps::default(),
             reflected: Reflected::default(),
         }
     }
@@ -86,6 +89,12 @@ impl WorkloadController {
     /// Counts what is reflected.
     pub(crate) fn counted(self, reflected: Reflected) -> Self {
         Self { reflected, ..self }
+    }
+
+    /// Measures the steps of pods.
+    pub(crate) fn measured(self, durations: Durations) -> Self {
+        let steps = Steps::new(durations);
+        Self { steps, ..self }
     }
 
     /// Returns the pods in namespaces of this cluster, and those of which the provider has objects.
@@ -166,6 +175,20 @@ impl WorkloadController {
         let since = *self.unlisted.entry(namespace.to_owned()).or_insert(now);
 
         LISTING_MAX.saturating_sub(now.saturating_duration_since(since))
+    }
+
+    /// Returns the state of a pod, for the measurement of its steps.
+    fn observed<'a>(&self, pod: &Key, cache: &'a Cache) -> Option<Observed<'a>> {
+        Observed::find(&self.settings, &self.namespaces, pod, cache)
+    }
+
+    /// Forgets a pod that is gone.
+    fn forget(&mut self, pod: &Key) {
+        self.waiting.remove(pod);
+        self.restarts.remove(pod);
+        self.refusals.remove(pod);
+        self.unscheduled.forget(pod);
+        self.addresses.forget(pod);
     }
 
     fn is_unavailable(&self, cache: &Cache) -> bool {
@@ -257,19 +280,21 @@ impl Controller for WorkloadController {
         if change.is::<Secret>() || change.is::<ConfigMap>() {
             return self.of_awaited(change);
         }
-        match &object.cluster {
+        let pod = match &object.cluster {
             Cluster::Local => {
                 if change.entry().is_none() {
-                    self.waiting.remove(&object.key);
-                    self.restarts.remove(&object.key);
-                    self.refusals.remove(&object.key);
-                    self.unscheduled.forget(&object.key);
-                    self.addresses.forget(&object.key);
+                    self.forget(&object.key);
                 }
-                vec![object.key.clone()]
+                Some(object.key.clone())
             }
-            Cluster::Remote(_) => Vec::from_iter(self.of_remote(&object.key)),
+            Cluster::Remote(_) => self.of_remote(&object.key),
+        };
+        if let Some(pod) = &pod {
+            let observed = self.observed(pod, cache);
+            self.steps.observe(pod, observed, change.seen_at());
         }
+
+        Vec::from_iter(pod)
     }
 
     fn listed(&mut self, id: &WatchId, cache: &Cache) -> Vec<Key> {
@@ -279,8 +304,13 @@ impl Controller for WorkloadController {
             Cluster::Remote(_) => self.namespaces.local(namespace),
         };
         let local = local.map(str::to_owned);
+        let items = self.items_in(&local.into_iter().collect(), cache);
+        for pod in &items {
+            let observed = self.observed(pod, cache);
+            self.steps.listed(pod, observed);
+        }
 
-        self.items_in(&local.into_iter().collect(), cache)
+        items
     }
 
     /// The Events of a standby were not published.

@@ -5,7 +5,7 @@
 
 use super::plan::{is_live, is_of_status};
 use super::trailing::trailing;
-use crate::pod::status::is_unavailable;
+use crate::pod::status::{is_ready, is_unavailable};
 use control_runtime::{Action, Env, Key, Plan, Write};
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::Value;
@@ -50,7 +50,7 @@ impl Delayed {
         is_lost: bool,
     ) {
         let changes = |pod: &Pod| match is_lost {
-            true => readiness_of(pod),
+            true => is_ready(pod),
             false => is_unavailable(pod),
         };
         let changing = pods.filter(|(_, pod)| is_live(pod) && changes(pod));
@@ -125,7 +125,7 @@ fn delay_of(status: &Value, local: &Pod) -> Duration {
             false => MINOR_DELAY_MAX,
         };
     }
-    if is_urgent || conditions.is_some_and(|it| readiness(it) != readiness_of(local)) {
+    if is_urgent || conditions.is_some_and(|it| readiness(it) != is_ready(local)) {
         return Duration::ZERO;
     }
     let is_minor = status
@@ -153,10 +153,4 @@ fn is_unscheduled(conditions: &[Value]) -> bool {
 fn readiness(conditions: &[Value]) -> bool {
     let ready = conditions.iter().find(|it| it["type"] == "Ready");
     ready.is_some_and(|it| it["status"] == "True")
-}
-
-fn readiness_of(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
-    let mut conditions = conditions.into_iter().flatten();
-    conditions.any(|it| it.type_ == "Ready" && it.status == "True")
 }

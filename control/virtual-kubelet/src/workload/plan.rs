@@ -1,9 +1,11 @@
 //! One pod of the Node, compared with its ShadowPod and its remote pod.
 
-use super::namespaces::{Namespaces, is_listed};
+use super::counterparts::Counterparts;
+use super::namespaces::Namespaces;
 use super::offloading;
 use super::update::{is_of_former, update};
 use crate::pod::forge::{self, HomeApiServer};
+use crate::pod::has_ended;
 use crate::pod::status::{self, Restarts};
 use crate::reflection::event;
 use crate::settings::{Settings, api_servers, reserved};
@@ -16,7 +18,6 @@ use control_runtime::{
 };
 use ipnet::Ipv4Net;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
-use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use serde_json::{Value, json};
 use std::net::IpAddr;
 use std::time::Duration;
@@ -51,7 +52,7 @@ impl<'a> Workload<'a> {
         let local = self
             .cache
             .local::<Pod>(self.key)
-            .filter(|it| self.is_of_node(it));
+            .filter(|it| self.settings.is_of_node(it));
         let Some(remote) = self.remote_key() else {
             if let Some(local) = local {
                 self.plan_unmapped(local, env, &mut plan);
@@ -62,24 +63,20 @@ impl<'a> Workload<'a> {
         if let Some(local) = local.filter(|_| is_withdrawn) {
             self.plan_unmapped(local, env, &mut plan);
         }
-        if !is_listed(self.settings, &remote.namespace, self.cache) {
+        let Some(counterparts) = Counterparts::find(self.settings, &remote, self.cache) else {
             if let Some(local) = local.filter(is_live) {
                 self.plan_unlisted(local, &remote, env, &mut plan);
             }
             return plan;
-        }
-        let provider = Cluster::remote(&self.settings.provider);
-        let shadow = self.cache.objects::<ShadowPod>(&provider).get(&remote);
-        let pod = self.cache.objects::<Pod>(&provider).get(&remote);
-        let pod = pod.filter(|it| self.is_own(&it.metadata));
+        };
+        let Counterparts { shadow, pod } = counterparts;
         let is_live = local.is_some_and(|it| it.metadata.deletion_timestamp.is_none());
         match local {
             Some(local) if is_live && !is_withdrawn => {
-                let counterparts = Counterparts { shadow, pod };
                 self.plan_running(local, counterparts, restarts, env, &mut plan);
             }
             Some(local) if !is_live => {
-                let shadow = shadow.filter(|it| self.is_own(&it.metadata));
+                let shadow = shadow.filter(|it| self.settings.is_own(&it.metadata));
                 self.delete_shadow(&remote, shadow, &mut plan);
                 if shadow.is_none() && pod.is_none() {
                     self.end(local, &mut plan);
@@ -131,7 +128,7 @@ impl<'a> Workload<'a> {
         if shadow.metadata.deletion_timestamp.is_some() {
             return;
         }
-        if !self.is_own(&shadow.metadata) {
+        if !self.settings.is_own(&shadow.metadata) {
             plan.events.push(self.failed_reflection(EXISTS));
             self.set_waiting(local, EXISTS, env, plan);
             return;
@@ -322,8 +319,9 @@ impl<'a> Workload<'a> {
     }
 
     fn delete_shadow(&self, key: &Key, shadow: Option<&ShadowPod>, plan: &mut Plan<Key>) {
-        let shadow = shadow
-            .filter(|it| self.is_own(&it.metadata) && it.metadata.deletion_timestamp.is_none());
+        let shadow = shadow.filter(|it| {
+            self.settings.is_own(&it.metadata) && it.metadata.deletion_timestamp.is_none()
+        });
         if let Some(shadow) = shadow {
             let uid = shadow.metadata.uid.clone().unwrap_or_default();
             plan.delete(self.shadow_ref(key), uid);
@@ -372,25 +370,6 @@ impl<'a> Workload<'a> {
         self.is_unavailable || is_marked_unavailable(pod)
     }
 
-    fn is_of_node(&self, pod: &Pod) -> bool {
-        let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref());
-        node == Some(self.settings.node.as_str())
-    }
-
-    /// Returns whether an object of the provider is of a pod of this Node.
-    fn is_own(&self, metadata: &ObjectMeta) -> bool {
-        let labels = metadata.labels.as_ref();
-        let is = |key: &str, value: &str| {
-            labels
-                .and_then(|it| it.get(key))
-                .is_some_and(|it| it == value)
-        };
-
-        is(labels::ORIGIN, &self.settings.home)
-            && is(labels::DESTINATION, &self.settings.provider)
-            && is(labels::NODE_NAME, &self.settings.node)
-    }
-
     /// Returns the CIDRs in which this cluster or another peer has addresses, if networking with the provider is off.
     pub(super) fn reserved(&self) -> Vec<Ipv4Net> {
         self.virtual_node().map(reserved).unwrap_or_default()
@@ -437,7 +416,7 @@ impl<'a> Workload<'a> {
             .cache
             .objects::<Pod>(&provider)
             .get(&self.remote_key()?);
-        let remote = remote.filter(|it| self.is_own(&it.metadata));
+        let remote = remote.filter(|it| self.settings.is_own(&it.metadata));
 
         Some((local, remote.filter(is_live)?))
     }
@@ -445,7 +424,7 @@ impl<'a> Workload<'a> {
     /// Returns a pod of the Node that has neither ended nor is to end.
     fn live(&self) -> Option<&'a Pod> {
         let local = self.cache.local::<Pod>(self.key).filter(is_live);
-        local.filter(|it| self.is_of_node(it))
+        local.filter(|it| self.settings.is_of_node(it))
     }
 
     /// Returns why the provider has not created the pod of the ShadowPod.
@@ -463,13 +442,6 @@ impl<'a> Workload<'a> {
     }
 }
 
-/// The objects at the provider.
-#[derive(Clone, Copy)]
-struct Counterparts<'a> {
-    shadow: Option<&'a ShadowPod>,
-    pod: Option<&'a Pod>,
-}
-
 /// Returns whether a write is of the status of a pod of this cluster.
 pub(super) fn is_of_status(write: &Write) -> bool {
     write.subresource == Some("status") && write.object.resource == Resource::of::<Pod>()
@@ -478,12 +450,6 @@ pub(super) fn is_of_status(write: &Write) -> bool {
 /// Returns whether a pod has neither ended nor is to end.
 pub(super) fn is_live(pod: &&Pod) -> bool {
     pod.metadata.deletion_timestamp.is_none() && !has_ended(pod)
-}
-
-/// Returns whether a pod has ended, so that its status stays.
-fn has_ended(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 /// Returns whether a container of a pod has been started.

@@ -13,6 +13,7 @@ mod changes;
 mod delayed;
 mod events;
 mod outages;
+mod steps;
 mod tokens;
 mod unmapped;
 mod unscheduled;

@@ -11,12 +11,19 @@ const READY: &str = "Ready";
 /// Reason of [`READY`] while the virtual node is not ready.
 const REMOTE_UNAVAILABLE: &str = "RemoteUnavailable";
 
+/// Returns whether the condition `Ready` of a pod is true.
+pub(crate) fn is_ready(pod: &Pod) -> bool {
+    ready(pod).is_some_and(|it| it.status == "True")
+}
+
 /// Returns whether a pod is not ready because the virtual node is not.
 pub(crate) fn is_unavailable(pod: &Pod) -> bool {
-    let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
-    let mut conditions = conditions.into_iter().flatten();
+    ready(pod).is_some_and(|it| it.reason.as_deref() == Some(REMOTE_UNAVAILABLE))
+}
 
-    conditions.any(|it| it.type_ == READY && it.reason.as_deref() == Some(REMOTE_UNAVAILABLE))
+fn ready(pod: &Pod) -> Option<&PodCondition> {
+    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
+    conditions.iter().find(|it| it.type_ == READY)
 }
 
 /// Returns the status of a pod from that of the remote pod.

@@ -5,6 +5,7 @@ use super::item::TokenItem;
 use super::registrations::secrets;
 use super::settings::TokenSettings;
 use crate::pod::forge::service_account;
+use crate::pod::has_ended;
 use crate::reflection::namespaces::{Namespaces, State};
 use crate::reflection::summary::Summary;
 use crate::reflection::token::{TokenSecret, TokenState, remote, until_refresh};
@@ -63,7 +64,7 @@ pub(super) fn pod(
 ) -> Plan<TokenItem> {
     let mut plan = Plan::default();
     let needed = view.pod(key).map(|pod| (pod, view.settings.secret_of(pod)));
-    let needed = needed.filter(|(pod, desired)| !is_finished(pod) && !desired.tokens.is_empty());
+    let needed = needed.filter(|(pod, desired)| !has_ended(pod) && !desired.tokens.is_empty());
     let (Some((pod, desired)), Some(remote)) = (needed, view.namespaces.remote(&key.namespace))
     else {
         issued.forget(key);
@@ -186,12 +187,6 @@ pub(super) fn secret(view: &View<'_>, key: &Key) -> Plan<TokenItem> {
     }
 
     plan
-}
-
-/// Returns whether the containers of a pod have ended for good.
-fn is_finished(pod: &Pod) -> bool {
-    let phase = pod.status.as_ref().and_then(|it| it.phase.as_deref());
-    matches!(phase, Some("Succeeded" | "Failed"))
 }
 
 fn failure(settings: &TokenSettings, pod: &Key, message: String) -> Event {

@@ -1,6 +1,7 @@
 //! Values of the flags.
 
 use crate::pod::forge::ApiServerSupport;
+use crate::pod::is_bound;
 use crate::reflection::peering::Peering;
 use crate::reflection::token::TokenSecret;
 use control_runtime::Key;
@@ -29,8 +30,7 @@ impl TokenSettings {
 
     /// Returns whether a pod is bound to the Node.
     pub(super) fn is_bound(&self, pod: &Pod) -> bool {
-        let node = pod.spec.as_ref().and_then(|it| it.node_name.as_deref());
-        node == Some(self.node.as_str())
+        is_bound(pod, &self.node)
     }
 
     /// Returns the Secret that a pod needs.
