@@ -8,7 +8,7 @@ use super::plan::{EXISTS, Workload};
 use super::steps::{Durations, Observed, Steps};
 use super::unscheduled::Unscheduled;
 use crate::kubeconfig::Shared;
-use crate::pod::kept;
+use crate::pod::kept::{self, KeptShadowPod};
 use crate::pod::status::{Restarts, cut};
 use crate::reflected::Reflected;
 use crate::reflection::event::{self, EventSummary};
@@ -101,7 +101,7 @@ impl WorkloadController {
     fn items_in(&self, namespaces: &BTreeSet<String>, cache: &Cache) -> Vec<Key> {
         let local = cache.objects::<Pod>(&Cluster::Local);
         let provider = Cluster::remote(&self.settings.provider);
-        let shadows = cache.objects::<ShadowPod>(&provider);
+        let shadows = cache.objects::<KeptShadowPod>(&provider);
         let mut items = Vec::new();
         for namespace in namespaces {
             items.extend(local.within(namespace).map(|(key, _)| key.clone()));

@@ -1,8 +1,8 @@
 //! The objects of a pod at the provider.
 
 use super::namespaces::is_listed;
+use crate::pod::kept::KeptShadowPod;
 use crate::settings::Settings;
-use control_api::ShadowPod;
 use control_runtime::{Cache, Cluster, Key};
 use k8s_openapi::api::core::v1::Pod;
 
@@ -10,7 +10,7 @@ use k8s_openapi::api::core::v1::Pod;
 #[derive(Clone, Copy)]
 pub(super) struct Counterparts<'a> {
     /// The ShadowPod of this name, which may be of another Node.
-    pub(super) shadow: Option<&'a ShadowPod>,
+    pub(super) shadow: Option<&'a KeptShadowPod>,
     /// The remote pod, with the labels of this Node.
     pub(super) pod: Option<&'a Pod>,
 }
@@ -25,7 +25,7 @@ impl<'a> Counterparts<'a> {
         let pod = cache.objects::<Pod>(&provider).get(remote);
 
         Some(Self {
-            shadow: cache.objects::<ShadowPod>(&provider).get(remote),
+            shadow: cache.objects::<KeptShadowPod>(&provider).get(remote),
             pod: pod.filter(|it| settings.is_own(&it.metadata)),
         })
     }

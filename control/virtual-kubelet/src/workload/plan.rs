@@ -6,11 +6,11 @@ use super::offloading;
 use super::update::{is_of_former, update};
 use crate::pod::forge::{self, HomeApiServer};
 use crate::pod::has_ended;
+use crate::pod::kept::KeptShadowPod;
 use crate::pod::status::{self, Restarts};
 use crate::reflection::event;
 use crate::settings::{Settings, api_servers, reserved};
 use control_api::offloading::namespace_map::MappingPhase;
-use control_api::offloading::shadow_pod::ShadowPodPhase;
 use control_api::offloading::virtual_node::OffloadingPatch;
 use control_api::{NamespaceMap, ShadowPod, VirtualNode, labels};
 use control_runtime::{
@@ -147,11 +147,7 @@ impl<'a> Workload<'a> {
         match counterparts.pod {
             Some(pod) => self.reflect(local, (pod, is_carried), restarts, env, plan),
             None => {
-                let phase = shadow
-                    .status
-                    .as_ref()
-                    .map_or(ShadowPodPhase::Unknown, |it| it.phase);
-                if let Some(status) = status::terminated(local, phase, env.now) {
+                if let Some(status) = status::terminated(local, shadow.phase, env.now) {
                     self.set_status(local, &status, plan);
                 } else if let Some(message) = self.failed_creation(shadow) {
                     let message = format!("the provider does not create the pod: {message}");
@@ -213,7 +209,7 @@ impl<'a> Workload<'a> {
     fn update(
         &self,
         local: &Pod,
-        (shadow, remote, patch): (&ShadowPod, Option<&Pod>, &OffloadingPatch),
+        (shadow, remote, patch): (&KeptShadowPod, Option<&Pod>, &OffloadingPatch),
         plan: &mut Plan<Key>,
     ) -> bool {
         let Some(key) = self.remote_key() else {
@@ -296,9 +292,11 @@ impl<'a> Workload<'a> {
     /// (`podStatusStrategy` in `pkg/registry/core/pod/strategy.go`), so that no right to change the pod itself is needed.
     fn write_status(&self, local: &Pod, patch: Value, plan: &mut Plan<Key>) {
         let planned = plan.writes.iter_mut().filter(|it| is_of_status(it));
-        let mut planned = planned.filter_map(|it| match &mut it.action {
-            Action::Merge(Value::Object(planned)) => Some(planned),
-            _ => None,
+        let mut planned = planned.filter_map(|it| {
+            let Action::Merge(Value::Object(planned)) = &mut it.action else {
+                return None;
+            };
+            Some(planned)
         });
         if let (Some(planned), Some(patch)) = (planned.next(), patch.as_object()) {
             planned.extend(patch.clone());
@@ -318,7 +316,7 @@ impl<'a> Workload<'a> {
         }
     }
 
-    fn delete_shadow(&self, key: &Key, shadow: Option<&ShadowPod>, plan: &mut Plan<Key>) {
+    fn delete_shadow(&self, key: &Key, shadow: Option<&KeptShadowPod>, plan: &mut Plan<Key>) {
         let shadow = shadow.filter(|it| {
             self.settings.is_own(&it.metadata) && it.metadata.deletion_timestamp.is_none()
         });
@@ -428,7 +426,7 @@ impl<'a> Workload<'a> {
     }
 
     /// Returns why the provider has not created the pod of the ShadowPod.
-    fn failed_creation(&self, shadow: &ShadowPod) -> Option<&'a str> {
+    fn failed_creation(&self, shadow: &KeptShadowPod) -> Option<&'a str> {
         if !self.settings.reflects_events {
             return None;
         }

@@ -6,8 +6,9 @@
 //! pods have the annotations of their ShadowPods. Before the provider has created its pod, nothing is changed or reported.
 
 use crate::pod::forge::{self, Change, Context, Metadata};
+use crate::pod::kept::KeptShadowPod;
 use crate::pod::status::cut;
-use control_api::{ShadowPod, annotations, labels};
+use control_api::{annotations, labels};
 use control_runtime::merge_patch;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
@@ -28,7 +29,7 @@ pub(super) struct Update {
 
 /// Returns whether a ShadowPod is that of a former pod with the same name, which was replaced while nothing followed it. Those of
 /// earlier releases do not name their pod.
-pub(super) fn is_of_former(local: &Pod, shadow: &ShadowPod) -> bool {
+pub(super) fn is_of_former(local: &Pod, shadow: &KeptShadowPod) -> bool {
     let annotations = shadow.metadata.annotations.as_ref();
     let uid = annotations.and_then(|it| it.get(annotations::POD_UID));
 
@@ -38,7 +39,7 @@ pub(super) fn is_of_former(local: &Pod, shadow: &ShadowPod) -> bool {
 /// Compares a ShadowPod with its pod. `remote` is the provider's pod.
 pub(super) fn update(
     local: &Pod,
-    shadow: &ShadowPod,
+    shadow: &KeptShadowPod,
     remote: Option<&Pod>,
     context: &Context<'_>,
 ) -> Update {
@@ -50,8 +51,10 @@ pub(super) fn update(
         applies_changes: remote.is_some_and(applies_changes),
         ..*context
     };
-    let spec = shadow.spec.pod.as_ref().filter(|_| remote.is_some());
-    let change = spec.and_then(|spec| forge::change(local, spec, &context));
+    let spec = remote.and_then(|_| shadow.spec());
+    let change = spec
+        .as_ref()
+        .and_then(|spec| forge::change(local, spec, &context));
     let mut update = Update::default();
     if let (Some(change), Some(old)) = (change, spec) {
         match &change.spec {
@@ -74,7 +77,7 @@ pub(super) fn update(
 }
 
 /// Returns the merge patch of labels and annotations. The label with the creator stays as it is.
-fn metadata(local: &Pod, shadow: &ShadowPod, context: &Context<'_>) -> Option<Value> {
+fn metadata(local: &Pod, shadow: &KeptShadowPod, context: &Context<'_>) -> Option<Value> {
     let Metadata {
         mut labels,
         annotations,

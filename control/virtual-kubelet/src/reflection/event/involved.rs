@@ -2,10 +2,11 @@
 
 use super::settings::EventSettings;
 use super::{EventSummary, Subject};
+use crate::pod::kept::KeptShadowPod;
 use crate::reflection::kind::Kind;
 use crate::reflection::present::Present;
 use crate::reflection::summary::Summary;
-use control_api::{ShadowPod, labels};
+use control_api::labels;
 use control_runtime::{Cache, Cluster, Key, Ref, Resource};
 use k8s_openapi::api::core::v1::Pod;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
@@ -37,7 +38,7 @@ impl<'a> Involved<'a> {
                 is_it.then(|| of_pod(local, &remote))?
             }
             Subject::ShadowPod => {
-                let shadow = remote_object::<ShadowPod>(cache, settings, &remote)?;
+                let shadow = remote_object::<KeptShadowPod>(cache, settings, &remote)?;
                 let is_it = is_own(&shadow.metadata, settings) && is_same(event, &shadow.metadata);
                 is_it.then(|| of_pod(local, &remote))?
             }
