@@ -15,6 +15,7 @@ use kube::Client;
 use kube::core::{Status, TypeMeta};
 use serde::Deserialize;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Code of the response to an object that is not valid.
@@ -81,6 +82,13 @@ impl Context {
         } else {
             self.send_write(write).await
         };
+        let sent = match sent {
+            // A member of a list that the Apply leaves may contradict one that it has, such as a port of the same name.
+            Err(Outcome::Refused(status)) if is_apply && status.code == INVALID => {
+                self.take_lists(write, status).await
+            }
+            sent => sent,
+        };
         match sent {
             Ok(text) if matches!(write.action, Action::Post(_)) => {
                 parse(&text).map_or_else(Outcome::Failed, |value| Outcome::Answer(Answer(value)))
@@ -115,13 +123,7 @@ impl Context {
                 Err(outcome) => Err(outcome),
             };
         }
-        let text = match self.send_write(write).await {
-            // A member of a list that the Apply leaves may contradict one that it has, such as a port of the same name.
-            Err(Outcome::Refused(status)) if status.code == INVALID => {
-                return self.adopt_after(write, status).await;
-            }
-            sent => sent?,
-        };
+        let text = self.send_write(write).await?;
         let value = parse(&text).map_err(Outcome::Failed)?;
         let subresource = write.subresource.unwrap_or_default();
         let (manager, adopted) = (self.field_manager, &self.adopted);
@@ -132,14 +134,19 @@ impl Context {
         }
     }
 
-    /// Sends an Apply again that was refused, if the object has fields of earlier field managers.
-    async fn adopt_after(&self, write: &Write, refusal: Box<Status>) -> Result<String, Outcome> {
-        let text = self.get(&write.object).await?;
-        let value = parse(&text).map_err(Outcome::Failed)?;
+    /// Sends an Apply again that was refused for members of its lists, if other field managers have such members.
+    async fn take_lists(&self, write: &Write, refusal: Box<Status>) -> Result<String, Outcome> {
+        let lists = refused_lists(write, &refusal);
+        if lists.is_empty() || !self.force {
+            return Err(Outcome::Refused(refusal));
+        }
+        let value = parse(&self.get(&write.object).await?).map_err(Outcome::Failed)?;
         let subresource = write.subresource.unwrap_or_default();
-        let (manager, adopted) = (self.field_manager, &self.adopted);
-        match managed_fields::adoption(&value, manager, adopted, subresource) {
-            Some(_) => self.adopt(write, &text).await,
+        match managed_fields::takeover(&value, self.field_manager, subresource, &lists) {
+            Some(patch) => {
+                self.assign(write, &patch).await?;
+                self.send_write(write).await
+            }
             None => Err(Outcome::Refused(refusal)),
         }
     }
@@ -151,14 +158,18 @@ impl Context {
         let patch =
             managed_fields::adoption(&value, self.field_manager, &self.adopted, subresource);
         if let Some(patch) = patch {
-            // kube-apiserver ignores `managedFields` in a patch of a subresource.
-            let patch = http::Request::patch(write.object.path(None, &[]))
-                .header(header::CONTENT_TYPE, "application/json-patch+json")
-                .body(patch.to_string().into_bytes());
-            self.send(write.gate, patch).await?;
+            self.assign(write, &patch).await?;
         }
 
         self.send_write(write).await
+    }
+
+    /// Sends a patch of the `managedFields` of an object, which kube-apiserver ignores in a patch of a subresource.
+    async fn assign(&self, write: &Write, patch: &Value) -> Result<String, Outcome> {
+        let patch = http::Request::patch(write.object.path(None, &[]))
+            .header(header::CONTENT_TYPE, "application/json-patch+json")
+            .body(patch.to_string().into_bytes());
+        self.send(write.gate, patch).await
     }
 
     async fn get(&self, object: &Ref) -> Result<String, Outcome> {
@@ -366,6 +377,24 @@ fn failure(error: kube::Error) -> Outcome {
         return Outcome::Untrusted(reason);
     }
     Outcome::Failed(reason)
+}
+
+/// Returns the paths of the lists of an Apply of which a refusal names members, such as `spec.ports[1].name`.
+fn refused_lists(write: &Write, refusal: &Status) -> Vec<Vec<String>> {
+    let Action::Apply(body) = &write.action else {
+        return Vec::new();
+    };
+    let causes = refusal.details.iter().flat_map(|it| &it.causes);
+    let lists = causes.filter_map(|cause| {
+        let (list, _) = cause.field.split_once('[')?;
+        let path: Vec<String> = list.split('.').map(str::to_owned).collect();
+        let pointer = format!("/{}", path.join("/"));
+        body.pointer(&pointer)
+            .is_some_and(Value::is_array)
+            .then_some(path)
+    });
+
+    BTreeSet::from_iter(lists).into_iter().collect()
 }
 
 /// Returns the outcome of a request that the server refuses.

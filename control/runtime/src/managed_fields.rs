@@ -60,10 +60,7 @@ pub(crate) fn adoption(
     }
 
     let is_ours = |entry: &&mut Value| {
-        entry["operation"] == "Apply"
-            && text(entry, "subresource") == subresource
-            && text(entry, "manager") == manager
-            && entry["apiVersion"] == first["apiVersion"]
+        is_applied(entry, manager, subresource) && entry["apiVersion"] == first["apiVersion"]
     };
     if let Some(ours) = kept.iter_mut().find(is_ours) {
         merge(&mut ours["fieldsV1"], &fields);
@@ -75,10 +72,91 @@ pub(crate) fn adoption(
         kept.push(ours);
     }
 
-    Some(json!([
-        {"op": "replace", "path": "/metadata/managedFields", "value": kept},
+    Some(replacement(&kept, version))
+}
+
+/// Returns the JSON patch (RFC 6902) that assigns the members of lists, which all managers have, to `manager`; `None` if the others have
+/// none.
+///
+/// The patch fails with a conflict if the object has changed since it was read.
+pub(crate) fn takeover(
+    object: &Value,
+    manager: &str,
+    subresource: &str,
+    lists: &[Vec<String>],
+) -> Option<Value> {
+    let metadata = object.get("metadata")?;
+    let version = metadata.get("resourceVersion")?.as_str()?;
+    let mut entries = metadata.get("managedFields")?.as_array()?.clone();
+    let mut taken = Value::Object(Map::new());
+    for entry in &mut entries {
+        if text(entry, "subresource") != subresource || is_applied(entry, manager, subresource) {
+            continue;
+        }
+        for list in lists {
+            let Some(mut fields) = take(&mut entry["fieldsV1"], list) else {
+                continue;
+            };
+            for name in list.iter().rev() {
+                fields = json!({format!("f:{name}"): fields});
+            }
+            merge(&mut taken, &fields);
+        }
+    }
+    if taken == json!({}) {
+        return None;
+    }
+    let like = entries
+        .iter()
+        .find(|it| is_applied(it, manager, subresource));
+    let mut ours = like.or(entries.first())?.clone();
+    if like.is_some() {
+        merge(&mut ours["fieldsV1"], &taken);
+    } else {
+        ours["manager"] = manager.into();
+        ours["operation"] = "Apply".into();
+        ours["fieldsV1"] = taken;
+        if let Some(ours) = ours.as_object_mut() {
+            ours.remove("subresource");
+        }
+        if !subresource.is_empty() {
+            ours["subresource"] = subresource.into();
+        }
+    }
+    entries.retain(|it| !is_applied(it, manager, subresource) && it["fieldsV1"] != json!({}));
+    entries.push(ours);
+
+    Some(replacement(&entries, version))
+}
+
+/// Removes the fields below a path from a set of fields (FieldsV1), and the sets around it that are empty then.
+fn take(fields: &mut Value, path: &[String]) -> Option<Value> {
+    let (name, rest) = path.split_first()?;
+    let name = format!("f:{name}");
+    let fields = fields.as_object_mut()?;
+    if rest.is_empty() {
+        return fields.remove(&name);
+    }
+    let below = fields.get_mut(&name)?;
+    let taken = take(below, rest);
+    if *below == json!({}) {
+        fields.remove(&name);
+    }
+
+    taken
+}
+
+fn is_applied(entry: &Value, manager: &str, subresource: &str) -> bool {
+    entry["operation"] == "Apply"
+        && text(entry, "subresource") == subresource
+        && text(entry, "manager") == manager
+}
+
+fn replacement(entries: &[Value], version: &str) -> Value {
+    json!([
+        {"op": "replace", "path": "/metadata/managedFields", "value": entries},
         {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
-    ]))
+    ])
 }
 
 fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
@@ -164,6 +242,68 @@ mod tests {
         let other = object(&[entry("kubectl", "Update", updated.clone())]);
         assert!(!has_rest(&other, "new", &["new"], ""));
         assert!(!has_rest(&json!({}), "new", &["new"], ""));
+    }
+
+    #[test]
+    fn members_of_a_list_are_taken_from_all_managers() {
+        let ports =
+            |number: u16| json!({"f:ports": {format!("k:{{port:{number}}}"): {"f:name": {}}}});
+        let mut edited = ports(3);
+        edited["f:type"] = json!({});
+        let mut status = entry("edit", "Update", json!({"f:spec": ports(4)}));
+        status["subresource"] = "status".into();
+        let object = object(&[
+            entry("new", "Apply", json!({"f:spec": ports(1)})),
+            entry("other", "Apply", json!({"f:spec": ports(2)})),
+            entry("edit", "Update", json!({"f:spec": edited})),
+            status.clone(),
+        ]);
+        let lists = [vec!["spec".to_owned(), "ports".to_owned()]];
+
+        let patch = takeover(&object, "new", "", &lists).unwrap();
+
+        let mut all = ports(1);
+        merge(&mut all, &ports(2));
+        merge(&mut all, &ports(3));
+        let expected = [
+            entry("edit", "Update", json!({"f:spec": {"f:type": {}}})),
+            status,
+            entry("new", "Apply", json!({"f:spec": all})),
+        ];
+        assert_eq!(patch[0]["value"], json!(expected));
+        assert_eq!(patch[1]["value"], "7");
+    }
+
+    #[test]
+    fn a_manager_that_has_applied_nothing_gets_an_entry() {
+        let mut edit = entry(
+            "edit",
+            "Update",
+            json!({"f:status": {"f:conditions": {"k:{a}": {}}}}),
+        );
+        edit["subresource"] = "status".into();
+        let object = object(&[edit.clone()]);
+        let lists = [vec!["status".to_owned(), "conditions".to_owned()]];
+
+        let patch = takeover(&object, "new", "status", &lists).unwrap();
+
+        edit["manager"] = "new".into();
+        edit["operation"] = "Apply".into();
+        assert_eq!(patch[0]["value"], json!([edit]));
+    }
+
+    #[test]
+    fn nothing_is_taken_of_other_fields_and_subresources() {
+        let ports = json!({"f:spec": {"f:ports": {"k:{port:1}": {}}}});
+        let ours = entry("new", "Apply", ports.clone());
+        let edit = entry("edit", "Update", ports);
+        let lists = |name: &str| [vec!["spec".to_owned(), name.to_owned()]];
+
+        let both = object(&[ours.clone(), edit.clone()]);
+        assert_eq!(takeover(&both, "new", "", &lists("rules")), None);
+        assert_eq!(takeover(&both, "new", "status", &lists("ports")), None);
+        assert_eq!(takeover(&object(&[ours]), "new", "", &lists("ports")), None);
+        assert_eq!(takeover(&json!({}), "new", "", &lists("ports")), None);
     }
 
     #[test]

@@ -97,11 +97,7 @@ async fn a_port_of_a_service_that_changes_its_number_is_replaced(
     let before = scene.until_remote(web, |_| true).await?;
     for number in [81, 82] {
         scene.put(&service(number)).await?;
-        let is_replaced = |it: &Value| {
-            let ports = it["spec"]["ports"].as_array();
-            ports.is_some_and(|it| it.len() == 1 && it[0]["port"] == number)
-        };
-        let after = scene.until_remote(web, is_replaced).await?;
+        let after = scene.until_remote(web, |it| has_port(it, number)).await?;
         ensure!(
             after["metadata"]["uid"] == before["metadata"]["uid"],
             "{after}"
@@ -110,7 +106,20 @@ async fn a_port_of_a_service_that_changes_its_number_is_replaced(
         ensure!(after.pointer(address) == before.pointer(address), "{after}");
     }
 
+    // Another manager of the provider changes the number, and then has a port of the same name.
+    let mut edited = scene.until_remote(web, |_| true).await?;
+    edited["spec"]["ports"][0]["port"] = 65_000.into();
+    let edited = scene.milan.update(&edited).await?;
+    ensure!(has_port(&edited, 65_000), "{edited}");
+    scene.until_remote(web, |it| has_port(it, 82)).await?;
+
     Ok(())
+}
+
+/// Returns whether a Service has one port, of this number.
+fn has_port(service: &Value, number: u16) -> bool {
+    let ports = service["spec"]["ports"].as_array();
+    ports.is_some_and(|it| it.len() == 1 && it[0]["port"] == number)
 }
 
 async fn ingresses_follow_those_of_the_consumer(_: &'static Fixture) -> Result<()> {

@@ -228,25 +228,26 @@ async fn only_a_write_of_a_leader_needs_the_leadership() {
     assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
 }
 
-/// A creation is no Apply: its entry of `managedFields` keeps a port that a later Apply replaces.
-#[tokio::test]
-async fn an_apply_that_contradicts_fields_of_an_earlier_manager_adopts_them() {
+/// Sends an Apply of a Service, which the API server refuses at first. `fields` are the entries of the object's managedFields. Returns
+/// the methods and content types of the requests.
+async fn apply_contradicting(fields: Value, adopted: Vec<&'static str>) -> (Outcome, Vec<String>) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let known = Arc::clone(&requests);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
-        let content = request.headers().get("content-type").cloned();
-        let line = format!("{} {:?}", request.method(), content);
+        let content = request.headers().get("content-type");
+        let content = content.map_or("", |it| it.to_str().unwrap());
+        let line = format!("{} {content}", request.method());
         let mut known = known.lock().unwrap();
         known.push(line);
         let (code, body) = match known.len() {
             1 => (
                 422,
-                json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "Duplicate value"}),
+                json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "Duplicate value",
+                    "details": {"causes": [{"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"}]}}),
             ),
             _ => (
                 200,
-                json!({"kind": "Service", "metadata": {"resourceVersion": "7", "managedFields": [
-                {"manager": "manager", "operation": "Update", "fieldsV1": {"f:spec": {"f:ports": {}}}}]}}),
+                json!({"kind": "Service", "metadata": {"resourceVersion": "7", "managedFields": fields}}),
             ),
         };
         let body = kube::client::Body::from(body.to_string().into_bytes());
@@ -261,18 +262,54 @@ async fn an_apply_that_contradicts_fields_of_an_earlier_manager_adopts_them() {
         field_manager: "manager",
         fields: Vec::new(),
         adopts_late: true,
-        adopted: vec!["manager"],
+        adopted,
     };
-    let write = Write::new(object("a", "b"), Action::Apply(json!({})));
+    let body = json!({"spec": {"ports": [{"name": "http", "port": 81}]}});
+    let write = Write::new(object("a", "b"), Action::Apply(body));
 
     let outcome = context.execute(&Request::Write(write)).await;
+    let sent = requests.lock().unwrap().clone();
+    (outcome, sent)
+}
+
+const APPLY: &str = "PATCH application/apply-patch+yaml";
+
+const ASSIGN: &str = "PATCH application/json-patch+json";
+
+#[tokio::test]
+async fn an_apply_that_contradicts_fields_of_an_earlier_manager_takes_them() {
+    let ports = |number: u16| json!({"f:spec": {"f:ports": {format!("k:{{port:{number}}}"): {}}}});
+    let fields = json!([
+        {"manager": "manager", "operation": "Update", "fieldsV1": ports(80)},
+        {"manager": "manager", "operation": "Apply", "fieldsV1": {"f:spec": {"f:type": {}}}},
+    ]);
+
+    let (outcome, sent) = apply_contradicting(fields, vec!["manager"]).await;
+
     assert!(matches!(outcome, Outcome::Answer(_)), "{outcome:?}");
-    let apply = "PATCH Some(\"application/apply-patch+yaml\")";
-    let expected = [
-        apply,
-        "GET None",
-        "PATCH Some(\"application/json-patch+json\")",
-        apply,
-    ];
-    assert_eq!(*requests.lock().unwrap(), expected);
+    assert_eq!(sent, [APPLY, "GET ", ASSIGN, APPLY]);
+}
+
+#[tokio::test]
+async fn an_apply_that_contradicts_members_that_others_have_added_to_its_list_takes_them() {
+    let ports = |number: u16| json!({"f:spec": {"f:ports": {format!("k:{{port:{number}}}"): {}}}});
+    let fields = json!([
+        {"manager": "manager", "operation": "Apply", "fieldsV1": ports(80)},
+        {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": ports(65_000)},
+    ]);
+
+    let (outcome, sent) = apply_contradicting(fields, Vec::new()).await;
+
+    assert!(matches!(outcome, Outcome::Answer(_)), "{outcome:?}");
+    assert_eq!(sent, [APPLY, "GET ", ASSIGN, APPLY]);
+}
+
+#[tokio::test]
+async fn an_apply_that_nobody_contradicts_stays_refused() {
+    let fields = json!([{"manager": "manager", "operation": "Apply", "fieldsV1": {"f:spec": {"f:ports": {}}}}]);
+
+    let (outcome, sent) = apply_contradicting(fields, Vec::new()).await;
+
+    assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+    assert_eq!(sent, [APPLY, "GET "]);
 }
