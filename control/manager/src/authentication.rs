@@ -25,6 +25,7 @@ pub(crate) use csr::{SERVING_SIGNER, approval, is_decided, keep as keep_csr};
 pub(crate) use eks::in_secret as eks_credentials;
 pub(crate) use objects::{cluster_id, label, policy, warn};
 pub(crate) use parameters::ApiServerSettings;
+pub(crate) use registrations::secrets as watch_of_secrets;
 pub(crate) use slice::is_replica;
 pub(crate) use verdict::Grants;
 

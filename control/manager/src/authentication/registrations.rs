@@ -146,7 +146,7 @@ pub(super) fn kept_storage_class(class: StorageClass) -> StorageClass {
 }
 
 /// Returns the watch of the Secrets of a tenant namespace that are about its peer.
-pub(super) fn secrets(namespace: &str) -> WatchId {
+pub(crate) fn secrets(namespace: &str) -> WatchId {
     WatchId {
         cluster: Cluster::Local,
         resource: Resource::of::<Secret>(),

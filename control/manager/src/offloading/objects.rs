@@ -12,7 +12,7 @@ use control_api::{
 use control_runtime::{Cache, Cluster, Key, Objects};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{Namespace, Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 
@@ -46,6 +46,8 @@ pub(super) struct Local<'a> {
     pub(super) pods: Objects<'a, Pod>,
     /// ServiceAccounts in tenant namespaces.
     pub(super) accounts: Objects<'a, ServiceAccount>,
+    /// Secrets in tenant namespaces that are about the peer, such as kubeconfigs.
+    pub(super) secrets: Objects<'a, Secret>,
     pub(super) role_bindings: Objects<'a, RoleBinding>,
     pub(super) cluster_role_bindings: Objects<'a, ClusterRoleBinding>,
     pub(super) requests: Objects<'a, CertificateSigningRequest>,
@@ -71,6 +73,7 @@ impl<'a> Local<'a> {
             deployments: cache.objects(local),
             pods: cache.objects(local),
             accounts: cache.objects(local),
+            secrets: cache.objects(local),
             role_bindings: cache.objects(local),
             cluster_role_bindings: cache.objects(local),
             requests: cache.objects(local),

@@ -12,7 +12,7 @@ use control_api::{
 };
 use control_runtime::{Change, Key, WatchId};
 use k8s_openapi::api::apps::v1::Deployment;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use kube::Resource;
@@ -127,6 +127,10 @@ pub(super) fn items_of_kubelets(
         of_nodes(&mut nodes.into_iter())
     } else if change.is::<ServiceAccount>() {
         of_nodes(&mut [key.clone()].into_iter())
+    } else if change.is::<Secret>() {
+        let nodes = local.virtual_nodes.within(&key.namespace);
+        let nodes = nodes.filter(|(_, node)| virtual_kubelet::secret_of(node) == Some(&*key.name));
+        of_nodes(&mut nodes.map(|(key, _)| key.clone()))
     } else if change.is::<Pod>() {
         of_pod(local, change)
     } else if is_of_this_cluster(kubelets, change)

@@ -13,7 +13,7 @@ use control_api::{
 use control_runtime::{Registration, Scope};
 use k8s_openapi::api::apps::v1::Deployment;
 use k8s_openapi::api::certificates::v1::CertificateSigningRequest;
-use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, ServiceAccount};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Node, Pod, Secret, ServiceAccount};
 use k8s_openapi::api::rbac::v1::{ClusterRoleBinding, RoleBinding};
 use kube::ResourceExt as _;
 
@@ -67,6 +67,7 @@ fn of_kubelets(kubelets: &Kubelets) -> Vec<Registration> {
             let node = pod.spec.as_ref().and_then(|spec| spec.node_name.clone());
             node.into_iter().collect()
         }),
+        Registration::whole::<Secret>(Scope::Planned).labels(labels::REMOTE_CLUSTER_ID),
         Registration::of(Scope::All, keep::<Node>).verbs(&["patch", "delete"]),
         Registration::of(Scope::All, keep_csr)
             .index(BY_REQUESTER, |request: &CertificateSigningRequest| {

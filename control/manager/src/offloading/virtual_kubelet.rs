@@ -33,6 +33,7 @@ pub(super) use options::key_of as options_key;
 pub(super) use rights::{AUTHENTICATION_ROLE, LEASE_ROLE, TENANT_ROLE, bound, bound_by_cluster};
 pub(super) use serving::{items_of as requests_of, plan as plan_request, waiting_requester};
 pub(crate) use source::Kubelets;
+pub(super) use source::secret_of;
 
 mod access;
 mod arguments;

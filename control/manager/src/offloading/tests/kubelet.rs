@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 mod ending;
 mod faults;
 mod hostile;
+mod kubeconfigs;
 mod overrides;
 mod serving;
 mod template;

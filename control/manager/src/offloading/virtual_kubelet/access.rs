@@ -1,6 +1,7 @@
 //! The watches of the objects of virtual kubelets, which follow the rights of the manager.
 
 use super::source::Kubelets;
+use crate::authentication::watch_of_secrets;
 use crate::network::is_bound;
 use crate::offloading::item::WorkItem;
 use crate::offloading::objects::Local;
@@ -92,7 +93,7 @@ pub(in crate::offloading) fn offloaded_pods() -> WatchId {
 }
 
 /// Returns the watches in a tenant namespace.
-fn watches(namespace: &str) -> [WatchId; 3] {
+fn watches(namespace: &str) -> [WatchId; 4] {
     let kubelets = format!(
         "{}={}",
         labels::OFFLOADING_COMPONENT,
@@ -103,6 +104,8 @@ fn watches(namespace: &str) -> [WatchId; 3] {
         watch::<Deployment>(Some(namespace), String::new()),
         watch::<ServiceAccount>(Some(namespace), String::new()),
         watch::<Pod>(Some(namespace), kubelets),
+        // Authentication needs the same watch.
+        watch_of_secrets(namespace),
     ]
 }
 

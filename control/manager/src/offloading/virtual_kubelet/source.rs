@@ -62,11 +62,11 @@ pub(super) fn source<'a>(
     bounds: &mut Bounds<'_>,
 ) -> Result<Option<Source<'a>>, Refusal> {
     let peer = check(local, key, node)?;
-    let secret = node.spec.kubeconfig_secret_ref.as_ref();
-    let Some(secret) = secret.filter(|secret| !secret.name.is_empty()) else {
+    let Some(secret) = secret_of(node) else {
         let message = "spec.kubeconfigSecretRef is missing: name the Secret with the kubeconfig for the provider";
         return Err(("KubeconfigMissing", message.to_owned()));
     };
+    check_secret(local, &Key::new(&*key.namespace, secret), peer)?;
     let defaults = (kubelets.namespace.as_str(), kubelets.image.as_str());
     let options = options::find(local, node, defaults, bounds)?;
     let home = cluster_id(local.cache, &kubelets.namespace);
@@ -85,7 +85,7 @@ pub(super) fn source<'a>(
         reserved: reserved(local, &kubelets.namespace, (&key.namespace, peer)),
         remapped,
         api_servers,
-        secret: &secret.name,
+        secret,
         options,
     }))
 }
@@ -132,6 +132,30 @@ pub(super) fn check<'a>(
     }
 
     foreign_node(local, &key.name, peer).map_or(Ok(peer), Err)
+}
+
+/// Checks that a Secret is not labelled as the kubeconfig for another cluster than the provider: the virtual kubelet would
+/// create the pods there. A Secret without the label, or that is missing so far, is accepted.
+fn check_secret(local: &Local<'_>, secret: &Key, peer: &str) -> Result<(), Refusal> {
+    let found = local.secrets.get(secret);
+    let found = found.and_then(|it| label(&it.metadata, labels::REMOTE_CLUSTER_ID));
+    let Some(other) = found.filter(|id| *id != peer) else {
+        return Ok(());
+    };
+    let message = format!(
+        "label {} of Secret {secret} is `{other}`, but the VirtualNode is of `{peer}`: name the Secret with the kubeconfig for \
+         `{peer}` in spec.kubeconfigSecretRef",
+        labels::REMOTE_CLUSTER_ID
+    );
+
+    Err(("OtherProvider", message))
+}
+
+/// Returns the name of the Secret with the kubeconfig of a VirtualNode.
+pub(in crate::offloading) fn secret_of(node: &VirtualNode) -> Option<&str> {
+    let secret = node.spec.kubeconfig_secret_ref.as_ref()?;
+
+    Some(secret.name.as_str()).filter(|name| !name.is_empty())
 }
 
 /// Returns the CIDRs of this cluster of some types.
