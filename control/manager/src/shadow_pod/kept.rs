@@ -26,7 +26,7 @@ const KEPT_LEN_MAX: usize = 64 << 10;
 const METADATA_LEN_MAX: usize = 320 << 10;
 
 /// Labels that decide whether a ShadowPod may have a pod.
-const JUDGED: [&str; 2] = [labels::ORIGIN, labels::CREATOR_USER];
+const JUDGED: [&str; 3] = [labels::ORIGIN, labels::DESTINATION, labels::CREATOR_USER];
 
 /// Maximum length of the value of a label.
 const LABEL_LEN_MAX: usize = 63;

@@ -7,7 +7,7 @@ use super::pod::phase;
 use super::settings::Settings;
 use super::terms::{Terms, overhead};
 use super::text::shown;
-use crate::authentication::{label, policy};
+use crate::authentication::{cluster_id, label, policy};
 use crate::shadow_endpoint_slice::{Mapping, Peers};
 use crate::webhook::creator_label;
 use control_api::tenant_namespace::peer_of;
@@ -86,7 +86,7 @@ impl<'a> Local<'a> {
         }
     }
 
-    /// Checks origin, content and creator of a ShadowPod.
+    /// Checks origin, destination, content and creator of a ShadowPod.
     ///
     /// # Errors
     ///
@@ -101,6 +101,10 @@ impl<'a> Local<'a> {
                 shown(origin.map_or("", String::as_str)),
                 key.namespace
             ));
+        }
+        if !self.check_destination(shadow_pod)? {
+            // It waits until the ID of this cluster is known.
+            return Ok(Standing::Ended);
         }
         let demand = shadow_pod.demand.clone()?;
         self.check_policy(consumer, shadow_pod)?;
@@ -135,6 +139,32 @@ impl<'a> Local<'a> {
         };
 
         Ok(Standing::Waits(group, rank, demand))
+    }
+
+    /// Checks that this cluster is the destination of a ShadowPod: a virtual kubelet with the kubeconfig for another provider
+    /// sends its ShadowPods to the wrong cluster. A ShadowPod without the label is accepted. Returns `false` while the check
+    /// needs the ID of this cluster and it is unknown.
+    ///
+    /// # Errors
+    ///
+    /// Returns the destination, the ID of this cluster, and the remedy.
+    fn check_destination(&self, shadow_pod: &KeptShadowPod) -> Result<bool, String> {
+        let Some(destination) = shadow_pod.labels.get(labels::DESTINATION) else {
+            return Ok(true);
+        };
+        let Some(own) = cluster_id(self.cache, &self.settings.namespace) else {
+            return Ok(false);
+        };
+        if destination == own {
+            return Ok(true);
+        }
+        let destination = shown(destination);
+
+        Err(format!(
+            "label {} is `{destination}`, but the ID of this cluster is `{own}`: give the VirtualNode the kubeconfig for \
+             `{destination}`",
+            labels::DESTINATION
+        ))
     }
 
     /// Returns the translation of addresses in the spec of a ShadowPod, if it has any.

@@ -4,12 +4,13 @@
 use super::kept::KeptShadowPod;
 use super::objects::Local;
 use crate::authentication::label;
+use crate::network::id_of;
 use crate::shadow_endpoint_slice::Peers;
 use control_api::authentication::tenant_policy;
 use control_api::tenant_namespace::peer_of;
 use control_api::{Configuration, TenantPolicy, annotations, labels};
 use control_runtime::{Change, Key};
-use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use std::collections::BTreeSet;
 
@@ -50,6 +51,13 @@ impl Pending {
                 shadow_pod.and_then(|it| it.profile.runtime_class()) == Some(name)
             });
             names.cloned().collect()
+        } else if change.is::<ConfigMap>() {
+            let is_same = change.before().and_then(id_of) == change.after().and_then(id_of);
+            if is_same {
+                BTreeSet::new()
+            } else {
+                self.0.clone()
+            }
         } else {
             BTreeSet::new()
         }

@@ -7,7 +7,7 @@ use crate::shadow_endpoint_slice::Peers;
 use crate::webhook::creator_label;
 use control_api::{Quota, ShadowPod, TenantPolicy, labels};
 use control_runtime::{Cache, Cluster, Registration, Scope};
-use k8s_openapi::api::core::v1::Pod;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use k8s_openapi::api::node::v1::RuntimeClass;
 use kube::ResourceExt as _;
 
@@ -64,5 +64,10 @@ pub(crate) fn registrations(liqo: &str) -> Vec<Registration> {
         }),
         Registration::whole::<TenantPolicy>(Scope::Namespace(liqo.to_owned())),
         Registration::whole::<RuntimeClass>(Scope::All),
+        Registration::of(Scope::Namespace(liqo.to_owned()), keep::<ConfigMap>).labels(format!(
+            "{}={}",
+            labels::APP_NAME,
+            labels::CLUSTER_ID_CONFIG_MAP
+        )),
     ]
 }

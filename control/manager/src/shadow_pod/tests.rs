@@ -3,6 +3,7 @@ use side::Side;
 mod aliases;
 mod changes;
 mod demands;
+mod destinations;
 mod golden;
 mod hostile;
 mod lifetime;

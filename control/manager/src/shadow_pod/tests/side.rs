@@ -5,7 +5,7 @@ use control_api::quantity::{Amount, amount};
 use control_api::{Configuration, Quota, ShadowPod, TenantPolicy};
 use control_runtime::simulation::{Sent, Simulation};
 use control_runtime::{Action, Cluster, Key, Request, Resource};
-use k8s_openapi::api::core::v1::{Namespace, Pod};
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Pod};
 use serde_json::{Value, json};
 use std::time::Duration;
 
@@ -24,6 +24,11 @@ pub(super) struct Side {
 
 pub(super) fn key(name: &str) -> Key {
     Key::new(NAMESPACE, name)
+}
+
+/// Returns the key of the ConfigMap with the ID of this cluster.
+pub(super) fn cluster_id() -> Key {
+    Key::new("liqo", "liqo-clusterid-configmap")
 }
 
 /// Returns a pod's spec as virtual kubelets write it, with a request of CPU.
@@ -67,9 +72,23 @@ impl Side {
         };
         let simulation = Simulation::new(seed).host(make).replicas(2);
         let mut side = Self { simulation };
+        side.put_cluster_id("milan");
         side.put_consumer("rome", NAMESPACE);
         side.put_quota("rome", USER, &json!({"cpu": "4", "pods": "100"}));
         side
+    }
+
+    /// Writes the ID of this cluster.
+    pub(super) fn put_cluster_id(&mut self, id: &str) {
+        let key = cluster_id();
+        self.put::<ConfigMap>(json!({
+            "metadata": {
+                "name": key.name,
+                "namespace": key.namespace,
+                "labels": {"app.kubernetes.io/name": "clusterid-configmap"},
+            },
+            "data": {"CLUSTER_ID": id},
+        }));
     }
 
     /// Creates the tenant namespace of a consumer, and one of its remote namespaces.
