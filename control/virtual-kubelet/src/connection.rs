@@ -145,7 +145,7 @@ fn reported(settings: &Settings, cache: &Cache, now: Timestamp) -> Option<Provid
     ))
 }
 
-/// Returns the user whom the client certificate of a kubeconfig names.
+/// Returns the user in the client certificate of a kubeconfig.
 fn user(config: &Config) -> Option<String> {
     let certificate = config.auth_info.client_certificate_data.as_ref()?;
     let pem = STANDARD.decode(certificate).ok()?;

@@ -305,7 +305,7 @@ async fn an_apply_that_contradicts_members_that_others_have_added_to_its_list_ta
 }
 
 #[tokio::test]
-async fn an_apply_that_nobody_contradicts_stays_refused() {
+async fn an_apply_that_no_other_manager_contradicts_stays_refused() {
     let fields = json!([{"manager": "manager", "operation": "Apply", "fieldsV1": {"f:spec": {"f:ports": {}}}}]);
 
     let (outcome, sent) = apply_contradicting(fields, Vec::new()).await;

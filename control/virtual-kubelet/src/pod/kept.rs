@@ -24,7 +24,7 @@ fn pod(mut pod: Pod, cluster: &Cluster) -> Pod {
     compact(&pod)
 }
 
-/// What the cache keeps of a ShadowPod.
+/// A ShadowPod as the cache keeps it.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct KeptShadowPod {
     pub(crate) metadata: ObjectMeta,
