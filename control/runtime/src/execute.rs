@@ -83,9 +83,8 @@ impl Context {
             self.send_write(write).await
         };
         let sent = match sent {
-            // A member of a list that the Apply leaves may contradict one that it has, such as a port of the same name.
             Err(Outcome::Refused(status)) if is_apply && status.code == INVALID => {
-                self.take_lists(write, status).await
+                self.adopt_after(write, status).await
             }
             sent => sent,
         };
@@ -134,42 +133,51 @@ impl Context {
         }
     }
 
-    /// Sends an Apply again that was refused for members of its lists, if other field managers have such members.
-    async fn take_lists(&self, write: &Write, refusal: Box<Status>) -> Result<String, Outcome> {
-        let lists = refused_lists(write, &refusal);
-        if lists.is_empty() || !self.force {
+    /// Sends an Apply again that was refused, because fields that it leaves contradict its own: those of earlier field managers, or
+    /// members that others have added to its lists, such as a port of the same name.
+    async fn adopt_after(&self, write: &Write, refusal: Box<Status>) -> Result<String, Outcome> {
+        let lists = match self.force {
+            true => refused_lists(write, &refusal),
+            false => Vec::new(),
+        };
+        if self.adopted.is_empty() && lists.is_empty() {
             return Err(Outcome::Refused(refusal));
         }
-        let value = parse(&self.get(&write.object).await?).map_err(Outcome::Failed)?;
-        let subresource = write.subresource.unwrap_or_default();
-        match managed_fields::takeover(&value, self.field_manager, subresource, &lists) {
-            Some(patch) => {
-                self.assign(write, &patch).await?;
-                self.send_write(write).await
-            }
-            None => Err(Outcome::Refused(refusal)),
+        let text = self.get(&write.object).await?;
+        match self.assign(write, &text, &lists).await? {
+            true => self.send_write(write).await,
+            false => Err(Outcome::Refused(refusal)),
         }
     }
 
     /// Assigns the fields of earlier field managers of an object to this one, and sends the Apply.
     async fn adopt(&self, write: &Write, object: &str) -> Result<String, Outcome> {
-        let value = parse(object).map_err(Outcome::Failed)?;
-        let subresource = write.subresource.unwrap_or_default();
-        let patch =
-            managed_fields::adoption(&value, self.field_manager, &self.adopted, subresource);
-        if let Some(patch) = patch {
-            self.assign(write, &patch).await?;
-        }
-
+        self.assign(write, object, &[]).await?;
         self.send_write(write).await
     }
 
-    /// Sends a patch of the `managedFields` of an object, which kube-apiserver ignores in a patch of a subresource.
-    async fn assign(&self, write: &Write, patch: &Value) -> Result<String, Outcome> {
+    /// Assigns the fields of earlier field managers of an object, and those of all others in lists, to this one. Returns whether there
+    /// are any.
+    async fn assign(
+        &self,
+        write: &Write,
+        object: &str,
+        lists: &[Vec<String>],
+    ) -> Result<bool, Outcome> {
+        let value = parse(object).map_err(Outcome::Failed)?;
+        let subresource = write.subresource.unwrap_or_default();
+        let (manager, adopted) = (self.field_manager, &self.adopted);
+        let patch = managed_fields::adoption(&value, manager, adopted, subresource, lists);
+        let Some(patch) = patch else {
+            return Ok(false);
+        };
+        // kube-apiserver ignores `managedFields` in a patch of a subresource.
         let patch = http::Request::patch(write.object.path(None, &[]))
             .header(header::CONTENT_TYPE, "application/json-patch+json")
             .body(patch.to_string().into_bytes());
-        self.send(write.gate, patch).await
+        self.send(write.gate, patch).await?;
+
+        Ok(true)
     }
 
     async fn get(&self, object: &Ref) -> Result<String, Outcome> {

@@ -34,8 +34,8 @@ fn contains(all: &Value, part: &Value) -> bool {
     members.all(|(name, part)| all.get(name).is_some_and(|all| contains(all, part)))
 }
 
-/// Returns the JSON patch (RFC 6902) that assigns the `Update` entries of `adopted` managers to
-/// `manager`; `None` if there are none.
+/// Returns the JSON patch (RFC 6902) that assigns the `Update` entries of `adopted` managers, and what all others have in `lists`, to
+/// `manager`; `None` if there is nothing to assign.
 ///
 /// The patch fails with a conflict if the object has changed since it was read.
 pub(crate) fn adoption(
@@ -43,90 +43,68 @@ pub(crate) fn adoption(
     manager: &str,
     adopted: &[&str],
     subresource: &str,
-) -> Option<Value> {
-    let metadata = object.get("metadata")?;
-    let version = metadata.get("resourceVersion")?.as_str()?;
-    let entries = metadata.get("managedFields")?.as_array()?;
-    let is_adopted = |entry: &Value| {
-        entry["operation"] == "Update"
-            && text(entry, "subresource") == subresource
-            && adopted.contains(&text(entry, "manager"))
-    };
-    let (old, mut kept): (Vec<_>, Vec<_>) = entries.iter().cloned().partition(is_adopted);
-    let first = old.first()?;
-    let mut fields = Value::Object(Map::new());
-    for entry in &old {
-        merge(&mut fields, &entry["fieldsV1"]);
-    }
-
-    let is_ours = |entry: &&mut Value| {
-        is_applied(entry, manager, subresource) && entry["apiVersion"] == first["apiVersion"]
-    };
-    if let Some(ours) = kept.iter_mut().find(is_ours) {
-        merge(&mut ours["fieldsV1"], &fields);
-    } else {
-        let mut ours = first.clone();
-        ours["manager"] = manager.into();
-        ours["operation"] = "Apply".into();
-        ours["fieldsV1"] = fields;
-        kept.push(ours);
-    }
-
-    Some(replacement(&kept, version))
-}
-
-/// Returns the JSON patch (RFC 6902) that assigns the members of lists, which all managers have, to `manager`; `None` if the others have
-/// none.
-///
-/// The patch fails with a conflict if the object has changed since it was read.
-pub(crate) fn takeover(
-    object: &Value,
-    manager: &str,
-    subresource: &str,
     lists: &[Vec<String>],
 ) -> Option<Value> {
     let metadata = object.get("metadata")?;
     let version = metadata.get("resourceVersion")?.as_str()?;
     let mut entries = metadata.get("managedFields")?.as_array()?.clone();
-    let mut taken = Value::Object(Map::new());
-    for entry in &mut entries {
-        if text(entry, "subresource") != subresource || is_applied(entry, manager, subresource) {
+    let is_applied =
+        |entry: &Value| entry["operation"] == "Apply" && text(entry, "manager") == manager;
+    let mut fields = Value::Object(Map::new());
+    let mut like = None;
+    let of_subresource = |entry: &&mut Value| text(entry, "subresource") == subresource;
+    for entry in entries.iter_mut().filter(of_subresource) {
+        if is_applied(entry) {
             continue;
         }
-        for list in lists {
-            let Some(mut fields) = take(&mut entry["fieldsV1"], list) else {
-                continue;
-            };
-            for name in list.iter().rev() {
-                fields = json!({format!("f:{name}"): fields});
-            }
-            merge(&mut taken, &fields);
+        let is_adopted =
+            entry["operation"] == "Update" && adopted.contains(&text(entry, "manager"));
+        let taken = match is_adopted {
+            true => std::mem::replace(&mut entry["fieldsV1"], json!({})),
+            false => take_lists(&mut entry["fieldsV1"], lists),
+        };
+        if is_adopted || taken != json!({}) {
+            merge(&mut fields, &taken);
+            like.get_or_insert_with(|| entry.clone());
         }
     }
-    if taken == json!({}) {
-        return None;
-    }
-    let like = entries
-        .iter()
-        .find(|it| is_applied(it, manager, subresource));
-    let mut ours = like.or(entries.first())?.clone();
-    if like.is_some() {
-        merge(&mut ours["fieldsV1"], &taken);
-    } else {
-        ours["manager"] = manager.into();
-        ours["operation"] = "Apply".into();
-        ours["fieldsV1"] = taken;
-        if let Some(ours) = ours.as_object_mut() {
-            ours.remove("subresource");
-        }
-        if !subresource.is_empty() {
-            ours["subresource"] = subresource.into();
-        }
-    }
-    entries.retain(|it| !is_applied(it, manager, subresource) && it["fieldsV1"] != json!({}));
-    entries.push(ours);
+    let mut like = like?;
+    entries.retain(|entry| entry["fieldsV1"] != json!({}));
 
-    Some(replacement(&entries, version))
+    let is_ours = |entry: &&mut Value| {
+        is_applied(entry)
+            && text(entry, "subresource") == subresource
+            && entry["apiVersion"] == like["apiVersion"]
+    };
+    if let Some(ours) = entries.iter_mut().find(is_ours) {
+        merge(&mut ours["fieldsV1"], &fields);
+    } else {
+        like["manager"] = manager.into();
+        like["operation"] = "Apply".into();
+        like["fieldsV1"] = fields;
+        entries.push(like);
+    }
+
+    Some(json!([
+        {"op": "replace", "path": "/metadata/managedFields", "value": entries},
+        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
+    ]))
+}
+
+/// Removes the fields in lists from a set of fields (FieldsV1), and returns them.
+fn take_lists(fields: &mut Value, lists: &[Vec<String>]) -> Value {
+    let mut taken = Value::Object(Map::new());
+    for list in lists {
+        let Some(mut members) = take(fields, list) else {
+            continue;
+        };
+        for name in list.iter().rev() {
+            members = json!({format!("f:{name}"): members});
+        }
+        merge(&mut taken, &members);
+    }
+
+    taken
 }
 
 /// Removes the fields below a path from a set of fields (FieldsV1), and the sets around it that are empty then.
@@ -144,19 +122,6 @@ fn take(fields: &mut Value, path: &[String]) -> Option<Value> {
     }
 
     taken
-}
-
-fn is_applied(entry: &Value, manager: &str, subresource: &str) -> bool {
-    entry["operation"] == "Apply"
-        && text(entry, "subresource") == subresource
-        && text(entry, "manager") == manager
-}
-
-fn replacement(entries: &[Value], version: &str) -> Value {
-    json!([
-        {"op": "replace", "path": "/metadata/managedFields", "value": entries},
-        {"op": "replace", "path": "/metadata/resourceVersion", "value": version},
-    ])
 }
 
 fn text<'a>(entry: &'a Value, field: &str) -> &'a str {
@@ -199,7 +164,7 @@ mod tests {
             entry("kubectl", "Update", json!({"f:data": {"f:c": {}}})),
         ]);
 
-        let patch = adoption(&object, "new", &["old", "older"], "").unwrap();
+        let patch = adoption(&object, "new", &["old", "older"], "", &[]).unwrap();
 
         let fields = json!({"f:data": {"f:a": {}, "f:b": {}}});
         let expected = [
@@ -217,7 +182,7 @@ mod tests {
             entry("new", "Update", json!({"f:data": {"f:b": {}}})),
         ]);
 
-        let patch = adoption(&object, "new", &["new"], "").unwrap();
+        let patch = adoption(&object, "new", &["new"], "", &[]).unwrap();
 
         let fields = json!({"f:data": {"f:a": {}, "f:b": {}}});
         assert_eq!(patch[0]["value"], json!([entry("new", "Apply", fields)]));
@@ -260,15 +225,15 @@ mod tests {
         ]);
         let lists = [vec!["spec".to_owned(), "ports".to_owned()]];
 
-        let patch = takeover(&object, "new", "", &lists).unwrap();
+        let patch = adoption(&object, "new", &[], "", &lists).unwrap();
 
         let mut all = ports(1);
         merge(&mut all, &ports(2));
         merge(&mut all, &ports(3));
         let expected = [
+            entry("new", "Apply", json!({"f:spec": all})),
             entry("edit", "Update", json!({"f:spec": {"f:type": {}}})),
             status,
-            entry("new", "Apply", json!({"f:spec": all})),
         ];
         assert_eq!(patch[0]["value"], json!(expected));
         assert_eq!(patch[1]["value"], "7");
@@ -285,7 +250,7 @@ mod tests {
         let object = object(&[edit.clone()]);
         let lists = [vec!["status".to_owned(), "conditions".to_owned()]];
 
-        let patch = takeover(&object, "new", "status", &lists).unwrap();
+        let patch = adoption(&object, "new", &[], "status", &lists).unwrap();
 
         edit["manager"] = "new".into();
         edit["operation"] = "Apply".into();
@@ -300,10 +265,13 @@ mod tests {
         let lists = |name: &str| [vec!["spec".to_owned(), name.to_owned()]];
 
         let both = object(&[ours.clone(), edit.clone()]);
-        assert_eq!(takeover(&both, "new", "", &lists("rules")), None);
-        assert_eq!(takeover(&both, "new", "status", &lists("ports")), None);
-        assert_eq!(takeover(&object(&[ours]), "new", "", &lists("ports")), None);
-        assert_eq!(takeover(&json!({}), "new", "", &lists("ports")), None);
+        assert_eq!(adoption(&both, "new", &[], "", &lists("rules")), None);
+        assert_eq!(adoption(&both, "new", &[], "status", &lists("ports")), None);
+        assert_eq!(
+            adoption(&object(&[ours]), "new", &[], "", &lists("ports")),
+            None
+        );
+        assert_eq!(adoption(&json!({}), "new", &[], "", &lists("ports")), None);
     }
 
     #[test]
@@ -312,8 +280,8 @@ mod tests {
         status["subresource"] = "status".into();
         let object = object(&[status, entry("kubectl", "Update", json!({}))]);
 
-        assert_eq!(adoption(&object, "new", &["old"], ""), None);
-        assert!(adoption(&object, "new", &["old"], "status").is_some());
-        assert_eq!(adoption(&json!({}), "new", &["old"], ""), None);
+        assert_eq!(adoption(&object, "new", &["old"], "", &[]), None);
+        assert!(adoption(&object, "new", &["old"], "status", &[]).is_some());
+        assert_eq!(adoption(&json!({}), "new", &["old"], "", &[]), None);
     }
 }

@@ -228,9 +228,13 @@ async fn only_a_write_of_a_leader_needs_the_leadership() {
     assert!(matches!(outcome, Outcome::Failed(_)), "{outcome:?}");
 }
 
-/// Sends an Apply of a Service, which the API server refuses at first. `fields` are the entries of the object's managedFields. Returns
+/// Sends an Apply of a Service, which the API server refuses at first for a field. `fields` are the entries of the object's managedFields. Returns
 /// the methods and content types of the requests.
-async fn apply_contradicting(fields: Value, adopted: Vec<&'static str>) -> (Outcome, Vec<String>) {
+async fn apply_contradicting(
+    refused: &'static str,
+    fields: Value,
+    adopted: Vec<&'static str>,
+) -> (Outcome, Vec<String>) {
     let requests = Arc::new(Mutex::new(Vec::new()));
     let known = Arc::clone(&requests);
     let service = tower::service_fn(move |request: http::Request<kube::client::Body>| {
@@ -243,7 +247,7 @@ async fn apply_contradicting(fields: Value, adopted: Vec<&'static str>) -> (Outc
             1 => (
                 422,
                 json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "Duplicate value",
-                    "details": {"causes": [{"reason": "FieldValueDuplicate", "field": "spec.ports[1].name"}]}}),
+                    "details": {"causes": [{"reason": "FieldValueDuplicate", "field": refused}]}}),
             ),
             _ => (
                 200,
@@ -272,6 +276,8 @@ async fn apply_contradicting(fields: Value, adopted: Vec<&'static str>) -> (Outc
     (outcome, sent)
 }
 
+const PORT: &str = "spec.ports[1].name";
+
 const APPLY: &str = "PATCH application/apply-patch+yaml";
 
 const ASSIGN: &str = "PATCH application/json-patch+json";
@@ -284,10 +290,13 @@ async fn an_apply_that_contradicts_fields_of_an_earlier_manager_takes_them() {
         {"manager": "manager", "operation": "Apply", "fieldsV1": {"f:spec": {"f:type": {}}}},
     ]);
 
-    let (outcome, sent) = apply_contradicting(fields, vec!["manager"]).await;
+    // Also a field that is no list, for instance one that another field excludes.
+    for refused in [PORT, "spec.externalName"] {
+        let (outcome, sent) = apply_contradicting(refused, fields.clone(), vec!["manager"]).await;
 
-    assert!(matches!(outcome, Outcome::Answer(_)), "{outcome:?}");
-    assert_eq!(sent, [APPLY, "GET ", ASSIGN, APPLY]);
+        assert!(matches!(outcome, Outcome::Answer(_)), "{outcome:?}");
+        assert_eq!(sent, [APPLY, "GET ", ASSIGN, APPLY]);
+    }
 }
 
 #[tokio::test]
@@ -298,17 +307,28 @@ async fn an_apply_that_contradicts_members_that_others_have_added_to_its_list_ta
         {"manager": "kubectl-edit", "operation": "Update", "fieldsV1": ports(65_000)},
     ]);
 
-    let (outcome, sent) = apply_contradicting(fields, Vec::new()).await;
+    let (outcome, sent) = apply_contradicting(PORT, fields, Vec::new()).await;
 
     assert!(matches!(outcome, Outcome::Answer(_)), "{outcome:?}");
     assert_eq!(sent, [APPLY, "GET ", ASSIGN, APPLY]);
 }
 
 #[tokio::test]
+async fn a_field_of_another_manager_outside_of_lists_is_not_taken() {
+    let fields = json!([{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:ports": {}}}}]);
+
+    for refused in ["spec.externalName", "spec.other[0].name"] {
+        let (outcome, sent) = apply_contradicting(refused, fields.clone(), Vec::new()).await;
+        assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
+        assert_eq!(sent, [APPLY]);
+    }
+}
+
+#[tokio::test]
 async fn an_apply_that_no_other_manager_contradicts_stays_refused() {
     let fields = json!([{"manager": "manager", "operation": "Apply", "fieldsV1": {"f:spec": {"f:ports": {}}}}]);
 
-    let (outcome, sent) = apply_contradicting(fields, Vec::new()).await;
+    let (outcome, sent) = apply_contradicting(PORT, fields, Vec::new()).await;
 
     assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
     assert_eq!(sent, [APPLY, "GET "]);
