@@ -122,14 +122,17 @@ fn formats() -> [Command; 3] {
     ]
 }
 
-fn lints() -> [Command; 2] {
-    let shipped = workspace::cargo(&["clippy", "--locked", "--workspace", "--all-targets"]);
-    let mut mutants = workspace::cargo(&["clippy", "--locked", "--package", "gateway"]);
-    mutants
-        .args(["--package", "route-agent"])
-        .args(["--features", "gateway/mutants,route-agent/mutants"]);
+fn lints() -> [Command; 3] {
+    let lint = || workspace::cargo(&["clippy", "--locked", "--workspace"]);
+    let mut all = lint();
+    all.arg("--all-targets");
+    // `--all-targets` leaves out tests in laboratories, which have `test = false` in their manifests.
+    let mut laboratories = lint();
+    laboratories.args(["--test", "*"]);
+    let mut mutants = lint();
+    mutants.args(["--features", "gateway/mutants,route-agent/mutants"]);
 
-    [shipped, mutants].map(|mut command| {
+    [all, laboratories, mutants].map(|mut command| {
         command.args(["--", "--deny", "warnings"]);
         command
     })

@@ -53,18 +53,12 @@ pub(crate) fn run(shell: &mut Shell, options: &Cluster) -> Result<()> {
 ///
 /// Returns an error if the program cannot be built.
 pub(crate) fn program(shell: &mut Shell) -> Result<PathBuf> {
-    let program = workspace::target().join("debug").join("cluster");
-    let mut build = workspace::cargo(&["build", "--locked", "--package", "kubernetes-lab"]);
-    build.args(["--bin", "cluster"]);
-    if program.exists() {
-        build.arg("--quiet");
-    } else {
+    if !workspace::target().join("debug/cluster").exists() {
         // The first build may need packages that this machine lacks.
         setup::run_for(shell, &[Set::Kubernetes])?;
     }
-    shell.run(build)?;
 
-    Ok(program)
+    workspace::program(shell, "cluster")
 }
 
 /// Builds the programs that run in the laboratory's test pods, and prints their folder.

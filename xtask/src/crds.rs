@@ -13,6 +13,7 @@ use clap::Args;
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Instant;
 
 #[derive(Args, Debug)]
@@ -105,9 +106,11 @@ fn upstream(shell: &mut Shell, folder: &Path) -> Result<String> {
 
 /// Runs an example program of `control/api` and returns its standard output.
 fn example(shell: &mut Shell, name: &str, argument: Option<&Path>) -> Result<Vec<u8>> {
-    let arguments = ["run", "--quiet", "--locked", "--package", "control-api"];
-    let mut program = workspace::cargo(&arguments);
-    program.args(["--example", name, "--"]).args(argument);
+    let mut build = workspace::cargo_for("build");
+    build.args(["--quiet", "--example", name]);
+    shell.run(build)?;
+    let mut program = Command::new(workspace::target().join("debug/examples").join(name));
+    program.args(argument).current_dir(workspace::root());
     let output = shell.capture(program)?;
     if !output.status.success() {
         bail!("the example {name} of control/api failed: see above");

@@ -54,6 +54,17 @@ struct Shipped {
     licenses: &'static str,
 }
 
+/// The packages of a release: those of the images, and `liqoctl`. Each build selects all of them.
+/// Otherwise cargo would select other features of dependencies, and build these dependencies again.
+pub(crate) const RELEASED: [&str; 6] = [
+    "controller-manager",
+    "edge",
+    "gateway",
+    "liqoctl",
+    "route-agent",
+    "virtual-kubelet",
+];
+
 const SHIPPED: [Shipped; 5] = [
     Shipped {
         package: "gateway",
@@ -114,9 +125,10 @@ pub(crate) fn run(shell: &mut Shell, options: &Options) -> Result<()> {
     setup::run_for(shell, &[Set::Image])?;
     let output = output(options)?;
     let processors = processors(&options.arch)?;
-    let packages = packages();
+    let programs = SHIPPED.map(|shipped| shipped.package);
     let selection = Selection {
-        packages: &packages,
+        packages: &RELEASED,
+        programs: &programs,
         ..Selection::default()
     };
     let sources = processors
@@ -182,11 +194,6 @@ impl Shipped {
 
         labels
     }
-}
-
-/// Returns the Cargo packages whose binaries are in images.
-pub(crate) fn packages() -> [&'static str; 5] {
-    SHIPPED.map(|shipped| shipped.package)
 }
 
 /// Returns the Debian packages of all external programs in the images.

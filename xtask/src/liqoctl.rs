@@ -66,7 +66,8 @@ fn build(shell: &mut Shell, processor: Processor, output: &Path) -> Result<PathB
     let compressed = compress(shell, &helm)?;
     let environment = [(BUNDLED_HELM, compressed.as_path())];
     let selection = Selection {
-        packages: &["liqoctl"],
+        packages: &image::RELEASED,
+        programs: &["liqoctl"],
         environment: &environment,
         ..Selection::default()
     };

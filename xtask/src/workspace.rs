@@ -49,6 +49,32 @@ pub(crate) fn revision(shell: &mut Shell, options: &[&str]) -> Result<Option<Str
     Ok(output.status.success().then(|| text.trim().to_owned()))
 }
 
+/// Returns a call of cargo for targets of any package but the gateway, which `--bin`, `--test` and
+/// `--example` select.
+///
+/// Cargo selects features of dependencies for all selected packages together. With a set of packages
+/// for each command, most dependencies would be compiled once for each set. The gateway is left out
+/// because its unit tests select a simulated clock of boringtun.
+pub(crate) fn cargo_for(command: &str) -> Command {
+    cargo(&[command, "--locked", "--workspace", "--exclude", "gateway"])
+}
+
+/// Builds a program for this machine without optimisation, and returns its path. The first build
+/// takes minutes, and prints its progress.
+///
+/// # Errors
+///
+/// Returns an error if the build fails.
+pub(crate) fn program(shell: &mut Shell, name: &str) -> Result<PathBuf> {
+    let program = target().join("debug").join(name);
+    let mut build = cargo_for("build");
+    build.args(["--bin", name]);
+    build.args(program.exists().then_some("--quiet"));
+    shell.run(build)?;
+
+    Ok(program)
+}
+
 /// Returns a call of the cargo that runs this crate. Its working directory is the top folder of
 /// the checkout.
 pub(crate) fn cargo(arguments: &[&str]) -> Command {

@@ -30,6 +30,9 @@ use std::time::{Duration, Instant};
 /// of CPUs.
 const THREADS: usize = 4;
 
+/// The duration from which on a test's duration is printed, to find the tests that make a run long.
+const LONG: Duration = Duration::from_secs(10);
+
 /// If this variable is set, the clusters are kept after the tests, and the next run uses them
 /// again.
 const KEEP: &str = "LIQO_LAB_KEEP";
@@ -280,6 +283,7 @@ impl<C: Shared> Run<C> {
         block_on(leftovers.begin(&test.name, &self.clusters))?;
         drop(leftovers);
 
+        let start = Instant::now();
         let body = (test.body)(self.shared);
         let mut outcome = block_on(cleanup::run(body, C::limit(), |error| {
             // libtest prints failures only at the end of all tests, which may be half an hour
@@ -291,7 +295,13 @@ impl<C: Shared> Run<C> {
             outcome = join_errors(outcome, self.shared.restore().context("failed to restore"));
         }
         let mut leftovers = self.leftovers();
-        join_errors(outcome, block_on(leftovers.end(&self.clusters)))
+        outcome = join_errors(outcome, block_on(leftovers.end(&self.clusters)));
+        let taken = start.elapsed();
+        if taken >= LONG {
+            eprintln!("    {} took {} s", test.name, taken.as_secs());
+        }
+
+        outcome
     }
 
     fn leftovers(&self) -> std::sync::MutexGuard<'_, Leftovers> {

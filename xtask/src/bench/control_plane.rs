@@ -57,7 +57,7 @@ impl Benchmark<'_> {
         // The commit is read before the build, because sources may change during the build.
         let setting = setting::of_checkout(shell)?;
         let binaries = self.build_measured(shell)?;
-        let measuring = self.build_measuring(shell)?;
+        let measuring = workspace::program(shell, self.program)?;
         let program = cluster::program(shell)?;
         let artifacts = cluster::artifacts(shell, &program)?;
 
@@ -85,27 +85,13 @@ impl Benchmark<'_> {
     /// Builds the measured programs with the flags of a release, and returns their folder.
     fn build_measured(&self, shell: &mut Shell) -> Result<PathBuf> {
         let programs: Vec<_> = self.measured.iter().map(|(_, program)| *program).collect();
-        // With fewer packages, cargo would select other features of dependencies than for the images.
-        let mut packages = image::packages().to_vec();
-        packages.extend(&programs);
-        packages.sort_unstable();
-        packages.dedup();
         let selection = Selection {
-            packages: &packages,
+            packages: &image::RELEASED,
             programs: &programs,
             ..Selection::default()
         };
 
         image::build::binaries(shell, Processor::machine()?, selection)
-    }
-
-    /// Builds the program that measures, and returns its path.
-    fn build_measuring(&self, shell: &mut Shell) -> Result<PathBuf> {
-        let mut build = workspace::cargo(&["build", "--locked", "--package", "kubernetes-lab"]);
-        build.args(["--bin", self.program]);
-        shell.run(build)?;
-
-        Ok(workspace::target().join("debug").join(self.program))
     }
 }
 

@@ -94,9 +94,7 @@ pub(super) fn measure<S: DeserializeOwned>(
     let artifacts = cluster::artifacts(shell, &program)?;
     let images = image::build_all(shell)?;
     let liqoctl = liqoctl::released(shell)?;
-    let mut build = workspace::cargo(&["build", "--locked", "--package", "kubernetes-lab"]);
-    build.args(["--bin", "offload-bench"]);
-    shell.run(build)?;
+    let mut measure = Command::new(workspace::program(shell, "offload-bench")?);
 
     console::step(what);
     let release = test::kubernetes::Release {
@@ -104,7 +102,6 @@ pub(super) fn measure<S: DeserializeOwned>(
         images,
         liqoctl,
     };
-    let mut measure = Command::new(workspace::target().join("debug/offload-bench"));
     release.describe_to(&mut measure);
     measure
         .arg("--laboratory")

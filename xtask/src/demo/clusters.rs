@@ -122,13 +122,7 @@ fn build(shell: &mut Shell) -> Result<PathBuf> {
     image::build_all(shell)?;
     console::step("Building liqoctl");
     let start = Instant::now();
-    shell.run(workspace::cargo(&[
-        "build",
-        "--quiet",
-        "--locked",
-        "--package",
-        "liqoctl",
-    ]))?;
+    workspace::program(shell, "liqoctl")?;
     console::done("built", start.elapsed());
 
     Ok(program)

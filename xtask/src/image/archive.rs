@@ -8,6 +8,7 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
+use std::process::Command;
 
 /// The input of `image-archive`, as JSON.
 #[derive(Debug, Serialize)]
@@ -44,8 +45,8 @@ pub(super) struct Content {
 /// terminal.
 pub(super) fn write(shell: &mut Shell, plan: &Plan) -> Result<()> {
     let plan = serde_json::to_string(plan).context("a path is not UTF-8")?;
-    let mut tool = workspace::cargo(&["run", "--quiet", "--locked", "--package"]);
-    tool.args(["kubernetes-lab", "--bin", "image-archive", "--", &plan]);
+    let mut tool = Command::new(workspace::program(shell, "image-archive")?);
+    tool.arg(&plan);
 
     shell.run(tool)
 }

@@ -147,7 +147,7 @@ fn has_tests(shell: &mut Shell, name: &str, filter: Option<&str>) -> Result<bool
     let Some(filter) = filter else {
         return Ok(true);
     };
-    let mut list = workspace::cargo(&["test", "--locked", "--package", "kubernetes-lab"]);
+    let mut list = workspace::cargo_for("test");
     list.args(["--test", name, "--", "--list", filter]);
     let output = shell.capture(list)?;
     if !output.status.success() {
@@ -166,18 +166,11 @@ fn has_tests(shell: &mut Shell, name: &str, filter: Option<&str>) -> Result<bool
 /// Returns the errors of [`run`].
 fn control_plane(shell: &mut Shell, artifacts: &Path, options: &Test) -> Result<()> {
     console::step("Control plane: an API server without nodes");
-    shell.run(workspace::cargo(&[
-        "build",
-        "--locked",
-        "--package",
-        "controller-manager",
-        "--package",
-        "edge",
-        "--package",
-        "liqoctl",
-        "--package",
-        "virtual-kubelet",
-    ]))?;
+    let mut build = workspace::cargo_for("build");
+    for program in ["controller-manager", "edge", "liqoctl", "virtual-kubelet"] {
+        build.args(["--bin", program]);
+    }
+    shell.run(build)?;
     let program = |name: &str| workspace::target().join("debug").join(name);
     let filter = options.filter.as_deref();
     run_suite(shell, None, "control-plane", filter, |tests| {
@@ -253,7 +246,7 @@ fn run_suite(
     complete: impl Fn(&mut Command),
 ) -> Result<()> {
     let tests = |words: &[&str]| {
-        let mut tests = workspace::cargo(&["test", "--locked", "--package", "kubernetes-lab"]);
+        let mut tests = workspace::cargo_for("test");
         tests.args(["--test", name]).args(words);
         tests
     };

@@ -13,7 +13,7 @@ use anyhow::{Result, bail};
 /// Returns an error if a test fails.
 pub(super) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
     repeat::run(shell, "laboratory", filter, |shell, log, choice| {
-        let mut tests = workspace::cargo(&["test", "--locked", "--package", "tests"]);
+        let mut tests = workspace::cargo_for("test");
         tests.env(BINARIES, workspace::binaries()).args([
             "--test",
             "it",
