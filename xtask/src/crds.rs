@@ -106,10 +106,7 @@ fn upstream(shell: &mut Shell, folder: &Path) -> Result<String> {
 
 /// Runs an example program of `control/api` and returns its standard output.
 fn example(shell: &mut Shell, name: &str, argument: Option<&Path>) -> Result<Vec<u8>> {
-    let mut build = workspace::cargo_for("build");
-    build.args(["--quiet", "--example", name]);
-    shell.run(build)?;
-    let mut program = Command::new(workspace::target().join("debug/examples").join(name));
+    let mut program = Command::new(workspace::example(shell, name)?);
     program.args(argument).current_dir(workspace::root());
     let output = shell.capture(program)?;
     if !output.status.success() {

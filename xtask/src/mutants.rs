@@ -162,7 +162,7 @@ impl Suite {
         let mut build = workspace::cargo(&["test", "--locked", "--no-run"]);
         build.args(["--message-format", "json"]);
         build.args(match self {
-            Self::Laboratory => ["--package", "tests", "--test", "it"].as_slice(),
+            Self::Laboratory => ["--package", "tests", "--test", "laboratory"].as_slice(),
             Self::Kernel => &["--package", "ebpf", "--lib", "--features", "mutants"],
             Self::Gateway => &["--package", "gateway", "--features", "mutants"],
         });

@@ -59,20 +59,33 @@ pub(crate) fn cargo_for(command: &str) -> Command {
     cargo(&[command, "--locked", "--workspace", "--exclude", "gateway"])
 }
 
-/// Builds a program for this machine without optimisation, and returns its path. The first build
+/// Builds a binary for this machine without optimisation, and returns its path. The first build
 /// takes minutes, and prints its progress.
 ///
 /// # Errors
 ///
 /// Returns an error if the build fails.
 pub(crate) fn program(shell: &mut Shell, name: &str) -> Result<PathBuf> {
-    let program = target().join("debug").join(name);
+    built(shell, target().join("debug").join(name), "--bin", name)
+}
+
+/// Builds an example program. See [`program`].
+///
+/// # Errors
+///
+/// Returns an error if the build fails.
+pub(crate) fn example(shell: &mut Shell, name: &str) -> Result<PathBuf> {
+    let path = target().join("debug/examples").join(name);
+    built(shell, path, "--example", name)
+}
+
+fn built(shell: &mut Shell, path: PathBuf, option: &str, name: &str) -> Result<PathBuf> {
     let mut build = cargo_for("build");
-    build.args(["--bin", name]);
-    build.args(program.exists().then_some("--quiet"));
+    build.args([option, name]);
+    build.args(path.exists().then_some("--quiet"));
     shell.run(build)?;
 
-    Ok(program)
+    Ok(path)
 }
 
 /// Returns a call of the cargo that runs this crate. Its working directory is the top folder of

@@ -16,7 +16,7 @@ pub(super) fn run(shell: &mut Shell, filter: Option<&str>) -> Result<()> {
         let mut tests = workspace::cargo_for("test");
         tests.env(BINARIES, workspace::binaries()).args([
             "--test",
-            "it",
+            "laboratory",
             "--",
             "--test-threads",
             LABORATORIES,
