@@ -31,7 +31,7 @@ const CHART: Part = (Set::Chart, &["chart"]);
 const TESTS: &[Part] = &[
     (Set::Unit, &["test", "--only", "unit"]),
     (Set::Laboratory, &["test", "--only", "laboratory"]),
-    (Set::Fuzz, &["fuzz", "--seconds=20"]),
+    (Set::Fuzz, &["fuzz", "--seconds=10"]),
     (Set::Demo, &["demo", "--no-build"]),
     (Set::Bench, BENCH),
     (Set::Kubernetes, &["test", "--kubernetes", "--quick"]),

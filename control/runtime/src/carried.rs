@@ -30,15 +30,20 @@ impl<I> Default for Carried<I> {
 }
 
 impl<I: Ord> Carried<I> {
-    /// Keeps the full object of an entry in place of an earlier one, unless there are too many.
+    /// Keeps the full object of an entry in place of an earlier one. Drops those of other items if there are too many: the item
+    /// of the last object is planned first, and may have waited for it.
     pub fn put(&mut self, item: I, entry: &Entry) {
         self.remove(&item);
-        if let Some(full) = &entry.full
-            && self.bytes + entry.size <= BYTES_MAX
+        let Some(full) = entry.full.as_ref().filter(|_| entry.size <= BYTES_MAX) else {
+            return;
+        };
+        while self.bytes + entry.size > BYTES_MAX
+            && let Some((_, (size, _))) = self.objects.pop_first()
         {
-            self.bytes += entry.size;
-            self.objects.insert(item, (entry.size, Arc::clone(full)));
+            self.bytes -= size;
         }
+        self.bytes += entry.size;
+        self.objects.insert(item, (entry.size, Arc::clone(full)));
     }
 
     /// Returns the object of an item.
@@ -100,16 +105,19 @@ mod tests {
     }
 
     #[test]
-    fn objects_beyond_the_limit_are_not_carried() {
+    fn the_last_object_is_carried_and_the_bytes_stay_below_the_limit() {
         let mut carried = Carried::default();
-        let half = BYTES_MAX / 2;
-        carried.put(1, &entry("x", half));
-        carried.put(2, &entry("y", half));
-        assert!(carried.get::<DynamicObject>(&1).is_some());
-        assert!(carried.get::<DynamicObject>(&2).is_none());
+        let third = BYTES_MAX / 3;
+        for item in 0..9 {
+            carried.put(item, &entry("x", third));
+            assert!(carried.get::<DynamicObject>(&item).is_some());
+            assert!(carried.bytes <= BYTES_MAX && carried.objects.len() <= 2);
+        }
 
-        carried.put(1, &entry("x", 3));
-        carried.put(2, &entry("y", half));
-        assert!(carried.get::<DynamicObject>(&2).is_some());
+        carried.put(9, &entry("y", BYTES_MAX));
+        assert!(carried.get::<DynamicObject>(&9).is_none());
+        carried.put(8, &entry("x", 3));
+        (0..9).for_each(|item| carried.remove(&item));
+        assert_eq!(carried.bytes, 0);
     }
 }

@@ -21,6 +21,9 @@ use std::sync::Arc;
 /// Code of the response to an object that is not valid.
 const INVALID: u16 = 422;
 
+/// Reason of a refusal because a list has two members with a value that only one may have.
+const DUPLICATE: &str = "FieldValueDuplicate";
+
 /// A request, unless its parts are invalid.
 type NewRequest = http::Result<http::Request<Vec<u8>>>;
 
@@ -143,10 +146,15 @@ impl Context {
         if self.adopted.is_empty() && lists.is_empty() {
             return Err(Outcome::Refused(refusal));
         }
-        let text = self.get(&write.object).await?;
-        match self.assign(write, &text, &lists).await? {
-            true => self.send_write(write).await,
-            false => Err(Outcome::Refused(refusal)),
+        let assigned = match self.get(&write.object).await {
+            Ok(text) => self.assign(write, &text, &lists).await,
+            Err(outcome) => Err(outcome),
+        };
+        match assigned {
+            Ok(true) => self.send_write(write).await,
+            // The reason is the first refusal, not that of an attempt to get around it.
+            Ok(false) | Err(Outcome::Refused(_)) => Err(Outcome::Refused(refusal)),
+            Err(outcome) => Err(outcome),
         }
     }
 
@@ -387,12 +395,13 @@ fn failure(error: kube::Error) -> Outcome {
     Outcome::Failed(reason)
 }
 
-/// Returns the paths of the lists of an Apply of which a refusal names members, such as `spec.ports[1].name`.
+/// Returns the paths of the lists of an Apply of which a refusal names duplicate members, such as `spec.ports[1].name`.
 fn refused_lists(write: &Write, refusal: &Status) -> Vec<Vec<String>> {
     let Action::Apply(body) = &write.action else {
         return Vec::new();
     };
     let causes = refusal.details.iter().flat_map(|it| &it.causes);
+    let causes = causes.filter(|it| it.reason == DUPLICATE);
     let lists = causes.filter_map(|cause| {
         let (list, _) = cause.field.split_once('[')?;
         let path: Vec<String> = list.split('.').map(str::to_owned).collect();
@@ -413,6 +422,8 @@ pub(crate) fn refusal(mut status: Box<Status>) -> Outcome {
         (409, "AlreadyExists") => Outcome::AlreadyExists(None),
         (409, _) => Outcome::Conflict(status),
         (504, _) | (_, "Timeout") => Outcome::TimedOut,
+        // The server is overloaded, or about to stop. It says nothing about the object.
+        (429 | 503, _) => Outcome::Failed(status.message),
         _ => Outcome::Refused(status),
     }
 }

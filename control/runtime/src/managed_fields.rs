@@ -52,7 +52,9 @@ pub(crate) fn adoption(
         |entry: &Value| entry["operation"] == "Apply" && text(entry, "manager") == manager;
     let mut fields = Value::Object(Map::new());
     let mut like = None;
-    let of_subresource = |entry: &&mut Value| text(entry, "subresource") == subresource;
+    // An untrusted API server may return anything.
+    let of_subresource =
+        |entry: &&mut Value| entry.is_object() && text(entry, "subresource") == subresource;
     for entry in entries.iter_mut().filter(of_subresource) {
         if is_applied(entry) {
             continue;
@@ -272,6 +274,21 @@ mod tests {
             None
         );
         assert_eq!(adoption(&json!({}), "new", &[], "", &lists("ports")), None);
+    }
+
+    #[test]
+    fn entries_that_are_no_objects_are_left_alone() {
+        let odd = [json!(7), json!("x"), json!([]), json!(true), json!(null)];
+        let lists = [vec!["spec".to_owned(), "ports".to_owned()]];
+        assert_eq!(adoption(&object(&odd), "new", &["old"], "", &lists), None);
+
+        let old = entry("old", "Update", json!({"f:data": {}}));
+        let all: Vec<_> = odd.iter().cloned().chain([old]).collect();
+        let patch = adoption(&object(&all), "new", &["old"], "", &lists).unwrap();
+
+        let new = entry("new", "Apply", json!({"f:data": {}}));
+        let expected: Vec<_> = odd.into_iter().chain([new]).collect();
+        assert_eq!(patch[0]["value"], json!(expected));
     }
 
     #[test]

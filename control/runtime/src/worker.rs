@@ -99,6 +99,8 @@ pub(crate) struct TypedWorker<C: Controller> {
     /// The items in flight, by number of the plan.
     plans: BTreeMap<u64, C::Item>,
     next_plan: u64,
+    /// Number of plans in sequence that have only read, and after each of which the controller asked for another one.
+    rereads: BTreeMap<C::Item, u32>,
     /// Returns a number from 0 to 1, which spreads the delays of failed items.
     pub(crate) jitter: fn() -> f64,
 }
@@ -112,7 +114,13 @@ struct Flight {
     has_failed: bool,
     /// Whether a change has concerned the item since it was planned.
     is_outdated: bool,
+    /// Whether the controller plans the item again because of an outcome.
+    is_continued: bool,
 }
+
+/// Most plans in sequence that only read, before a further one counts as a failure. The controller then does not get what it needs, for
+/// instance because the object is too large to be kept, and would read it without end.
+const REREADS_MAX: u32 = 4;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -133,6 +141,7 @@ impl<C: Controller> TypedWorker<C> {
             flights: BTreeMap::new(),
             plans: BTreeMap::new(),
             next_plan: 0,
+            rereads: BTreeMap::new(),
             jitter: backoff::random,
         }
     }
@@ -164,6 +173,7 @@ impl<C: Controller> TypedWorker<C> {
             started_at: now,
             has_failed: plan.is_incomplete,
             is_outdated: false,
+            is_continued: false,
         };
         for (delay, later) in plan.requeue {
             self.queue.push_at(later, now + delay);
@@ -201,8 +211,20 @@ impl<C: Controller> TypedWorker<C> {
         if states.any(|state| state != State::Ended) {
             return;
         }
-        let (plan, has_failed, is_outdated) = (flight.plan, flight.has_failed, flight.is_outdated);
+        let (plan, is_outdated) = (flight.plan, flight.is_outdated);
+        let mut has_failed = flight.has_failed;
+        let mut is_continued = flight.is_continued;
         let duration = now.saturating_duration_since(flight.started_at);
+        if is_continued && flight.has_only_read() {
+            let rereads = self.rereads.entry(item.clone()).or_default();
+            *rereads = rereads.saturating_add(1);
+            if *rereads > REREADS_MAX {
+                has_failed = true;
+                is_continued = false;
+            }
+        } else {
+            self.rereads.remove(item);
+        }
         effects
             .ended
             .push((C::item_kind(item), !has_failed, duration));
@@ -213,7 +235,7 @@ impl<C: Controller> TypedWorker<C> {
         } else {
             self.queue.succeeded(item);
         }
-        if is_outdated {
+        if is_outdated || is_continued {
             self.push(item.clone(), now);
         }
     }
@@ -235,6 +257,11 @@ impl Flight {
         }
 
         released
+    }
+
+    fn has_only_read(&self) -> bool {
+        let mut requests = self.requests.iter();
+        requests.all(|(request, _)| matches!(request, Request::Read(_)))
     }
 }
 
@@ -316,8 +343,10 @@ impl<C: Controller> Worker for TypedWorker<C> {
         else {
             return effects;
         };
-        let items = self.controller.done(&item, &request, outcome, cache);
+        let mut items = self.controller.done(&item, &request, outcome, cache);
         if let Some(flight) = self.flights.get_mut(&item) {
+            flight.is_continued |= items.contains(&item);
+            items.retain(|other| *other != item);
             flight.requests[id.request].1 = State::Ended;
             let is_answer = match &request {
                 Request::Write(_) => false,
@@ -337,6 +366,7 @@ impl<C: Controller> Worker for TypedWorker<C> {
         self.queue = WorkQueue::default();
         self.flights.clear();
         self.plans.clear();
+        self.rereads.clear();
     }
 
     fn next_at(&self, now: Instant) -> Option<Instant> {

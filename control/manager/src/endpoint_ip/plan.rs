@@ -50,6 +50,8 @@ pub(super) fn plan<I>(local: &Local<'_>, namespace: &str, address: Ipv4Addr) -> 
              remove endpoints or pods"
         );
         warn(&mut plan, object, ("TooManyAddresses", note));
+        // The end of an IP object of another address makes room.
+        plan.is_incomplete = true;
         return plan;
     }
     let object = json!({

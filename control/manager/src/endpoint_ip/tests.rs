@@ -276,6 +276,13 @@ fn a_namespace_has_a_bounded_number() {
             .iter()
             .any(|it| it.starts_with("TooManyAddresses"))
     );
+
+    // The others get one once there is room.
+    let rest = addresses[600..].iter().map(|it| (it.as_str(), None));
+    rome.put_slice("many", &Vec::from_iter(rest));
+    rome.simulation.pass(Duration::from_secs(1800));
+    assert_eq!(rome.ips().len(), 500);
+    rome.assert_settled();
 }
 
 #[test]

@@ -8,7 +8,7 @@ use super::memory::{Memories, Refusal};
 use super::objects::{Local, Standing};
 use super::pending::Pending;
 use super::plan::{FAILED_CREATE, FAILED_UPDATE};
-use super::pod::owner;
+use super::pod::{Removed, owner};
 use control_runtime::{Action, Change, Entry, Key, Outcome, Write};
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::BTreeSet;
@@ -88,8 +88,14 @@ impl Accounts {
             );
             match states {
                 (Some(before), Some(after)) if before.uid == after.uid => {
+                    let pod = local.pods.get(key);
                     self.memories.change(key, |memory| {
-                        memory.removed.add(before, after);
+                        // A pod is created with what its ShadowPod has then.
+                        if pod.is_none() && memory.sent.is_none() {
+                            memory.removed = Removed::default();
+                        } else {
+                            memory.removed.add(before, after, pod);
+                        }
                         if before.followed != after.followed {
                             memory.refusals.clear();
                         }

@@ -23,7 +23,7 @@ const SPEC_LEN_MAX: usize = 1 << 20;
 const KEPT_LEN_MAX: usize = 64 << 10;
 
 /// Largest labels and annotations, in bytes. Kubernetes limits annotations to 256 KiB.
-const METADATA_LEN_MAX: usize = 320 << 10;
+pub(super) const METADATA_LEN_MAX: usize = 320 << 10;
 
 /// Labels that decide whether a ShadowPod may have a pod.
 const JUDGED: [&str; 3] = [labels::ORIGIN, labels::DESTINATION, labels::CREATOR_USER];
@@ -69,7 +69,11 @@ impl KeptShadowPod {
 
     /// Returns whether another state of the ShadowPod is judged alike.
     pub(super) fn is_equivalent(&self, other: &Self) -> bool {
+        let label = |it: &Self, key| it.labels.get(key).cloned();
         self.uid == other.uid
+            && JUDGED
+                .iter()
+                .all(|key| label(self, *key) == label(other, *key))
             && self.demand == other.demand
             && self.profile == other.profile
             && self.needs_mapping == other.needs_mapping

@@ -191,6 +191,7 @@ impl Planner<'_> {
         self.memories.change(self.key, |memory| {
             memory.sent = Some(env.at);
             memory.read = None;
+            memory.removed = Default::default();
         });
     }
 

@@ -1,7 +1,7 @@
 //! The pod of a ShadowPod: its content, and how labels and annotations follow.
 
 use super::change::annotations_of;
-use super::kept::{KeptShadowPod, Texts};
+use super::kept::{KeptShadowPod, METADATA_LEN_MAX, Texts};
 use crate::shadow_endpoint_slice::Mapping;
 use control_api::offloading::shadow_pod::ShadowPodPhase;
 use control_api::{ShadowPod, labels};
@@ -21,7 +21,7 @@ const FIXED_ANNOTATIONS: [&str; 2] = [
     "container.apparmor.security.beta.kubernetes.io/",
 ];
 
-/// Keys of labels and annotations that were removed from a ShadowPod.
+/// Keys of labels and annotations that were removed from a ShadowPod, and that its pod may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Removed {
     labels: BTreeSet<String>,
@@ -29,8 +29,11 @@ pub(super) struct Removed {
 }
 
 impl Removed {
-    /// Adds the keys that a change of a ShadowPod removes.
-    pub(super) fn add(&mut self, before: &KeptShadowPod, after: &KeptShadowPod) {
+    /// Adds the keys that a change of a ShadowPod removes. `pod` is its pod as the cache has it.
+    ///
+    /// The consumer can remove any number of keys one after another, so those that the pod has not are dropped if there are more than
+    /// a ShadowPod may have.
+    pub(super) fn add(&mut self, before: &KeptShadowPod, after: &KeptShadowPod, pod: Option<&Pod>) {
         let changes = [
             (&mut self.labels, &before.labels, &after.labels),
             (
@@ -43,6 +46,16 @@ impl Removed {
             let gone = before.keys().filter(|key| !after.contains_key(*key));
             removed.extend(gone.cloned());
             removed.retain(|key| !after.contains_key(key));
+        }
+        let length = |keys: &BTreeSet<String>| keys.iter().map(String::len).sum::<usize>();
+        if length(&self.labels) + length(&self.annotations) > METADATA_LEN_MAX {
+            let metadata = pod.map(|it| &it.metadata);
+            let has =
+                |texts: Option<&Texts>, key: &str| texts.is_some_and(|it| it.contains_key(key));
+            let labels = metadata.and_then(|it| it.labels.as_ref());
+            self.labels.retain(|key| has(labels, key));
+            let annotations = metadata.and_then(|it| it.annotations.as_ref());
+            self.annotations.retain(|key| has(annotations, key));
         }
     }
 
@@ -182,4 +195,39 @@ pub(crate) fn owner(metadata: &ObjectMeta) -> Option<&str> {
 fn is_shadow_pod(owner: &OwnerReference) -> bool {
     let group = owner.api_version.split_once('/').map(|(group, _)| group);
     group == Some(&*ShadowPod::group(&())) && owner.kind == ShadowPod::kind(&())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::kept::keep;
+    use super::*;
+
+    fn shadow_pod(keys: &[String]) -> KeptShadowPod {
+        let annotations: Texts = keys.iter().map(|it| (it.clone(), String::new())).collect();
+        let metadata = json!({"name": "a", "namespace": "b", "annotations": annotations});
+        let object = json!({"metadata": metadata, "spec": {"pod": {"containers": []}}});
+        keep(serde_json::from_value(object).unwrap())
+    }
+
+    #[test]
+    fn the_removed_keys_of_a_shadow_pod_are_bounded_and_those_of_its_pod_stay() {
+        let own = "a".repeat(1000);
+        let pod = json!({"metadata": {"annotations": {&own: ""}}});
+        let pod: Pod = serde_json::from_value(pod).unwrap();
+        let none = shadow_pod(&[]);
+        let mut removed = Removed::default();
+        removed.add(&shadow_pod(std::slice::from_ref(&own)), &none, Some(&pod));
+
+        for number in 0..1000 {
+            let keys = [format!("{number:01000}")];
+            removed.add(&shadow_pod(&keys), &none, Some(&pod));
+            let length: usize = removed.annotations.iter().map(String::len).sum();
+            assert!(length <= METADATA_LEN_MAX);
+        }
+        assert!(removed.annotations.contains(&own));
+
+        let back = shadow_pod(std::slice::from_ref(&own));
+        removed.add(&none, &back, Some(&pod));
+        assert!(!removed.annotations.contains(&own));
+    }
 }

@@ -127,6 +127,9 @@ fn outcomes_follow_from_status_and_action() {
         Outcome::AlreadyExists(None)
     ));
     assert!(matches!(refusal(status(504, "Timeout")), Outcome::TimedOut));
+    for (code, reason) in [(429, "TooManyRequests"), (503, "ServiceUnavailable")] {
+        assert!(matches!(refusal(status(code, reason)), Outcome::Failed(_)));
+    }
     assert!(matches!(
         refusal(status(422, "Invalid")),
         Outcome::Refused(_)
@@ -231,7 +234,7 @@ async fn only_a_write_of_a_leader_needs_the_leadership() {
 /// Sends an Apply of a Service, which the API server refuses at first for a field. `fields` are the entries of the object's managedFields. Returns
 /// the methods and content types of the requests.
 async fn apply_contradicting(
-    refused: &'static str,
+    (reason, refused): (&'static str, &'static str),
     fields: Value,
     adopted: Vec<&'static str>,
 ) -> (Outcome, Vec<String>) {
@@ -247,7 +250,7 @@ async fn apply_contradicting(
             1 => (
                 422,
                 json!({"kind": "Status", "status": "Failure", "code": 422, "reason": "Invalid", "message": "Duplicate value",
-                    "details": {"causes": [{"reason": "FieldValueDuplicate", "field": refused}]}}),
+                    "details": {"causes": [{"reason": reason, "field": refused}]}}),
             ),
             _ => (
                 200,
@@ -276,7 +279,7 @@ async fn apply_contradicting(
     (outcome, sent)
 }
 
-const PORT: &str = "spec.ports[1].name";
+const PORT: (&str, &str) = (DUPLICATE, "spec.ports[1].name");
 
 const APPLY: &str = "PATCH application/apply-patch+yaml";
 
@@ -291,7 +294,7 @@ async fn an_apply_that_contradicts_fields_of_an_earlier_manager_takes_them() {
     ]);
 
     // Also a field that is no list, for instance one that another field excludes.
-    for refused in [PORT, "spec.externalName"] {
+    for refused in [PORT, ("FieldValueInvalid", "spec.externalName")] {
         let (outcome, sent) = apply_contradicting(refused, fields.clone(), vec!["manager"]).await;
 
         assert!(matches!(outcome, Outcome::Answer(_)), "{outcome:?}");
@@ -317,7 +320,13 @@ async fn an_apply_that_contradicts_members_that_others_have_added_to_its_list_ta
 async fn a_field_of_another_manager_outside_of_lists_is_not_taken() {
     let fields = json!([{"manager": "kubectl-edit", "operation": "Update", "fieldsV1": {"f:spec": {"f:ports": {}}}}]);
 
-    for refused in ["spec.externalName", "spec.other[0].name"] {
+    let refusals = [
+        (DUPLICATE, "spec.externalName"),
+        (DUPLICATE, "spec.other[0].name"),
+        // A value that is wrong by itself, which no other manager contradicts.
+        ("FieldValueRequired", "spec.ports[0].port"),
+    ];
+    for refused in refusals {
         let (outcome, sent) = apply_contradicting(refused, fields.clone(), Vec::new()).await;
         assert!(matches!(outcome, Outcome::Refused(_)), "{outcome:?}");
         assert_eq!(sent, [APPLY]);

@@ -131,6 +131,11 @@ impl Runtime {
             } else if hosted.is_cold {
                 hosted.stop();
                 watches.extend(self.watches.of(number));
+                // It plans the others again when it leads, but those that it needs by then.
+                let registrations = hosted.worker.registrations().iter();
+                let registered: BTreeSet<_> =
+                    registrations.filter_map(|it| it.watch_id()).collect();
+                self.watches.release_others(number, &registered);
             }
         }
         for id in watches {

@@ -59,6 +59,17 @@ impl Watches {
         self.filtered(|_, needed| needed.workers.contains(&worker))
     }
 
+    /// Notes that a controller needs only these watches.
+    pub(super) fn release_others(&mut self, worker: usize, needed: &BTreeSet<WatchId>) {
+        let others = self
+            .needed
+            .iter_mut()
+            .filter(|(id, _)| !needed.contains(id));
+        others.for_each(|(_, it)| {
+            it.workers.remove(&worker);
+        });
+    }
+
     pub(super) fn of_cluster(&self, cluster: &Cluster) -> Vec<WatchId> {
         self.filtered(|id, _| id.cluster == *cluster)
     }

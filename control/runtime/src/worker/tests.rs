@@ -12,6 +12,8 @@ use std::sync::Arc;
 struct Scripted {
     plans: Vec<Plan<String>>,
     done: Vec<&'static str>,
+    /// Whether an outcome has the item planned again.
+    continues: bool,
 }
 
 impl Controller for Scripted {
@@ -34,9 +36,9 @@ impl Controller for Scripted {
         self.plans.remove(0)
     }
 
-    fn done(&mut self, _: &String, request: &Request, _: &Outcome, _: &Cache) -> Vec<String> {
+    fn done(&mut self, item: &String, request: &Request, _: &Outcome, _: &Cache) -> Vec<String> {
         self.done.push(request.verb());
-        Vec::new()
+        Vec::from_iter(self.continues.then(|| item.clone()))
     }
 }
 
@@ -50,7 +52,7 @@ impl Fixture {
     fn new(plans: Vec<Plan<String>>) -> Self {
         let controller = Scripted {
             plans,
-            done: Vec::new(),
+            ..Scripted::default()
         };
         Self {
             worker: TypedWorker::new(controller, Injector::new(Arc::default())),
@@ -233,4 +235,39 @@ fn an_outcome_of_an_unknown_request_is_ignored() {
         .complete(id, &Outcome::Gone, &fixture.cache, fixture.now);
 
     assert!(effects.ended.is_empty());
+}
+
+#[test]
+fn reads_without_end_are_slowed_down_and_others_are_not() {
+    let read = || Plan {
+        reads: vec![write::<Secret>("x").object],
+        ..Plan::default()
+    };
+    let plans = (0..2 * REREADS_MAX).map(|_| read()).collect();
+    let mut fixture = Fixture::new(plans);
+    fixture.worker.controller.continues = true;
+    fixture.touch("x");
+
+    for attempt in 0..=REREADS_MAX {
+        assert_eq!(fixture.worker.next_at(fixture.now), Some(fixture.now));
+        let begun = fixture.step().unwrap();
+        let end = fixture.complete(&begun.requests[0], &Outcome::Gone);
+        assert_eq!(end.ended[0].1, attempt < REREADS_MAX);
+    }
+    let later = fixture.worker.next_at(fixture.now).unwrap();
+    assert!(later > fixture.now);
+
+    // A change is planned at once, and a plan that writes starts a new sequence.
+    fixture.touch("x");
+    fixture
+        .worker
+        .controller
+        .plans
+        .insert(0, plan(vec![write::<Secret>("x")]));
+    let begun = fixture.step().unwrap();
+    fixture.complete(&begun.requests[0], &Outcome::Gone);
+    assert!(fixture.worker.rereads.is_empty());
+    let begun = fixture.step().unwrap();
+    let end = fixture.complete(&begun.requests[0], &Outcome::Gone);
+    assert!(end.ended[0].1);
 }

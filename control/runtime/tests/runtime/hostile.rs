@@ -261,7 +261,7 @@ async fn a_write_that_is_refused_with_429_is_repeated_with_backoff() {
     // Delays of 200, 400 and 800 ms, shortened by at most a quarter.
     let writes = fixture.front.count(|head| head.method == "PATCH");
     assert_eq!(writes, REFUSED + 1);
-    let labels = r#"cluster="milan",resource="configmaps",verb="apply",outcome="refused""#;
+    let labels = r#"cluster="milan",resource="configmaps",verb="apply",outcome="failed""#;
     assert_eq!(fixture.process.metric("requests_total", labels), 3.0);
     let retries = r#"controller="peers",item="item""#;
     assert_eq!(

@@ -3,7 +3,7 @@
 use crate::process::wait_for;
 use control_runtime::{
     Cache, Change, Cluster, Controller, Env, Key, LeaseSettings, Metrics, Plan, Ref, Registration,
-    Replicas, Runtime, RuntimeStatus, Scope, Settings, Timing, transport,
+    Replicas, Runtime, RuntimeStatus, Scope, Settings, Timing, WatchChange, WatchId, transport,
 };
 use fake_apiserver::ApiServer;
 use k8s_openapi::api::core::v1::ConfigMap;
@@ -18,7 +18,7 @@ const TIMING: Timing = Timing {
     retry_period: Duration::from_millis(100),
 };
 
-/// Copies the ConfigMaps of a namespace to another one.
+/// Copies the ConfigMaps of a namespace to another one. Watches the namespace that one named `watched` contains.
 struct Copier {
     from: &'static str,
     to: &'static str,
@@ -32,7 +32,12 @@ impl Controller for Copier {
     fn resources(&self) -> Vec<Registration> {
         let scope = |namespace: &str| Scope::Namespace(namespace.into());
         let read = Registration::whole::<ConfigMap>(scope(self.from));
-        vec![read, Registration::whole::<ConfigMap>(scope(self.to))]
+        let planned = Registration::whole::<ConfigMap>(Scope::Planned);
+        vec![
+            read,
+            Registration::whole::<ConfigMap>(scope(self.to)),
+            planned,
+        ]
     }
 
     fn observe(&mut self, change: &Change<'_>, _: &Cache) -> Vec<String> {
@@ -46,10 +51,20 @@ impl Controller for Copier {
             map.data.clone()
         };
         if let Some(data) = data(self.from).filter(|it| Some(it) != data(self.to).as_ref()) {
+            let watched = data.get("k").filter(|_| name == "watched");
+            plan.watches
+                .extend(watched.map(|it| WatchChange::Add(watch(it))));
             let copy = Ref::of::<ConfigMap>(&Cluster::Local, &Key::new(self.to, name));
             plan.apply(copy, json!({"data": data}));
         }
         plan
+    }
+}
+
+fn watch(namespace: &str) -> WatchId {
+    WatchId {
+        namespace: Some(namespace.to_owned()),
+        ..crate::peers::watch(&Cluster::Local)
     }
 }
 
@@ -235,4 +250,36 @@ async fn a_leader_is_ready_whose_watches_another_controller_has_listed() {
     })
     .await;
     wait_for("a ready leader", || process.status.ready().is_ok()).await;
+}
+
+#[tokio::test]
+async fn a_leader_plans_its_watches_anew() {
+    let server = ApiServer::start();
+    hold(&server, "cold", "", 1);
+    put(&server, "from", "watched", "extra");
+    put(&server, "extra", "x", "1");
+    let copier = Copier {
+        from: "from",
+        to: "to",
+    };
+    let process = Process::start(
+        &server,
+        vec![(copier, Replicas::ColdStandby(lease("cold")))],
+    );
+    wait_for("the planned watch", || process.has("extra", "x")).await;
+
+    hold(&server, "cold", "b", 3600);
+    wait_for("the end of its watches", || !process.has("extra", "x")).await;
+    server.remove("/api/v1/namespaces/from/configmaps/watched");
+    put(&server, "from", "y", "1");
+    hold(&server, "cold", "", 1);
+    wait_for("the copy of the next leader", || {
+        value(&server, "to", "y").is_some() && process.status.ready().is_ok()
+    })
+    .await;
+    put(&server, "extra", "z", "1");
+    put(&server, "from", "z", "1");
+    wait_for("a later change", || value(&server, "to", "z").is_some()).await;
+
+    assert!(!process.has("extra", "x") && !process.has("extra", "z"));
 }

@@ -240,12 +240,14 @@ impl View<'_> {
             labels,
             annotations,
             class,
+            is_headless,
             content,
         } = &local.fingerprint;
         Fingerprint {
             labels: reflected_labels(labels, &self.settings.peering),
             annotations: reflected_annotations(annotations, &self.settings.peering),
             class: class.clone(),
+            is_headless: *is_headless,
             content: *content,
         }
     }

@@ -219,6 +219,11 @@ impl Memory {
         self.replaced.insert(item.clone(), uid.to_owned());
     }
 
+    /// Notes that the object needs no replacement any more.
+    pub(super) fn keep(&mut self, item: &WorkItem) {
+        self.replaced.remove(item);
+    }
+
     /// Returns whether the object with this UID must be deleted, and created again.
     pub(super) fn is_replaced(&self, item: &WorkItem, uid: &str) -> bool {
         self.replaced.get(item).is_some_and(|it| it == uid)

@@ -154,15 +154,12 @@ impl Object<'_> {
         if present.is_terminating {
             return;
         }
-        if self.memory.is_replaced(&self.item, present.uid) {
-            self.plan.delete(self.target.clone(), present.uid);
-            return;
-        }
         let is_current = desired.is_met_by(present.fingerprint, self.about.kind)
             || self
                 .memory
                 .is_settled(&self.item, desired, present.fingerprint);
         if is_current {
+            self.memory.keep(&self.item);
             if self.memory.take_recovery(&self.item) {
                 self.plan.events.push(self.about.recovered());
             }
@@ -173,6 +170,12 @@ impl Object<'_> {
         }
         let uid = present.uid.to_owned();
         if self.waits(desired) {
+            return;
+        }
+        if self.memory.is_replaced(&self.item, present.uid)
+            || desired.is_headless != present.fingerprint.is_headless
+        {
+            self.plan.delete(self.target.clone(), present.uid);
             return;
         }
         if let Some(object) = self.content(object) {

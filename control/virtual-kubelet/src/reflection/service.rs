@@ -21,6 +21,12 @@ pub(super) fn is_api_server(namespace: &str, name: &str) -> bool {
     (namespace, name) == API_SERVER
 }
 
+/// Returns whether a Service has no ClusterIP.
+pub(super) fn is_headless(service: &Service) -> bool {
+    let spec = service.spec.as_ref();
+    spec.and_then(|it| it.cluster_ip.as_deref()) == Some(HEADLESS)
+}
+
 /// Returns the reflected Service. `load_balancer_class` is the class of the provider's load balancers, if the VirtualNode
 /// offers one.
 pub(crate) fn remote(

@@ -56,6 +56,8 @@ pub(super) struct Fingerprint {
     pub(super) annotations: BTreeMap<String, Digest>,
     /// Type of a Secret, load balancer class of a Service, class of an Ingress.
     pub(super) class: Option<String>,
+    /// Whether a Service has no ClusterIP. The API server keeps the absence if an Apply does not name it, without a refusal.
+    pub(super) is_headless: bool,
     pub(super) content: Digest,
 }
 
@@ -135,6 +137,7 @@ impl<K> Summary<K> {
                 labels: metadata.labels.clone().unwrap_or_default(),
                 annotations: digests(metadata),
                 class,
+                is_headless: false,
                 content,
             },
             marks: Marks::of(metadata.annotations.as_ref()),
@@ -163,7 +166,9 @@ impl Summarized for Service {
     }
 
     fn complete(&self, summary: &mut Summary<Self>) {
-        summary.service_type = self.spec.as_ref().and_then(|it| it.type_.clone());
+        let spec = self.spec.as_ref();
+        summary.service_type = spec.and_then(|it| it.type_.clone());
+        summary.fingerprint.is_headless = service::is_headless(self);
     }
 }
 

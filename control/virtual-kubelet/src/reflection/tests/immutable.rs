@@ -8,10 +8,10 @@ use control_runtime::simulation::Simulation;
 use control_runtime::{
     Action, Cache, Change, Controller, Env, Outcome, Plan, Registration, Request, WatchId,
 };
-use k8s_openapi::api::core::v1::Secret;
+use k8s_openapi::api::core::v1::{Secret, Service};
 use k8s_openapi::api::policy::v1::PodDisruptionBudget;
 use kube::core::Status;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// Refuses each Apply as invalid, with a message.
 struct Immutable(ReflectionController, &'static str);
@@ -109,6 +109,37 @@ fn an_object_with_another_value_of_an_immutable_field_is_created_again() {
             "create Secret/web",
             "delete Secret/web",
             "create Secret/web"
+        ]
+    );
+    sides.assert_stable();
+}
+
+/// The change was not refused: the API server keeps a ClusterIP `None` that an Apply does not name.
+#[test]
+fn a_headless_service_that_becomes_a_normal_one_is_created_again() {
+    let mut sides = sides("");
+    let service = |spec: Value| json!({"spec": spec});
+    let ports = json!([{"port": 80}]);
+    let headless = json!({"clusterIP": "None", "ports": ports.clone()});
+    sides.put_in_shop::<Service>("web", service(headless));
+    sides.pass();
+    assert_eq!(sides.remote::<Service>("web")["spec"]["clusterIP"], "None");
+    sides.put_in_shop::<Service>(
+        "web",
+        service(json!({"clusterIP": "10.0.0.7", "ports": ports})),
+    );
+    sides.pass();
+
+    assert_eq!(
+        sides.remote::<Service>("web")["spec"]["clusterIP"],
+        json!(null)
+    );
+    assert_eq!(
+        sides.writes(),
+        [
+            "create Service/web",
+            "delete Service/web",
+            "create Service/web"
         ]
     );
     sides.assert_stable();
