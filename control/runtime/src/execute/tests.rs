@@ -323,7 +323,7 @@ async fn a_field_of_another_manager_outside_of_lists_is_not_taken() {
     let refusals = [
         (DUPLICATE, "spec.externalName"),
         (DUPLICATE, "spec.other[0].name"),
-        // A value that is wrong by itself, which no other manager contradicts.
+        // A value that is missing, which no other manager contradicts.
         ("FieldValueRequired", "spec.ports[0].port"),
     ];
     for refused in refusals {
