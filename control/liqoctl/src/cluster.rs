@@ -116,6 +116,15 @@ impl Cluster {
         Self::open(global, Flags::local(global)).await
     }
 
+    /// Returns the cluster that the global flags name, for a command whose `--namespace` is Liqo's. Sends no request.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the kubeconfig cannot be used.
+    pub(crate) async fn with_liqo(global: &Global) -> Result<Self> {
+        Self::open(global, Flags::local(global).with_liqo_in_namespace()).await
+    }
+
     /// Returns the name of the cluster in messages, with the URL of its API server.
     pub(crate) fn place(&self) -> String {
         format!("the {} cluster ({})", self.side, self.url)

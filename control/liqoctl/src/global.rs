@@ -24,7 +24,8 @@ pub(crate) struct Global {
     #[arg(long, global = true, value_name = "NAME")]
     pub(crate) user: Option<String>,
 
-    /// The namespace of the objects that the command reads or writes.
+    /// The namespace of the objects that the command reads or writes; Liqo's for install, uninstall, info, version, peer, unpeer and
+    /// authenticate.
     #[arg(long, short, global = true, value_name = "NAMESPACE")]
     pub(crate) namespace: Option<String>,
 

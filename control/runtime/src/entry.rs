@@ -175,6 +175,55 @@ struct Head {
     metadata: ObjectMeta,
 }
 
+/// The parts of an object that identify it.
+#[derive(Deserialize)]
+struct Identity {
+    metadata: IdentifyingMetadata,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct IdentifyingMetadata {
+    name: Option<String>,
+    namespace: Option<String>,
+    uid: Option<String>,
+    resource_version: Option<String>,
+}
+
+impl From<IdentifyingMetadata> for ObjectMeta {
+    fn from(metadata: IdentifyingMetadata) -> Self {
+        Self {
+            name: metadata.name,
+            namespace: metadata.namespace,
+            uid: metadata.uid,
+            resource_version: metadata.resource_version,
+            ..Self::default()
+        }
+    }
+}
+
+/// Memory that an object within an object needs at least once it is decoded, in bytes. Its JSON may be as short as `{},`.
+const NESTED_BYTES: usize = 256;
+
+/// Most memory of an object as counted by [`size_of_json`], in bytes. etcd refuses objects whose JSON is longer than 1.5 MiB.
+const BYTES_MAX: usize = 16 << 20;
+
+/// Returns how much memory a decoded object needs about, at least the length of its JSON.
+fn size_of_json(text: &str) -> usize {
+    let (mut nested, mut is_string, mut is_escaped) = (0_usize, false, false);
+    for byte in text.bytes() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_string,
+            b'"' => is_string = !is_string,
+            b'{' if !is_string => nested += 1,
+            _ => {}
+        }
+    }
+
+    text.len().max(nested.saturating_mul(NESTED_BYTES))
+}
+
 impl<K: Source> Decoded<K> {
     /// Decodes an object.
     ///
@@ -182,11 +231,20 @@ impl<K: Source> Decoded<K> {
     ///
     /// Returns an error if `text` is not an object with metadata.
     pub(crate) fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        let size = text.len();
         let (updaters, text) = without_managed_fields(text)
             .map_or((None, Cow::Borrowed(text)), |(updaters, text)| {
                 (Some(updaters), Cow::Owned(text))
             });
+        let size = size_of_json(&text);
+        if size > BYTES_MAX {
+            let head: Identity = serde_json::from_str(&text)?;
+            return Ok(Self {
+                updaters: Vec::new(),
+                metadata: head.metadata.into(),
+                object: Err(format!("it takes some {} MiB of memory", size >> 20)),
+                size,
+            });
+        }
         let (metadata, object) = match serde_json::from_str::<K>(&text) {
             Ok(mut object) => (identity(object.meta_mut()), Ok(object)),
             Err(error) => {
@@ -325,7 +383,7 @@ fn without_managed_fields(text: &str) -> Option<(Vec<(String, String)>, String)>
 #[cfg(test)]
 mod tests {
     use super::*;
-    use k8s_openapi::api::core::v1::ConfigMap;
+    use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 
     const OBJECT: &str = r#"{"metadata": {"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "17",
         "managedFields": [{"manager": "old", "operation": "Update"}, {"manager": "new", "operation": "Apply"}]},
@@ -345,6 +403,36 @@ mod tests {
         let object: &ConfigMap = entry.get().unwrap();
         assert_eq!(object.metadata.managed_fields, None);
         assert_eq!(object.data.as_ref().unwrap()["key"], "value");
+    }
+
+    #[test]
+    fn an_object_of_many_nested_ones_is_not_decoded() {
+        let statuses = |count: usize| {
+            let statuses = vec!["{}"; count].join(",");
+            let metadata =
+                r#"{"name": "a", "namespace": "b", "uid": "u", "resourceVersion": "17"}"#;
+            let status = format!(r#"{{"containerStatuses": [{statuses}]}}"#);
+            format!(r#"{{"metadata": {metadata}, "status": {status}}}"#)
+        };
+        let many: Decoded<Pod> = Decoded::parse(&statuses(1 << 20)).unwrap();
+        let refusal = many.object.unwrap_err();
+        assert!(refusal.contains("256 MiB"), "{refusal}");
+        assert_eq!(many.metadata.name.as_deref(), Some("a"));
+        assert_eq!(many.metadata.resource_version.as_deref(), Some("17"));
+
+        let some: Decoded<Pod> = Decoded::parse(&statuses(1000)).unwrap();
+        assert!(some.object.is_ok() && some.size >= 1000 * NESTED_BYTES);
+    }
+
+    #[test]
+    fn braces_in_strings_are_no_objects() {
+        let data = r#"{\"{"#.repeat(1 << 18);
+        let text = format!(r#"{{"metadata": {{"name": "a"}}, "data": {{"key": "{data}"}}}}"#);
+
+        let decoded: Decoded<ConfigMap> = Decoded::parse(&text).unwrap();
+
+        assert!(decoded.object.is_ok());
+        assert_eq!(decoded.size, text.len());
     }
 
     #[test]

@@ -81,7 +81,7 @@ impl<'a> Flags<'a> {
         }
     }
 
-    /// Returns the flags of a command whose `--namespace` is Liqo's, as upstream's `peer`.
+    /// Returns the flags of a command whose `--namespace` is Liqo's, as upstream's `peer` and `install`.
     pub(crate) fn with_liqo_in_namespace(self) -> Self {
         Self {
             liqo_namespace: self.liqo_namespace.or(self.namespace),

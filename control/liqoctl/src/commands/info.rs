@@ -76,7 +76,10 @@ enum Command {
 ///
 /// Returns an error if the API server fails, or if the peer or the field does not exist.
 pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
-    let cluster = Cluster::local(global).await?;
+    let cluster = match options.command {
+        Some(Command::Pod { .. }) => Cluster::local(global).await?,
+        Some(Command::Peer { .. }) | None => Cluster::with_liqo(global).await?,
+    };
     let installation = cluster.installation().await?;
     match &options.command {
         None => {

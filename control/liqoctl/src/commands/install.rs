@@ -36,7 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
     let initializing = begin("", "Initializing installer");
-    let cluster = Cluster::local(global).await?;
+    let cluster = Cluster::with_liqo(global).await?;
     let version = cluster
         .client
         .apiserver_version()

@@ -12,6 +12,8 @@ use crate::prompt;
 use crate::wait::Deadline;
 use anyhow::{Result, bail};
 use clap::Args;
+use k8s_openapi::api::apps::v1::Deployment;
+use kube::{Api, ResourceExt as _};
 use std::time::Duration;
 
 /// Default limit of the command, which is more than the sum of the limits of its steps.
@@ -19,6 +21,9 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Time that helm waits for the deletion of the release's objects.
 const HELM_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// Annotation with which helm names the release of an object.
+const RELEASE_NAME: &str = "meta.helm.sh/release-name";
 
 /// Flags of `liqoctl uninstall`.
 #[derive(Args, Debug)]
@@ -39,7 +44,7 @@ pub(crate) struct Options {
 /// Returns an error that names the remaining objects, and the command that removes them.
 pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
-    let cluster = Cluster::local(global).await?;
+    let cluster = Cluster::with_liqo(global).await?;
     let namespace = cluster.find_installation().await?.map_or_else(
         || cluster.expected_namespace().to_owned(),
         |installation| installation.namespace,
@@ -67,14 +72,22 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         bail!("Pre-uninstall checks failed: you should:{found}\n(--force ignores these checks)");
     }
 
+    // A failure must be the first of all changes: without its policies, Liqo must not run on.
+    let helm = match Release::find(&cluster, &namespace).await? {
+        Some(_) => Some(Helm::find(global, &namespace)?),
+        None if options.purge => None,
+        None => {
+            refuse_other_tools(&cluster, &namespace).await?;
+            None
+        }
+    };
     if options.purge {
         purge::mark(&cluster, &namespace).await?;
     }
     let uninstalling = begin("", "Uninstalling Liqo");
     // The policies must not refuse requests on behalf of programs that are removed.
     purge::remove_policies(&cluster).await?;
-    if Release::find(&cluster, &namespace).await?.is_some() {
-        let helm = Helm::find(global, &namespace)?;
+    if let Some(helm) = helm {
         let timeout = crate::parse::show_duration(deadline.within(HELM_TIMEOUT).left());
         let arguments = ["uninstall", RELEASE, "--wait", "--timeout", &timeout];
         let result = helm.run(&arguments.map(Into::into)).await;
@@ -94,4 +107,28 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         purge::run(&cluster, &namespace, deadline).await?;
     }
     Ok(())
+}
+
+/// Checks that nothing of Liqo runs that another tool than this one has installed.
+///
+/// # Errors
+///
+/// Returns an error that names the tool that removes it.
+async fn refuse_other_tools(cluster: &Cluster, namespace: &str) -> Result<()> {
+    let deployments = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
+    let running = cluster
+        .list(&deployments, "Deployments", purge::SELECTOR)
+        .await?;
+    let Some(first) = running.first() else {
+        return Ok(());
+    };
+    let release = first.annotations().get(RELEASE_NAME);
+    let tool = release.map_or_else(
+        || "the tool that applied its manifests, such as Argo CD, Flux or kubectl".to_owned(),
+        |name| format!("`helm uninstall {name} --namespace {namespace}`"),
+    );
+    bail!(
+        "Liqo runs in namespace {namespace}, but is no release `{RELEASE}` of helm: remove it with {tool}, or with `liqoctl uninstall --purge`, \
+         which deletes the namespace"
+    )
 }

@@ -116,7 +116,7 @@ async fn unreachable(global: &Global, error: Error) -> Error {
         return error;
     }
     let local = async {
-        let cluster = Cluster::local(global).await?;
+        let cluster = Cluster::with_liqo(global).await?;
         cluster.installation().await?;
         known_peers(&cluster).await
     };

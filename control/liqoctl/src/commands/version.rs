@@ -28,7 +28,7 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
     if options.client {
         return Ok(());
     }
-    let cluster = Cluster::local(global).await?;
+    let cluster = Cluster::with_liqo(global).await?;
     let installation = cluster.installation().await?;
     let version = manager::version(&cluster, &installation.namespace).await?;
     let version = version.unwrap_or_else(|| "unknown".to_owned());

@@ -12,6 +12,9 @@ use control_runtime::{
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 
+/// Field of a NamespaceMap's status with the entries, by name of the namespace.
+const MAPPING: &str = "currentMapping";
+
 /// Longest status of a provider that is taken over, as JSON in bytes.
 const STATUS_LEN_MAX: usize = 256 * 1024;
 
@@ -143,9 +146,12 @@ impl Replication<'_> {
         }
         let replica = self.replica();
         let remote = replica.and_then(|it| self.kind.object(self.cache, &it.cluster, &it.key));
-        let Some(status) = remote.map(|mut remote| remote["status"].take()) else {
+        let Some(mut status) = remote.map(|mut remote| remote["status"].take()) else {
             return;
         };
+        if self.kind == Kind::NamespaceMap {
+            keep_known_namespaces(local, &mut status);
+        }
         if status.is_null() || status == local["status"] {
             return;
         }
@@ -256,6 +262,16 @@ fn status_of(object: &Ref, status: Value) -> Write {
     Write::new(object.clone(), apply).subresource("status")
 }
 
+/// Drops the entries of a NamespaceMap's status about namespaces that this cluster has never named: the virtual kubelets watch those of all
+/// entries, and get rights there.
+fn keep_known_namespaces(local: &Value, status: &mut Value) {
+    let known = [&local["spec"]["desiredMapping"], &local["status"][MAPPING]];
+    let entries = status.get_mut(MAPPING).and_then(Value::as_object_mut);
+    if let Some(entries) = entries {
+        entries.retain(|name, _| known.iter().any(|it| it.get(name).is_some()));
+    }
+}
+
 /// Returns the write that changes a status into another one. An Apply of a status without entries would leave the last one.
 fn merged(object: &Ref, old: &Value, new: &Value) -> Write {
     let patch = merge_patch(old, new).unwrap_or_default();
@@ -271,5 +287,33 @@ fn warning(object: &Ref, reason: &'static str, note: String) -> Event {
         reason,
         note,
         is_repeated: false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_provider_names_no_namespaces_of_its_own_choice() {
+        let local = json!({
+            "spec": {"desiredMapping": {"desired": "desired-rome"}},
+            "status": {"currentMapping": {"withdrawn": {"remoteNamespace": "withdrawn-rome"}}},
+        });
+        let entry =
+            |name: &str| json!({"remoteNamespace": format!("{name}-rome"), "phase": "Accepted"});
+        let mut status = json!({"currentMapping": {
+            "desired": entry("desired"), "withdrawn": entry("withdrawn"), "kube-system": entry("kube-system"),
+        }});
+
+        keep_known_namespaces(&local, &mut status);
+
+        let expected = json!({"desired": entry("desired"), "withdrawn": entry("withdrawn")});
+        assert_eq!(status[MAPPING], expected);
+        for mut odd in [json!(null), json!(7), json!({"currentMapping": []})] {
+            let before = odd.clone();
+            keep_known_namespaces(&json!({}), &mut odd);
+            assert_eq!(odd, before);
+        }
     }
 }

@@ -12,7 +12,7 @@ const RELIST_INTERVAL: Duration = Duration::from_secs(60);
 pub struct CacheLimits {
     /// Number of objects.
     pub objects: usize,
-    /// Sum of the lengths of the objects' JSON, in bytes.
+    /// Sum of the sizes of the objects, in bytes: the lengths of their JSON, or more if they have many nested objects.
     pub bytes: usize,
 }
 

@@ -181,7 +181,7 @@ fn objects_beyond_the_limits_of_a_cluster_are_rejected() {
     let mut fixture = Fixture::new();
     let limits = CacheLimits {
         objects: 2,
-        bytes: 1_000,
+        bytes: 2_500,
     };
     fixture.cache.add_cluster(Cluster::Local, limits);
     fixture.list(&["x", "y"]);
@@ -194,7 +194,7 @@ fn objects_beyond_the_limits_of_a_cluster_are_rejected() {
             .unwrap_err(),
         limits
     );
-    let long = fixture.entry("x", 3, &"long".repeat(250));
+    let long = fixture.entry("x", 3, &"long".repeat(500));
     assert!(fixture.cache.put_watched(&fixture.id, long, false).is_err());
     assert!(fixture.apply("x", 4, "naples").is_some());
 }

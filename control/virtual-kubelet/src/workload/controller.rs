@@ -282,7 +282,10 @@ impl Controller for WorkloadController {
         }
         let pod = match &object.cluster {
             Cluster::Local => {
-                if change.entry().is_none() {
+                // A list shows a pod that was deleted and created again as a change of another UID.
+                let uid = |it: Option<&Pod>| it.and_then(|it| it.metadata.uid.clone());
+                let is_same = uid(change.before()) == uid(change.after());
+                if change.entry().is_none() || change.before::<Pod>().is_some() && !is_same {
                     self.forget(&object.key);
                 }
                 Some(object.key.clone())

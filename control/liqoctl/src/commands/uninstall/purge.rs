@@ -14,8 +14,11 @@ use k8s_openapi::api::admissionregistration::v1::{
     MutatingWebhookConfiguration, ValidatingAdmissionPolicy, ValidatingAdmissionPolicyBinding,
     ValidatingWebhookConfiguration,
 };
+use k8s_openapi::api::core::v1::Node;
+use k8s_openapi::api::node::v1::RuntimeClass;
 use k8s_openapi::api::rbac::v1::{ClusterRole, ClusterRoleBinding, RoleBinding};
 use k8s_openapi::apiextensions_apiserver::pkg::apis::apiextensions::v1::CustomResourceDefinition;
+use k8s_openapi::kube_aggregator::pkg::apis::apiregistration::v1::APIService;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind, Patch, PatchParams};
 use kube::{Api, ResourceExt as _};
 use serde::de::DeserializeOwned;
@@ -36,7 +39,13 @@ const GROUPS: [&str; 5] = [
 const MULTI_CLUSTER_GROUP: &str = "multicluster.x-k8s.io";
 
 /// Label selector of the chart's objects.
-const SELECTOR: &str = "app.kubernetes.io/part-of=liqo";
+pub(super) const SELECTOR: &str = "app.kubernetes.io/part-of=liqo";
+
+/// Label selector of the objects that the controller manager has created.
+const MANAGED: &str = "app.kubernetes.io/managed-by=liqo,liqo.io/managed=true";
+
+/// Label selector of virtual nodes.
+const VIRTUAL_NODES: &str = "liqo.io/type=virtual-node";
 
 /// Time for the deletion of the CRDs before the finalizers of their objects are removed. The controllers
 /// that would remove these finalizers do not run any more.
@@ -46,17 +55,19 @@ const FINALIZERS_KEPT: Duration = Duration::from_secs(5);
 /// a busy cluster deletes thousands of objects.
 const DELETION_TIMEOUT: Duration = Duration::from_secs(240);
 
-/// Removes the admission webhooks and policies. Webhooks are first: while no controller manager serves them, requests fail.
-/// The bindings of policies precede the policies, because they put them into force.
+/// Removes the admission webhooks, the metrics API and the policies. Webhooks are first: while no controller manager serves them,
+/// requests fail. While nothing serves the metrics API, Kubernetes deletes no namespace. The bindings of policies precede the
+/// policies, because they put them into force.
 ///
 /// # Errors
 ///
 /// Returns an error if the API server refuses a deletion.
 pub(crate) async fn remove_policies(cluster: &Cluster) -> Result<()> {
-    remove_labelled::<MutatingWebhookConfiguration>(cluster).await?;
-    remove_labelled::<ValidatingWebhookConfiguration>(cluster).await?;
-    remove_labelled::<ValidatingAdmissionPolicyBinding>(cluster).await?;
-    remove_labelled::<ValidatingAdmissionPolicy>(cluster).await
+    remove_labelled::<MutatingWebhookConfiguration>(cluster, SELECTOR).await?;
+    remove_labelled::<ValidatingWebhookConfiguration>(cluster, SELECTOR).await?;
+    remove_labelled::<APIService>(cluster, SELECTOR).await?;
+    remove_labelled::<ValidatingAdmissionPolicyBinding>(cluster, SELECTOR).await?;
+    remove_labelled::<ValidatingAdmissionPolicy>(cluster, SELECTOR).await
 }
 
 /// Removes the RoleBindings that the controller manager has created in tenant namespaces.
@@ -65,9 +76,12 @@ pub(crate) async fn remove_policies(cluster: &Cluster) -> Result<()> {
 ///
 /// Returns an error if the API server refuses a deletion.
 pub(crate) async fn remove_tenant_bindings(cluster: &Cluster) -> Result<()> {
+    remove_bindings(cluster, &format!("{SELECTOR},{}=true", labels::MANAGED)).await
+}
+
+async fn remove_bindings(cluster: &Cluster, selector: &str) -> Result<()> {
     let all = Api::<RoleBinding>::all(cluster.client.clone());
-    let selector = format!("{SELECTOR},{}=true", labels::MANAGED);
-    for binding in cluster.list(&all, "RoleBindings", &selector).await? {
+    for binding in cluster.list(&all, "RoleBindings", selector).await? {
         let namespace = binding.namespace().unwrap_or_default();
         let api = Api::<RoleBinding>::namespaced(cluster.client.clone(), &namespace);
         cluster
@@ -88,8 +102,14 @@ pub(crate) async fn run(cluster: &Cluster, namespace: &str, deadline: Deadline) 
     purging.done("Liqo CRDs purged");
 
     let deleting = begin("", "Deleting Liqo namespaces");
-    remove_labelled::<ClusterRoleBinding>(cluster).await?;
-    remove_labelled::<ClusterRole>(cluster).await?;
+    // Bindings that are left would give former peers their rights again after the next installation.
+    remove_labelled::<ClusterRoleBinding>(cluster, MANAGED).await?;
+    remove_bindings(cluster, MANAGED).await?;
+    remove_labelled::<ClusterRoleBinding>(cluster, SELECTOR).await?;
+    remove_labelled::<ClusterRole>(cluster, SELECTOR).await?;
+    remove_labelled::<RuntimeClass>(cluster, SELECTOR).await?;
+    // Nothing runs the pods that are bound to them. Kubernetes removes these pods then.
+    remove_labelled::<Node>(cluster, VIRTUAL_NODES).await?;
     namespaces::remove(cluster, namespace, deadline.within(DELETION_TIMEOUT)).await?;
     deleting.done("Liqo namespaces deleted");
     Ok(())
@@ -113,10 +133,10 @@ async fn remove_crds(cluster: &Cluster, deadline: Deadline) -> Result<()> {
                 return Ok(Found::Ready(()));
             }
             if started.elapsed() > FINALIZERS_KEPT && !is_forced {
-                is_forced = true;
                 for crd in &left {
                     release_objects(cluster, crd).await?;
                 }
+                is_forced = true;
             }
             let names: Vec<String> = left.iter().map(|crd| crd.name_any()).collect();
             Ok(Found::Missing(format!("{} still exist", names.join(", "))))
@@ -170,7 +190,7 @@ async fn release_objects(cluster: &Cluster, crd: &CustomResourceDefinition) -> R
     Ok(())
 }
 
-async fn remove_labelled<K>(cluster: &Cluster) -> Result<()>
+async fn remove_labelled<K>(cluster: &Cluster, selector: &str) -> Result<()>
 where
     K: kube::Resource<DynamicType = (), Scope = k8s_openapi::ClusterResourceScope>
         + Clone
@@ -179,7 +199,7 @@ where
 {
     let api = Api::<K>::all(cluster.client.clone());
     let what = K::plural(&());
-    for object in cluster.list(&api, &what, SELECTOR).await? {
+    for object in cluster.list(&api, &what, selector).await? {
         cluster.delete(&api, &what, &object.name_any()).await?;
     }
     Ok(())
