@@ -47,7 +47,7 @@ const MILAN: &str = "it-milan";
 /// A third cluster, which only some tests create.
 const NAPLES: &str = "it-naples";
 
-/// The tests of `cargo xtask test --kubernetes --quick`. These tests take three minutes.
+/// The tests of `cargo xtask test --kubernetes --quick`. These tests take six minutes.
 const ESSENTIAL: &[&str] = &[
     "connect::every_pod_reaches_every_remote_pod",
     "connect::a_node_reaches_remote_pods",
@@ -57,7 +57,6 @@ const ESSENTIAL: &[&str] = &[
     "addresses::a_pod_is_reached_by_its_mapped_address",
     "confinement::a_running_gateway_is_confined_and_keeps_only_net_admin",
     "failover::streams_survive_a_deleted_gateway_of_the_server",
-    "failover::a_route_agents_restart_loses_nothing",
     "chart::liqoctl_without_path_makes_a_release_that_helm_upgrades",
     "peering::a_peering_connects_pods_and_ends_without_a_trace",
     "offload::pods_of_both_clusters_share_services_configuration_and_tokens",
