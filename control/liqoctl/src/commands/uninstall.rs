@@ -132,3 +132,33 @@ async fn refuse_other_tools(cluster: &Cluster, namespace: &str) -> Result<()> {
          which deletes the namespace"
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_apiserver::{ApiServer, Front, Reply};
+    use serde_json::json;
+
+    #[tokio::test]
+    async fn an_installation_of_another_release_is_refused_with_its_name() {
+        let server = ApiServer::start();
+        let front = Front::start(&server, |_| Reply::Forward);
+        let cluster = Cluster::behind(&front, "local");
+        refuse_other_tools(&cluster, "liqo").await.unwrap();
+
+        let path = "/apis/apps/v1/namespaces/liqo/deployments/liqo-controller-manager";
+        for (annotations, remedy) in [
+            (
+                json!({RELEASE_NAME: "my-liqo"}),
+                "`helm uninstall my-liqo --namespace liqo`",
+            ),
+            (json!({}), "Argo CD"),
+        ] {
+            let labels = json!({"app.kubernetes.io/part-of": "liqo"});
+            let metadata = json!({"name": "liqo-controller-manager", "namespace": "liqo", "labels": labels, "annotations": annotations});
+            server.put(path, json!({"metadata": metadata}));
+            let error = refuse_other_tools(&cluster, "liqo").await.unwrap_err();
+            assert!(error.to_string().contains(remedy), "{error}");
+        }
+    }
+}

@@ -102,6 +102,13 @@ pub(crate) async fn run(cluster: &Cluster, namespace: &str, deadline: Deadline) 
     purging.done("Liqo CRDs purged");
 
     let deleting = begin("", "Deleting Liqo namespaces");
+    remove_rights_and_nodes(cluster).await?;
+    namespaces::remove(cluster, namespace, deadline.within(DELETION_TIMEOUT)).await?;
+    deleting.done("Liqo namespaces deleted");
+    Ok(())
+}
+
+async fn remove_rights_and_nodes(cluster: &Cluster) -> Result<()> {
     // Bindings that are left would give former peers their rights again after the next installation.
     remove_labelled::<ClusterRoleBinding>(cluster, MANAGED).await?;
     remove_bindings(cluster, MANAGED).await?;
@@ -109,10 +116,7 @@ pub(crate) async fn run(cluster: &Cluster, namespace: &str, deadline: Deadline) 
     remove_labelled::<ClusterRole>(cluster, SELECTOR).await?;
     remove_labelled::<RuntimeClass>(cluster, SELECTOR).await?;
     // Nothing runs the pods that are bound to them. Kubernetes removes these pods then.
-    remove_labelled::<Node>(cluster, VIRTUAL_NODES).await?;
-    namespaces::remove(cluster, namespace, deadline.within(DELETION_TIMEOUT)).await?;
-    deleting.done("Liqo namespaces deleted");
-    Ok(())
+    remove_labelled::<Node>(cluster, VIRTUAL_NODES).await
 }
 
 async fn remove_crds(cluster: &Cluster, deadline: Deadline) -> Result<()> {
@@ -208,6 +212,73 @@ where
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fake_apiserver::{ApiServer, Front, Reply};
+
+    const BINDING: &str = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+
+    fn put(server: &ApiServer, path: &str, labels: &serde_json::Value) -> String {
+        let (folder, name) = path.rsplit_once('/').unwrap();
+        server.put(path, json!({"metadata": {"name": name, "labels": labels}}));
+        format!("{folder}/{name}")
+    }
+
+    #[tokio::test]
+    async fn rights_of_peers_and_virtual_nodes_are_removed_and_those_of_others_stay() {
+        let server = ApiServer::start();
+        let managed = json!({"app.kubernetes.io/managed-by": "liqo", "liqo.io/managed": "true"});
+        let of_chart = json!({"app.kubernetes.io/part-of": "liqo"});
+        let virtual_node = json!({"liqo.io/type": "virtual-node"});
+        let none = json!({});
+        let removed = [
+            put(&server, &format!("{BINDING}/peer"), &managed),
+            put(&server, &format!("{BINDING}/chart"), &of_chart),
+            put(
+                &server,
+                "/apis/node.k8s.io/v1/runtimeclasses/liqo",
+                &of_chart,
+            ),
+            put(&server, "/api/v1/nodes/milan", &virtual_node),
+        ];
+        let kept = [
+            put(&server, &format!("{BINDING}/user"), &none),
+            put(&server, "/apis/node.k8s.io/v1/runtimeclasses/gvisor", &none),
+            put(&server, "/api/v1/nodes/worker", &none),
+        ];
+        let front = Front::start(&server, |_| Reply::Forward);
+
+        let cluster = Cluster::behind(&front, "local");
+        remove_rights_and_nodes(&cluster).await.unwrap();
+
+        removed
+            .iter()
+            .for_each(|it| assert_eq!(server.get(it), None, "{it}"));
+        kept.iter()
+            .for_each(|it| assert!(server.get(it).is_some(), "{it}"));
+    }
+
+    #[tokio::test]
+    async fn the_metrics_api_is_removed_with_the_policies() {
+        let server = ApiServer::start();
+        let folder = "/apis/apiregistration.k8s.io/v1/apiservices";
+        let of_chart = json!({"app.kubernetes.io/part-of": "liqo"});
+        let ours = put(
+            &server,
+            &format!("{folder}/v1beta1.metrics.liqo.io"),
+            &of_chart,
+        );
+        let other = put(
+            &server,
+            &format!("{folder}/v1beta1.metrics.k8s.io"),
+            &json!({}),
+        );
+        let front = Front::start(&server, |_| Reply::Forward);
+
+        let cluster = Cluster::behind(&front, "local");
+        remove_policies(&cluster).await.unwrap();
+
+        assert_eq!(server.get(&ours), None);
+        assert!(server.get(&other).is_some());
+    }
 
     #[test]
     fn only_liqos_groups_are_purged() {

@@ -1,7 +1,7 @@
 //! Secrets and annotations by which a peering user or a consumer would decide about other peerings.
 
-use super::peering::{LOCAL, MOMENT, Peering, kubeconfig_of, milan};
-use control_api::ResourceSlice;
+use super::peering::{LOCAL, MOMENT, Peering, kubeconfig_of, local, milan, remote};
+use control_api::{NamespaceMap, ResourceSlice};
 use k8s_openapi::ByteString;
 use k8s_openapi::api::core::v1::{Namespace, Secret};
 use k8s_openapi::api::rbac::v1::RoleBinding;
@@ -57,4 +57,42 @@ fn a_replica_is_created_without_the_cordons_of_the_provider() {
         replica["metadata"]["annotations"],
         json!({"liqo.io/create-virtual-node": "true"})
     );
+}
+
+/// The virtual kubelets would watch the namespace, and get rights there.
+#[test]
+fn a_provider_names_no_namespaces_of_its_own_choice() {
+    let mut peering = Peering::new(1);
+    peering.simulation.local().put::<NamespaceMap>(json!({
+        "apiVersion": "offloading.liqo.io/v1beta1",
+        "kind": "NamespaceMap",
+        "metadata": {
+            "name": "milan",
+            "namespace": LOCAL,
+            "labels": {
+                "liqo.io/remote-cluster-id": "milan",
+                "liqo.io/remoteID": "milan",
+                "liqo.io/replication": "true",
+            },
+        },
+        "spec": {"desiredMapping": {"shop": "shop-rome"}},
+    }));
+    peering.run(MOMENT);
+    let server = peering.simulation.cluster(&milan());
+    let mut replica = server
+        .get::<NamespaceMap>(&remote("milan"))
+        .unwrap()
+        .clone();
+    let entry = |name: &str| json!({"remoteNamespace": name, "phase": "Accepted"});
+    replica["status"] =
+        json!({"currentMapping": {"shop": entry("shop-rome"), "kube-system": entry("x")}});
+    server.put::<NamespaceMap>(replica);
+    peering.run(MOMENT);
+
+    let map = peering
+        .simulation
+        .local()
+        .get::<NamespaceMap>(&local("milan"));
+    let expected = json!({"shop": entry("shop-rome")});
+    assert_eq!(map.unwrap()["status"]["currentMapping"], expected);
 }
