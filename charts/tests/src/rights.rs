@@ -189,6 +189,7 @@ fn every_policy_denies() {
     let expected = [
         "liqo-cluster-ids",
         "liqo-consumer-bindings",
+        "liqo-consumer-finalizers",
         "liqo-consumer-limits",
         "liqo-consumer-objects",
         "liqo-consumer-reflection",

@@ -6,6 +6,7 @@ mod consumers;
 mod hostile;
 mod namespaces;
 mod reflection;
+mod virtual_kubelets;
 
 use crate::fixture::{Fixture, LIQO, Suite, parallel};
 use anyhow::Result;
@@ -27,6 +28,7 @@ pub(crate) fn add(suite: &mut Suite) {
     hostile::add(suite);
     namespaces::add(suite);
     reflection::add(suite);
+    virtual_kubelets::add(suite);
 }
 
 /// The names of the ValidatingAdmissionPolicies.

@@ -106,7 +106,11 @@ async fn a_consumer_reflects_no_field_that_affects_other_namespaces(
         "liqo.io/note": "a",
     });
     let class = |class: &str| json!({"ingressClassName": class, "rules": [{"host": "a"}]});
+    // Kubernetes adds its finalizer to each claim. The consumer may send it, too.
+    let mut protected = reflected.claim("new", None);
+    protected["metadata"]["finalizers"] = json!(["kubernetes.io/pvc-protection"]);
     for allowed in [
+        Request::Create(protected),
         reflected.service("ClusterIP"),
         reflected.service("NodePort"),
         reflected.service("LoadBalancer"),
