@@ -29,6 +29,7 @@ enum Command {
     /// Example: liqoctl install --kubeconfig rome.yaml --cluster-id rome --cluster-labels region=A
     ///
     /// Example: liqoctl install --kubeconfig rome.yaml --patch-daemonsets
+    #[command(visible_alias = "upgrade")]
     Install(Box<install::Options>),
     /// Removes Liqo from a cluster.
     ///
@@ -137,6 +138,52 @@ mod tests {
 
         assert_eq!(cli.global.timeout, Some(Duration::from_secs(300)));
         assert_eq!(cli.global.kubeconfig, Some("rome.yaml".into()));
+    }
+
+    /// The lines `Aliases:` of upstream's help pages, of release 1.2.0. This program has no `move volume`.
+    const ALIASES: &str = "
+        authenticate: auth
+        cordon resourceslice: resourceslices, rs
+        cordon tenant: tenants
+        create configuration: config, configurations
+        create gatewayclient: gatewayclients, client, clients, gwc
+        create gatewayserver: gatewayservers, server, servers, gws
+        create publickey: publickeys, publickeies
+        create resourceslice: rs, resourceslices
+        create virtualnode: vn
+        delete configuration: configurations
+        delete gatewayclient: gatewayclients, client, clients, gwc
+        delete gatewayserver: gatewayservers, server, servers, gws
+        delete publickey: publickeys, publickeies
+        delete virtualnode: vn
+        generate configuration: config, configurations
+        generate identity: identities
+        generate publickey: publickeys, publickeies
+        generate tenant: tenants
+        get kubeconfig: kc
+        install: upgrade
+        offload namespace: ns, namespaces
+        test network: net
+        unauthenticate: unauth
+        uncordon resourceslice: resourceslices, rs
+        uncordon tenant: tenants
+        unoffload namespace: ns, namespaces";
+
+    #[test]
+    fn upstreams_aliases_are_accepted() {
+        let root = Cli::command();
+        for line in ALIASES.lines().filter(|line| !line.is_empty()) {
+            let (path, aliases) = line.trim().split_once(": ").unwrap();
+            let mut command = &root;
+            for word in path.split(' ') {
+                let found = command.get_subcommands().find(|it| it.get_name() == word);
+                command = found.unwrap_or_else(|| panic!("{path}"));
+            }
+            let ours: Vec<&str> = command.get_all_aliases().collect();
+            for alias in aliases.split(", ") {
+                assert!(ours.contains(&alias), "{path}: {alias} is missing");
+            }
+        }
     }
 
     #[test]

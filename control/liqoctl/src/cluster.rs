@@ -17,7 +17,7 @@ use control_client::destination::Destinations;
 use control_client::kubeconfig::RemoteConfig;
 use control_client::transport::{ConfigError, Transport};
 use k8s_openapi::api::core::v1::{ConfigMap, Namespace};
-use kube::api::{DeleteParams, Patch, PatchParams, PostParams};
+use kube::api::{DeleteParams, Patch, PatchParams, PostParams, Preconditions};
 use kube::{Api, Client, Resource};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -104,6 +104,15 @@ impl Cluster {
             liqo_namespace: None,
             extra_labels: Vec::new(),
             extra_annotations: Vec::new(),
+        }
+    }
+
+    /// Returns the cluster with Liqo's namespace in a flag.
+    #[cfg(test)]
+    pub(crate) fn with_liqo_namespace(self, namespace: &str) -> Self {
+        Self {
+            liqo_namespace: Some(namespace.to_owned()),
+            ..self
         }
     }
 
@@ -293,6 +302,33 @@ impl Cluster {
         match api.delete(name, &DeleteParams::background()).await {
             Ok(_) => Ok(true),
             Err(error) if failure::is_not_found(&error) => Ok(false),
+            Err(error) => Err(self.failed(&format!("delete {noun} {name}"))(error)),
+        }
+    }
+
+    /// Deletes an object that was read, and not another one of its name that was created since. Returns whether it existed.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the API server fails.
+    pub(crate) async fn delete_with_uid<K>(
+        &self,
+        api: &Api<K>,
+        noun: &str,
+        (name, uid): (&str, Option<&str>),
+    ) -> Result<bool>
+    where
+        K: Clone + Debug + DeserializeOwned,
+    {
+        let params = DeleteParams::background().preconditions(Preconditions {
+            uid: uid.map(ToOwned::to_owned),
+            resource_version: None,
+        });
+        match api.delete(name, &params).await {
+            Ok(_) => Ok(true),
+            Err(error) if failure::is_not_found(&error) || failure::is_conflict(&error) => {
+                Ok(false)
+            }
             Err(error) => Err(self.failed(&format!("delete {noun} {name}"))(error)),
         }
     }

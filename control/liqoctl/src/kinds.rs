@@ -44,10 +44,26 @@ impl Entry {
 
 /// The kinds, in the order of the help pages.
 const KINDS: &[Entry] = &[
-    Entry::new("configuration", &[], configuration::ACTIONS),
-    Entry::new("gatewayserver", &[], gateway_server::ACTIONS),
-    Entry::new("gatewayclient", &[], gateway_client::ACTIONS),
-    Entry::new("publickey", &[], public_key::ACTIONS),
+    Entry::new(
+        "configuration",
+        &["config", "configurations"],
+        configuration::ACTIONS,
+    ),
+    Entry::new(
+        "gatewayserver",
+        &["gatewayservers", "server", "servers", "gws"],
+        gateway_server::ACTIONS,
+    ),
+    Entry::new(
+        "gatewayclient",
+        &["gatewayclients", "client", "clients", "gwc"],
+        gateway_client::ACTIONS,
+    ),
+    Entry::new(
+        "publickey",
+        &["publickeys", "publickeies"],
+        public_key::ACTIONS,
+    ),
     Entry::new("nonce", &[], nonce::ACTIONS),
     Entry::new("tenant", &["tenants"], tenant::ACTIONS),
     Entry::new("identity", &["identities"], identity::ACTIONS),

@@ -51,10 +51,18 @@ pub(crate) fn argument(manager: &Deployment, flag: &str) -> Option<String> {
 
 /// Returns whether the controller-manager connects to providers at loopback and link-local addresses.
 pub(crate) fn permits_local_api_servers(manager: &Deployment) -> bool {
-    const FLAG: &str = "--local-api-servers";
+    is_set(manager, "--local-api-servers")
+}
+
+/// Returns whether the controller-manager runs the controllers of peerings.
+pub(crate) fn has_authentication(manager: &Deployment) -> bool {
+    is_set(manager, "--authentication-enabled")
+}
+
+fn is_set(manager: &Deployment, flag: &str) -> bool {
     let args = container(manager).and_then(|it| it.args.as_ref());
-    let is_bare = args.is_some_and(|args| args.iter().any(|arg| arg == FLAG));
-    is_bare || argument(manager, FLAG).is_some_and(|value| value == "true")
+    let is_bare = args.is_some_and(|args| args.iter().any(|arg| arg == flag));
+    is_bare || argument(manager, flag).is_some_and(|value| value == "true")
 }
 
 /// Returns the tag of the controller-manager's image.

@@ -14,6 +14,11 @@ use std::collections::BTreeSet;
 /// Number of namespaces that are changed at the same time. Each one needs a watch.
 const PARALLEL: usize = 16;
 
+/// Returns whether a namespace belongs to Kubernetes, so that it contains objects of others and is never deleted.
+pub(crate) fn is_of_kubernetes(namespace: &str) -> bool {
+    namespace == "default" || namespace.starts_with("kube-")
+}
+
 /// Flags that choose namespaces.
 #[derive(Args, Debug, Default)]
 pub(crate) struct Flags {

@@ -16,7 +16,6 @@ use control_api::{
     Configuration, ForeignCluster, GatewayClient, GatewayServer, Identity, NamespaceMap,
     ResourceSlice, Tenant, VirtualNode, annotations,
 };
-use k8s_openapi::api::core::v1::Namespace;
 use kube::Api;
 use kube::api::{Patch, PatchParams};
 use serde_json::json;
@@ -96,7 +95,7 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
                 deleted.await?;
             }
         }
-        delete_namespace(&side, &namespace).await
+        tenant::removal::delete_with_content(&side.cluster, &namespace, deadline).await
     })
     .await
 }
@@ -171,14 +170,6 @@ async fn all<K: Kind>(
 ) -> Result<()> {
     let removal = Removal::<K>::new(side, namespace, noun);
     runner.undo(vec![removal.boxed()], true).await
-}
-
-async fn delete_namespace(side: &Side, namespace: &str) -> Result<()> {
-    let deleting = begin("", "Deleting tenant namespace");
-    let api = Api::<Namespace>::all(side.cluster.client.clone());
-    side.cluster.delete(&api, "namespace", namespace).await?;
-    deleting.done("Tenant namespace correctly deleted");
-    Ok(())
 }
 
 #[cfg(test)]

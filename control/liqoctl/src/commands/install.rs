@@ -19,9 +19,10 @@ pub(crate) use observe::facts;
 use crate::cluster::{Cluster, Installation};
 use crate::global::Global;
 use crate::helm::{Chart, Helm};
+use crate::namespaces::is_of_kubernetes;
 use crate::progress::{self, begin};
 use crate::wait::Deadline;
-use anyhow::Result;
+use anyhow::{Result, bail};
 use parameters::Parameters;
 use std::time::Duration;
 
@@ -35,6 +36,7 @@ const TIMEOUT: Duration = Duration::from_secs(600);
 /// Returns an error that names the failed step, the cause and the remedy.
 pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
+    cloud::refuse_credentials(options.provider.as_ref())?;
     let initializing = begin("", "Initializing installer");
     let cluster = Cluster::with_liqo(global).await?;
     let version = cluster
@@ -43,10 +45,7 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         .await
         .map_err(cluster.failed("reach the API server"))?;
     let installed = cluster.find_installation().await?;
-    let namespace = installed.as_ref().map_or_else(
-        || cluster.expected_namespace().to_owned(),
-        |installed| installed.namespace.clone(),
-    );
+    let namespace = namespace(&cluster, installed.as_ref())?;
     let (helm, chart) = match options.only_output_values {
         true => (None, None),
         false => (
@@ -99,6 +98,26 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     patches::apply(&cluster, &confirmed).await
 }
 
+/// Returns the namespace of the installation, or that of a new one.
+///
+/// # Errors
+///
+/// Returns an error if a new installation would be in a namespace of Kubernetes: the controller manager has rights to all
+/// Secrets, Deployments and ServiceAccounts of its namespace.
+fn namespace(cluster: &Cluster, installed: Option<&Installation>) -> Result<String> {
+    if let Some(installed) = installed {
+        return Ok(installed.namespace.clone());
+    }
+    let namespace = cluster.expected_namespace();
+    if is_of_kubernetes(namespace) {
+        bail!(
+            "namespace {namespace} belongs to Kubernetes, and Liqo's controllers would have rights to the objects of others in it: \
+             choose another one with --namespace (default: liqo)"
+        );
+    }
+    Ok(namespace.to_owned())
+}
+
 fn write_values(options: &Options, values: &serde_json::Value) -> Result<()> {
     let writing = begin(
         "",
@@ -120,5 +139,35 @@ async fn installed_version(
     match installed {
         Some(installed) => crate::manager::version(cluster, &installed.namespace).await,
         None => Ok(None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fake_apiserver::{ApiServer, Front, Reply};
+
+    #[tokio::test]
+    async fn a_new_installation_in_a_namespace_of_kubernetes_is_refused() {
+        let server = ApiServer::start();
+        let front = Front::start(&server, |_| Reply::Forward);
+        let mut cluster = Cluster::behind(&front, "local");
+        assert_eq!(namespace(&cluster, None).unwrap(), "liqo");
+
+        for name in ["default", "kube-system"] {
+            cluster = cluster.with_liqo_namespace(name);
+            let error = namespace(&cluster, None).unwrap_err().to_string();
+            assert!(
+                error.contains(name) && error.contains("--namespace"),
+                "{error}"
+            );
+
+            // An installation from before can be upgraded.
+            let installed = Installation {
+                cluster_id: "rome".to_owned(),
+                namespace: name.to_owned(),
+            };
+            assert_eq!(namespace(&cluster, Some(&installed)).unwrap(), name);
+        }
     }
 }

@@ -45,7 +45,9 @@ pub(crate) struct Options {
 pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     let deadline = Deadline::after(global.timeout.unwrap_or(TIMEOUT));
     let cluster = Cluster::with_liqo(global).await?;
-    let namespace = cluster.find_installation().await?.map_or_else(
+    let installation = cluster.find_installation().await?;
+    let is_found = installation.is_some();
+    let namespace = installation.map_or_else(
         || cluster.expected_namespace().to_owned(),
         |installation| installation.namespace,
     );
@@ -60,7 +62,7 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     }
 
     let checking = begin("", "Running pre-uninstall checks");
-    let found = leftovers::find(&cluster).await?;
+    let found = leftovers::find(&cluster, &namespace).await?;
     if found.is_empty() {
         checking.done("Pre-uninstall checks passed");
     } else if options.force {
@@ -82,7 +84,7 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         }
     };
     if options.purge {
-        purge::mark(&cluster, &namespace).await?;
+        purge::mark(&cluster, &namespace, is_found || helm.is_some()).await?;
     }
     let uninstalling = begin("", "Uninstalling Liqo");
     // The policies must not refuse requests on behalf of programs that are removed.

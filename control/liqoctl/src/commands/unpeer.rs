@@ -100,8 +100,8 @@ pub(crate) async fn run(global: &Global, options: &Options) -> Result<()> {
     end_without(local, gone).await?;
 
     Runner::run(deadline, async |runner| {
-        delete(runner, &pair, namespaces, &state, options.removal.wait).await?;
-        if !state.is_reversed && options.delete_namespaces != Some(false) {
+        let is_ended = delete(runner, &pair, namespaces, &state, options.removal.wait).await?;
+        if is_ended && options.delete_namespaces != Some(false) {
             let waits = options.delete_namespaces.is_some() && options.removal.wait;
             delete_namespaces(&pair, namespaces, waits.then_some(deadline)).await?;
         }
@@ -182,14 +182,14 @@ async fn end_without(consumer: &Side, gone: Option<Gone>) -> Result<()> {
     }
 }
 
-/// Deletes the objects of the peering.
+/// Deletes the objects of the peering. Returns whether both directions have ended, so that the network was removed as well.
 async fn delete(
     runner: &Runner,
     pair: &Pair,
     namespaces: Existing<'_>,
     state: &State,
     wait: bool,
-) -> Result<()> {
+) -> Result<bool> {
     let local = &pair.local;
     // In-band, the controller manager deletes the objects at the provider through the network.
     let wait = wait || state.is_in_band;
@@ -205,23 +205,24 @@ async fn delete(
             .undo(vec![maps, nodes.boxed(), slices.boxed()], wait)
             .await?;
     }
-    let network = async {
-        match state.is_reversed {
-            true => Ok(()),
-            false => network::reset(runner, pair, wait).await,
-        }
-    };
+    let network = network::reset(runner, pair, wait);
     let credentials = remove(runner, pair, namespaces, wait);
-    if !state.is_in_band {
+    if !state.is_in_band && !state.is_reversed {
         tokio::try_join!(credentials, network)?;
-        return Ok(());
+        return Ok(true);
     }
     credentials.await?;
-    if let Some(namespace) = namespaces.0 {
+    if let Some(namespace) = namespaces.0.filter(|_| state.is_in_band) {
         let renews = Removal::<Renew>::new(local, namespace, "renews").of(requested(&local.peer));
         runner.undo(vec![renews.boxed()], true).await?;
     }
-    network.await
+    // An `unpeer` of the reverse direction at the same time leaves the network to this one: both read the Tenants after
+    // they have deleted their own one, so the later of the two removes the network.
+    if state.is_reversed && state::is_reversed(local, namespaces.0).await? {
+        return Ok(false);
+    }
+    network.await?;
+    Ok(true)
 }
 
 /// Deletes the tenant namespaces. Waits until they are gone if there is a deadline.
@@ -240,3 +241,6 @@ async fn delete_namespaces(
     )?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

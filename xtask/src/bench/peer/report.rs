@@ -97,7 +97,7 @@ const MEASURED: [Measured; 8] = [
     Measured {
         command: "force unpeer, with a provider that does not respond",
         seconds: |it| it.force_unpeer_s,
-        limit_s: Some(5.0),
+        limit_s: Some(NAMESPACE_GRACE_S + 5.0),
     },
 ];
 

@@ -156,16 +156,16 @@ pub(crate) struct Eks {
     /// The cluster's region.
     #[arg(long, value_name = "REGION")]
     pub(crate) eks_cluster_region: Option<String>,
-    /// The IAM user for peers. No effect, because this version has no authentication.
+    /// No effect: the IAM user of upstream's consumers. Accepted for scripts.
     #[arg(long, default_value = "liqo-cluster-user", value_name = "NAME")]
     pub(crate) user_name: String,
-    /// The IAM policy for peers. No effect, because this version has no authentication.
+    /// No effect: the IAM policy of upstream's consumers. Accepted for scripts.
     #[arg(long, default_value = "liqo-cluster-policy", value_name = "NAME")]
     pub(crate) policy_name: String,
-    /// The access key ID of the IAM user.
+    /// Refused: Liqo issues no access keys of AWS to consumers.
     #[arg(long, value_name = "ID")]
     pub(crate) access_key_id: Option<String>,
-    /// The secret access key of the IAM user.
+    /// Refused as --access-key-id.
     #[arg(long, value_name = "SECRET")]
     pub(crate) secret_access_key: Option<String>,
 }

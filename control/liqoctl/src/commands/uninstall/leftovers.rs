@@ -1,48 +1,87 @@
 //! Objects that must be removed before Liqo, because peers or finalizers need its controllers.
 
+mod peering;
+
 use crate::cluster::Cluster;
+use crate::tenant;
 use anyhow::Result;
 use control_api::{Configuration, IP, Network, annotations, labels};
+use kube::Api;
 use kube::api::{ApiResource, DynamicObject, GroupVersionKind};
-use kube::{Api, ResourceExt as _};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-/// Actions that the user must take first: description and command, with the names of the objects.
+/// Actions that the user must take first, with the names of the objects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Leftovers(BTreeMap<(&'static str, &'static str), BTreeSet<String>>);
+pub(crate) struct Leftovers(BTreeMap<Action, BTreeSet<String>>);
 
-const DISABLE_NETWORKING: (&str, &str) = (
-    "disable networking for clusters",
-    "liqoctl network reset --remote-kubeconfig FILE (or --remote-cluster-id ID if it is unreachable)",
-);
-const DISABLE_AUTHENTICATION: (&str, &str) = (
-    "disable authentication for clusters",
-    "liqoctl unpeer --remote-kubeconfig FILE",
-);
-const DISABLE_OFFLOADING: (&str, &str) = (
-    "disable offloading for clusters",
-    "liqoctl unpeer --remote-kubeconfig FILE",
-);
-const UNOFFLOAD: (&str, &str) = (
-    "disable offloading for namespaces",
-    "liqoctl unoffload namespace NAME",
-);
-const DELETE_SLICES: (&str, &str) = (
-    "delete resourceslices",
-    "kubectl delete resourceslices.authentication.liqo.io -n NAMESPACE NAME",
-);
-const DELETE_ADDRESSES: (&str, &str) = (
-    "delete networks and IPs",
-    "kubectl delete networks.ipam.liqo.io,ips.ipam.liqo.io -n NAMESPACE NAME",
-);
+/// An action of the user. It may need the results of the actions before it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Action {
+    EnableControllers,
+    Unoffload,
+    EndAtConsumer,
+    DisableOffloading,
+    DisableAuthentication,
+    DeleteSlices,
+    DisableNetworking,
+    DeleteConfigurations,
+    DeleteAddresses,
+}
 
-/// Lists the objects. Kinds that are not served have no objects.
+impl Action {
+    fn description(self) -> &'static str {
+        match self {
+            Self::EnableControllers => {
+                "enable authentication, because only its controllers remove the finalizers of these objects"
+            }
+            Self::Unoffload => "disable offloading for namespaces",
+            Self::EndAtConsumer => "end the peerings of consumers, which are clusters",
+            Self::DisableOffloading => "disable offloading for clusters",
+            Self::DisableAuthentication => "disable authentication for clusters",
+            Self::DeleteSlices => "delete resourceslices",
+            Self::DisableNetworking => "disable networking for clusters",
+            Self::DeleteConfigurations => {
+                "delete network configurations outside of the tenant namespace of their peer"
+            }
+            Self::DeleteAddresses => "delete networks and IPs",
+        }
+    }
+
+    fn command(self) -> &'static str {
+        match self {
+            Self::EnableControllers => {
+                "liqoctl install --set authentication.enabled=true, with the other flags of the installation (or liqoctl uninstall --purge --force, which removes the finalizers and leaves replicas at providers)"
+            }
+            Self::Unoffload => "liqoctl unoffload namespace NAME",
+            Self::EndAtConsumer => {
+                "liqoctl unpeer --kubeconfig CONSUMER --remote-kubeconfig FILE (FILE is that of this cluster; or, on this side alone: liqoctl force unpeer NAME)"
+            }
+            Self::DisableOffloading | Self::DisableAuthentication => {
+                "liqoctl unpeer --remote-kubeconfig FILE (or liqoctl force unpeer NAME if it is unreachable)"
+            }
+            Self::DeleteSlices => {
+                "kubectl delete resourceslices.authentication.liqo.io -n NAMESPACE NAME"
+            }
+            Self::DisableNetworking => {
+                "liqoctl network reset --remote-kubeconfig FILE (or --remote-cluster-id ID if it is unreachable)"
+            }
+            Self::DeleteConfigurations => {
+                "kubectl delete configurations.networking.liqo.io -n NAMESPACE NAME"
+            }
+            Self::DeleteAddresses => {
+                "kubectl delete networks.ipam.liqo.io,ips.ipam.liqo.io -n NAMESPACE NAME"
+            }
+        }
+    }
+}
+
+/// Lists the objects. Kinds that are not served have no objects. Liqo is in `namespace`.
 ///
 /// # Errors
 ///
 /// Returns an error if the API server fails.
-pub(crate) async fn find(cluster: &Cluster) -> Result<Leftovers> {
+pub(crate) async fn find(cluster: &Cluster, namespace: &str) -> Result<Leftovers> {
     let dynamic = |version: &str, kind: &str, plural: &str| {
         let (group, version) = version.split_once('/').unwrap_or_default();
         let gvk = GroupVersionKind::gvk(group, version, kind);
@@ -63,44 +102,41 @@ pub(crate) async fn find(cluster: &Cluster) -> Result<Leftovers> {
     let configurations = Api::<Configuration>::all(cluster.client.clone());
     let networks = Api::<Network>::all(cluster.client.clone());
     let ips = Api::<IP>::all(cluster.client.clone());
-    let (foreign, offloading, slices, configurations, networks, ips) = tokio::try_join!(
+    let (foreign, offloading, slices, configurations, networks, ips, tenants, unserved) = tokio::try_join!(
         cluster.list(&foreign, "ForeignClusters", ""),
         cluster.list(&offloading, "NamespaceOffloadings", ""),
         cluster.list(&slices, "ResourceSlices", ""),
         cluster.list(&configurations, "Configurations", ""),
         cluster.list(&networks, "Networks", ""),
         cluster.list(&ips, "IPs", ""),
+        tenant::all(cluster),
+        peering::without_controller(cluster, namespace),
     )?;
 
     let mut found = Leftovers::default();
+    for object in unserved {
+        found.add(Action::EnableControllers, object);
+    }
     for cluster in &foreign {
         found.add_modules(cluster);
     }
     for offloading in &offloading {
-        found.add(UNOFFLOAD, offloading.namespace().unwrap_or_default());
-    }
-    for slice in &slices {
-        found.add(DELETE_SLICES, full_name(slice));
-    }
-    for configuration in &configurations {
-        let peer = configuration
-            .labels()
-            .get(labels::REMOTE_CLUSTER_ID)
-            .cloned();
         found.add(
-            DISABLE_NETWORKING,
-            peer.unwrap_or_else(|| configuration.name_any()),
+            Action::Unoffload,
+            offloading.metadata.namespace.clone().unwrap_or_default(),
         );
     }
-    networks
-        .iter()
-        .filter(|network| is_stuck(*network))
-        .for_each(|network| {
-            found.add(DELETE_ADDRESSES, full_name(network));
-        });
-    ips.iter().filter(|ip| is_stuck(*ip)).for_each(|ip| {
-        found.add(DELETE_ADDRESSES, full_name(ip));
-    });
+    for slice in &slices {
+        found.add_slice(slice);
+    }
+    for configuration in &configurations {
+        found.add_configuration(configuration, &tenants);
+    }
+    let networks = networks.iter().filter(|it| is_stuck(*it)).map(full_name);
+    let ips = ips.iter().filter(|it| is_stuck(*it)).map(full_name);
+    for name in networks.chain(ips) {
+        found.add(Action::DeleteAddresses, name);
+    }
     Ok(found)
 }
 
@@ -110,32 +146,66 @@ impl Leftovers {
         self.0.is_empty()
     }
 
-    fn add(&mut self, action: (&'static str, &'static str), name: String) {
+    fn add(&mut self, action: Action, name: String) {
         self.0.entry(action).or_default().insert(name);
     }
 
     /// Adds the enabled modules of a ForeignCluster, except networking: its status follows the Configurations, which are
     /// listed themselves, with a delay while no controller manager leads.
     fn add_modules(&mut self, foreign: &DynamicObject) {
-        for (module, action) in [
-            ("authentication", DISABLE_AUTHENTICATION),
-            ("offloading", DISABLE_OFFLOADING),
-        ] {
-            if foreign.data["status"]["modules"][module]["enabled"] == true {
-                self.add(action, foreign.name_any());
+        let status = &foreign.data["status"];
+        let is_enabled = |module: &str| status["modules"][module]["enabled"] == true;
+        let name = || foreign.metadata.name.clone().unwrap_or_default();
+        let role = status["role"].as_str();
+        if is_enabled("authentication") {
+            if matches!(role, Some("Consumer" | "ConsumerAndProvider")) {
+                self.add(Action::EndAtConsumer, name());
             }
+            if role != Some("Consumer") {
+                self.add(Action::DisableAuthentication, name());
+            }
+        }
+        if is_enabled("offloading") {
+            self.add(Action::DisableOffloading, name());
+        }
+    }
+
+    /// Adds a ResourceSlice. A consumer creates its replicas again.
+    fn add_slice(&mut self, slice: &DynamicObject) {
+        let label = |key: &str| slice.metadata.labels.as_ref()?.get(key);
+        let is_replica = label(labels::REPLICATED).is_some_and(|it| it == "true");
+        let consumer = label(labels::ORIGIN_ID).filter(|_| is_replica);
+        match consumer {
+            Some(consumer) => self.add(Action::EndAtConsumer, consumer.clone()),
+            None => self.add(Action::DeleteSlices, full_name(slice)),
+        }
+    }
+
+    /// Adds a Configuration. `network reset` finds one in the tenant namespace of its peer only. `tenants` are the tenant
+    /// namespaces with the cluster IDs of their peers.
+    fn add_configuration(&mut self, configuration: &Configuration, tenants: &[(String, String)]) {
+        let metadata = &configuration.metadata;
+        let labels = metadata.labels.as_ref();
+        let peer = labels.and_then(|it| it.get(labels::REMOTE_CLUSTER_ID));
+        let mut tenants = tenants.iter();
+        let is_of_tenant = tenants.any(|(namespace, id)| {
+            metadata.namespace.as_ref() == Some(namespace) && peer == Some(id)
+        });
+        match peer.filter(|_| is_of_tenant) {
+            Some(peer) => self.add(Action::DisableNetworking, peer.clone()),
+            None => self.add(Action::DeleteConfigurations, full_name(configuration)),
         }
     }
 }
 
 impl fmt::Display for Leftovers {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for ((action, command), names) in &self.0 {
-            write!(out, "\n\n{action}:")?;
+        for (action, names) in &self.0 {
+            write!(out, "\n\n{}:", action.description())?;
             for name in names {
                 write!(out, "\n- {name}")?;
             }
-            write!(out, "\nby: {command}")?;
+            write!(out, "\nby: {}", action.command())?;
         }
         Ok(())
     }
@@ -153,48 +223,4 @@ fn full_name(object: &impl kube::ResourceExt) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use serde_json::{from_value, json};
-
-    #[test]
-    fn the_list_is_upstreams_with_the_commands() {
-        let foreign: DynamicObject = from_value(json!({
-            "apiVersion": "core.liqo.io/v1beta1", "kind": "ForeignCluster", "metadata": {"name": "milan"},
-            "status": {"modules": {
-                "networking": {"enabled": true}, "authentication": {"enabled": true}, "offloading": {"enabled": false},
-            }},
-        }))
-        .unwrap();
-        let mut found = Leftovers::default();
-
-        found.add_modules(&foreign);
-
-        let text = found.to_string();
-        assert!(
-            text.starts_with(
-                "\n\ndisable authentication for clusters:\n- milan\nby: liqoctl unpeer"
-            )
-        );
-        assert!(!text.contains("offloading") && !text.contains("networking"));
-    }
-
-    #[test]
-    fn only_finalizers_of_other_objects_are_reported() {
-        let network = |metadata| -> Network {
-            from_value(json!({
-                "apiVersion": "ipam.liqo.io/v1alpha1", "kind": "Network",
-                "metadata": metadata, "spec": {"cidr": "10.0.0.0/16"},
-            }))
-            .unwrap()
-        };
-        let finalizers = json!({"name": "a", "finalizers": ["network.ipam.liqo.io/finalizer"]});
-        let preinstalled = json!({
-            "name": "a", "finalizers": ["x/y"], "annotations": {"liqo.io/preinstalled": "true"},
-        });
-
-        assert!(is_stuck(&network(finalizers)));
-        assert!(!is_stuck(&network(preinstalled)));
-        assert!(!is_stuck(&network(json!({"name": "a"}))));
-    }
-}
+mod tests;

@@ -84,8 +84,9 @@ impl Step for Removal<'_> {
 
     async fn apply(&self, (): &()) -> Result<()> {
         let api = &self.observed.api;
+        let object = (OFFLOADING, self.uid.as_deref());
         self.cluster
-            .delete(api, "NamespaceOffloading", OFFLOADING)
+            .delete_with_uid(api, "NamespaceOffloading", object)
             .await?;
         // The response may lack the object, so that its new state comes by the watch.
         self.observed.changed().await;

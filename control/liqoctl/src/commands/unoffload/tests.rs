@@ -196,6 +196,25 @@ async fn an_object_that_is_created_again_is_reported_and_kept() {
 }
 
 #[tokio::test]
+async fn an_object_that_is_created_again_before_the_deletion_is_kept() {
+    let rome = Rome::start();
+    let flags = parse(["liqoctl", "unoffload", "namespace", "demo"].into_iter());
+    let (targets, _) = read(&rome.cluster, &flags).await.unwrap();
+    // While the command asks for confirmation.
+    rome.server.remove(DEMO);
+    rome.server.put(DEMO, offloading());
+
+    let unoffloaded = unoffload(&rome.cluster, targets, Deadline::after(LONG)).await;
+
+    // The watch may report the deletion of the first object, or only the second one.
+    if let Err(error) = unoffloaded {
+        assert!(error.to_string().contains("was created again"), "{error}");
+    }
+    assert_eq!(rome.front.count(Head::is_delete), 1);
+    assert!(rome.server.get(DEMO).is_some());
+}
+
+#[tokio::test]
 async fn a_missing_namespace_is_an_error() {
     let rome = Rome::start();
 

@@ -47,8 +47,8 @@ impl State {
         };
         let (cluster, peer) = (&consumer.cluster, &consumer.peer);
         let selector = requested(peer);
-        let (tenants, identities, slices, renews, maps) = tokio::try_join!(
-            objects::list::<Tenant>(cluster, namespace, peer),
+        let (is_reversed, identities, slices, renews, maps) = tokio::try_join!(
+            is_reversed(consumer, Some(namespace)),
             objects::list::<Identity>(cluster, namespace, peer),
             objects::select::<ResourceSlice>(cluster, namespace, &selector),
             objects::select::<Renew>(cluster, namespace, &selector),
@@ -59,7 +59,7 @@ impl State {
             None => false,
         };
         Ok(Self {
-            is_reversed: !tenants.is_empty(),
+            is_reversed,
             is_in_band,
             requested: Requested {
                 slices,
@@ -147,6 +147,20 @@ impl Requested {
         let names: BTreeSet<String> = names.cloned().collect();
         names.into_iter().collect()
     }
+}
+
+/// Returns whether the provider is also a consumer of this cluster. Its Tenant is deleted as the last object but the network.
+///
+/// # Errors
+///
+/// Returns an error if the API server fails.
+pub(super) async fn is_reversed(consumer: &Side, namespace: Option<&str>) -> Result<bool> {
+    let Some(namespace) = namespace else {
+        return Ok(false);
+    };
+    let tenants = objects::list::<Tenant>(&consumer.cluster, namespace, &consumer.peer).await?;
+    let mut tenants = tenants.iter();
+    Ok(tenants.any(|tenant| tenant.metadata.deletion_timestamp.is_none()))
 }
 
 /// Returns the URL of the proxy in front of the provider's API server.

@@ -1,10 +1,15 @@
 //! The namespaces that a purge removes.
 
+use super::SELECTOR;
 use crate::cluster::{Cluster, list_all};
-use crate::tenant;
+use crate::namespaces::is_of_kubernetes;
+use crate::progress;
+use crate::tenant::{self, removal::still_exists};
 use crate::wait::{Deadline, Found};
-use anyhow::{Result, bail};
-use k8s_openapi::api::core::v1::Namespace;
+use anyhow::Result;
+use control_api::labels;
+use k8s_openapi::api::apps::v1::Deployment;
+use k8s_openapi::api::core::v1::{ConfigMap, Namespace, Secret};
 use kube::{Api, ResourceExt as _};
 use serde_json::json;
 
@@ -15,49 +20,75 @@ const STORAGE: &str = "liqo.io/storage-provisioner=true";
 /// the namespace by this label, even if all other objects of Liqo are deleted.
 const MARK: &str = "liqoctl.liqo.io/purge";
 
-/// Adds the label [`MARK`] to Liqo's namespace.
+/// Adds the label [`MARK`] to Liqo's namespace. Without evidence of an installation, the namespace may be of a user, and is
+/// kept. `is_installed` is such an evidence; objects that an uninstallation has left are another.
 ///
 /// # Errors
 ///
 /// Returns an error if the API server refuses the label.
-pub(in crate::commands::uninstall) async fn mark(cluster: &Cluster, namespace: &str) -> Result<()> {
-    if is_of_kubernetes(namespace) {
+pub(in crate::commands::uninstall) async fn mark(
+    cluster: &Cluster,
+    namespace: &str,
+    is_installed: bool,
+) -> Result<()> {
+    let api = Api::<Namespace>::all(cluster.client.clone());
+    let existing = cluster.get(&api, "namespace", namespace).await?;
+    let is_marked = |it: &Namespace| it.labels().contains_key(MARK);
+    if existing.is_none_or(|it| is_marked(&it)) || is_of_kubernetes(namespace) {
         return Ok(());
     }
-    let api = Api::<Namespace>::all(cluster.client.clone());
-    if cluster.get(&api, "namespace", namespace).await?.is_some() {
-        let labelled = json!({
-            "apiVersion": "v1",
-            "kind": "Namespace",
-            "metadata": {"name": namespace, "labels": {MARK: "true"}},
-        });
-        cluster.apply(&api, labelled).await?;
+    if !is_installed && !has_objects(cluster, namespace).await? {
+        progress::warn(format_args!(
+            "namespace {namespace} contains no object of Liqo and is kept: if it was Liqo's, run `kubectl delete namespace {namespace}`; \
+             if Liqo is in another one, name that with --namespace"
+        ));
+        return Ok(());
     }
+    let labelled = json!({
+        "apiVersion": "v1",
+        "kind": "Namespace",
+        "metadata": {"name": namespace, "labels": {MARK: "true"}},
+    });
+    cluster.apply(&api, labelled).await?;
     Ok(())
 }
 
-/// Removes the namespaces of Liqo, of peers and of storage.
+/// Returns whether a namespace contains objects of the chart, or Secrets of the controller manager, which outlast an
+/// uninstallation.
+async fn has_objects(cluster: &Cluster, namespace: &str) -> Result<bool> {
+    let deployments = Api::<Deployment>::namespaced(cluster.client.clone(), namespace);
+    let maps = Api::<ConfigMap>::namespaced(cluster.client.clone(), namespace);
+    let secrets = Api::<Secret>::namespaced(cluster.client.clone(), namespace);
+    let managed = format!("{}=true", labels::MANAGED);
+    let (deployments, maps, secrets) = tokio::try_join!(
+        cluster.list(&deployments, "Deployments", SELECTOR),
+        cluster.list(&maps, "ConfigMaps", SELECTOR),
+        cluster.list(&secrets, "Secrets", &managed),
+    )?;
+    Ok(!deployments.is_empty() || !maps.is_empty() || !secrets.is_empty())
+}
+
+/// Removes the namespaces of Liqo, of peers and of storage. Keeps namespaces of Kubernetes, also if Liqo is in one.
 ///
 /// # Errors
 ///
 /// Returns an error that names a namespace that still exists at the deadline.
 pub(crate) async fn remove(cluster: &Cluster, liqo: &str, deadline: Deadline) -> Result<()> {
     if is_of_kubernetes(liqo) {
-        bail!(
-            "namespace {liqo} belongs to Kubernetes and is not deleted: remove Liqo's objects in it manually"
-        );
+        progress::warn(format_args!(
+            "namespace {liqo} belongs to Kubernetes and is kept: `kubectl delete secrets --namespace {liqo} --selector {}=true` removes \
+             Liqo's keys and certificates in it",
+            labels::MANAGED
+        ));
     }
     let api = Api::<Namespace>::all(cluster.client.clone());
-    let mut names: Vec<String> = tenant::all(cluster)
-        .await?
-        .into_iter()
-        .map(|(name, _)| name)
-        .collect();
+    let tenants = tenant::all(cluster).await?;
+    let mut names: Vec<String> = tenants.into_iter().map(|(name, _)| name).collect();
     for selector in [STORAGE, MARK] {
         let found = cluster.list(&api, "namespaces", selector).await?;
         names.extend(found.iter().map(|namespace| namespace.name_any()));
     }
-    names.push(liqo.to_owned());
+    names.retain(|name| !is_of_kubernetes(name));
     for name in &names {
         cluster.delete(&api, "namespace", name).await?;
     }
@@ -74,49 +105,77 @@ pub(crate) async fn remove(cluster: &Cluster, liqo: &str, deadline: Deadline) ->
         .await
 }
 
-/// Returns whether a namespace belongs to Kubernetes.
-fn is_of_kubernetes(namespace: &str) -> bool {
-    namespace == "default" || namespace.starts_with("kube-")
-}
-
-/// Returns a message that a namespace still exists, with the reasons of its conditions.
-fn still_exists(namespace: &Namespace) -> String {
-    let conditions = namespace
-        .status
-        .as_ref()
-        .and_then(|status| status.conditions.clone());
-    let messages: Vec<String> = conditions
-        .unwrap_or_default()
-        .into_iter()
-        .filter(|condition| condition.status == "True")
-        .filter_map(|condition| condition.message)
-        .collect();
-    let name = namespace.name_any();
-    if messages.is_empty() {
-        format!("{name} still exists")
-    } else {
-        format!("{name} still exists: {}", messages.join("; "))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fake_apiserver::{ApiServer, Front, Reply};
+    use serde_json::Value;
+    use std::time::Duration;
 
-    #[test]
-    fn the_conditions_of_a_namespace_explain_why_it_exists() {
-        let namespace: Namespace = serde_json::from_value(json!({
-            "metadata": {"name": "liqo-tenant-milan"},
-            "status": {"conditions": [
-                {"type": "NamespaceContentRemaining", "status": "True", "message": "1 Pod remains"},
-                {"type": "NamespaceDeletionDiscoveryFailure", "status": "False", "message": "no"},
-            ]},
-        }))
-        .unwrap();
+    /// A purge with Liqo in this namespace; returns the server after it.
+    async fn purged(objects: &[(&str, Value)], liqo: &str, is_installed: bool) -> ApiServer {
+        let server = ApiServer::start();
+        for (path, object) in objects {
+            server.put(path, object.clone());
+        }
+        let front = Front::start(&server, |_| Reply::Forward);
+        let cluster = Cluster::behind(&front, "local");
+        mark(&cluster, liqo, is_installed).await.unwrap();
+        let deadline = Deadline::after(Duration::from_secs(10));
+        remove(&cluster, liqo, deadline).await.unwrap();
+        server
+    }
 
-        assert_eq!(
-            still_exists(&namespace),
-            "liqo-tenant-milan still exists: 1 Pod remains"
-        );
+    fn object(name: &str, labels: &Value) -> Value {
+        json!({"metadata": {"name": name, "labels": labels}})
+    }
+
+    const LIQO: &str = "/api/v1/namespaces/liqo";
+    const KEYS: &str = "/api/v1/namespaces/liqo/secrets/authentication-keys";
+
+    #[tokio::test]
+    async fn a_namespace_without_evidence_of_an_installation_is_kept() {
+        let (none, managed) = (json!({}), json!({"liqo.io/managed": "true"}));
+        let of_user = [
+            (LIQO, object("liqo", &none)),
+            (
+                "/api/v1/namespaces/liqo/configmaps/notes",
+                object("notes", &none),
+            ),
+        ];
+        let server = purged(&of_user, "liqo", false).await;
+        assert!(server.get(LIQO).is_some());
+
+        let left = [
+            (LIQO, object("liqo", &none)),
+            (KEYS, object("authentication-keys", &managed)),
+        ];
+        let server = purged(&left, "liqo", false).await;
+        assert_eq!(server.get(LIQO), None);
+
+        let server = purged(&of_user, "liqo", true).await;
+        assert_eq!(server.get(LIQO), None);
+        let marked = [(LIQO, object("liqo", &json!({MARK: "true"})))];
+        let server = purged(&marked, "liqo", false).await;
+        assert_eq!(server.get(LIQO), None);
+    }
+
+    #[tokio::test]
+    async fn a_namespace_of_kubernetes_is_kept_and_those_of_peers_are_removed() {
+        let labels =
+            json!({"liqo.io/remote-cluster-id": "milan", "liqo.io/tenant-namespace": "true"});
+        let tenant = "/api/v1/namespaces/liqo-tenant-milan";
+        for kept in ["default", "kube-system"] {
+            let path = format!("/api/v1/namespaces/{kept}");
+            let objects = [
+                (path.as_str(), object(kept, &json!({MARK: "true"}))),
+                (tenant, object("liqo-tenant-milan", &labels)),
+            ];
+
+            let server = purged(&objects, kept, true).await;
+
+            assert!(server.get(&path).is_some(), "{kept}");
+            assert_eq!(server.get(tenant), None);
+        }
     }
 }

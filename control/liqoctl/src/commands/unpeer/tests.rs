@@ -1,0 +1,121 @@
+//! The end of a peering between two API servers in memory.
+
+use super::*;
+use crate::cluster::Installation;
+use fake_apiserver::{ApiServer, Front, Reply};
+use serde_json::{Value, json};
+
+const ROME_IN_MILAN: &str =
+    "/apis/authentication.liqo.io/v1beta1/namespaces/liqo-tenant-rome/tenants/rome";
+const MILAN_IN_ROME: &str =
+    "/apis/authentication.liqo.io/v1beta1/namespaces/liqo-tenant-milan/tenants/milan";
+const CONFIGURATION: &str =
+    "/apis/networking.liqo.io/v1beta1/namespaces/liqo-tenant-milan/configurations/milan";
+
+/// Rome and milan, which are consumers of each other.
+struct Mutual {
+    rome: ApiServer,
+    milan: ApiServer,
+    pair: Pair,
+    /// They serve the requests of `pair`.
+    _fronts: [Front; 2],
+}
+
+impl Mutual {
+    fn start() -> Self {
+        let (rome, milan) = (ApiServer::start(), ApiServer::start());
+        for (server, peer) in [(&rome, "milan"), (&milan, "rome")] {
+            let labels =
+                json!({"liqo.io/remote-cluster-id": peer, "liqo.io/tenant-namespace": "true"});
+            let namespace = format!("liqo-tenant-{peer}");
+            server.put(
+                &format!("/api/v1/namespaces/{namespace}"),
+                json!({"metadata": {"name": namespace, "labels": labels}}),
+            );
+        }
+        rome.put(MILAN_IN_ROME, tenant("milan"));
+        milan.put(ROME_IN_MILAN, tenant("rome"));
+        let labels = json!({"liqo.io/remote-cluster-id": "milan"});
+        rome.put(
+            CONFIGURATION,
+            json!({"apiVersion": "networking.liqo.io/v1beta1", "kind": "Configuration",
+                "metadata": {"name": "milan", "namespace": "liqo-tenant-milan", "labels": labels}, "spec": {}}),
+        );
+        let fronts = [&rome, &milan].map(|server| Front::start(server, |_| Reply::Forward));
+        let side = |front: &Front, side, id: &str, peer: &str| Side {
+            cluster: Cluster::behind(front, side),
+            liqo: Installation {
+                cluster_id: id.to_owned(),
+                namespace: "liqo".to_owned(),
+            },
+            peer: peer.to_owned(),
+        };
+        let pair = Pair {
+            local: side(&fronts[0], "local", "rome", "milan"),
+            remote: side(&fronts[1], "remote", "milan", "rome"),
+        };
+        Self {
+            rome,
+            milan,
+            pair,
+            _fronts: fronts,
+        }
+    }
+
+    /// Ends the peering with the provider milan. `meanwhile` is called between the first requests and the deletions.
+    async fn unpeer(&self, meanwhile: impl FnOnce()) -> Result<bool> {
+        let namespaces = (Some("liqo-tenant-milan"), Some("liqo-tenant-rome"));
+        let state = State::read(&self.pair.local, namespaces.0).await?;
+        meanwhile();
+        Runner::run(Deadline::after(Duration::from_secs(10)), async |runner| {
+            delete(runner, &self.pair, namespaces, &state, true).await
+        })
+        .await
+    }
+}
+
+fn tenant(id: &str) -> Value {
+    json!({
+        "apiVersion": "authentication.liqo.io/v1beta1", "kind": "Tenant",
+        "metadata": {"name": id, "labels": {"liqo.io/remote-cluster-id": id}},
+        "spec": {"clusterID": id},
+    })
+}
+
+#[tokio::test]
+async fn a_direction_that_stays_keeps_the_network() {
+    let mutual = Mutual::start();
+
+    let is_ended = mutual.unpeer(|| {}).await.unwrap();
+
+    assert!(!is_ended);
+    assert_eq!(mutual.milan.get(ROME_IN_MILAN), None);
+    assert!(mutual.rome.get(MILAN_IN_ROME).is_some());
+    assert!(mutual.rome.get(CONFIGURATION).is_some());
+}
+
+#[tokio::test]
+async fn the_later_of_two_unpeers_at_the_same_time_removes_the_network() {
+    let mutual = Mutual::start();
+
+    // The command in the other direction has read this direction's Tenant before its deletion, too.
+    let is_ended = mutual.unpeer(|| mutual.rome.remove(MILAN_IN_ROME)).await;
+
+    assert!(is_ended.unwrap());
+    assert_eq!(mutual.rome.get(CONFIGURATION), None);
+}
+
+#[tokio::test]
+async fn a_tenant_that_is_being_deleted_does_not_keep_the_network() {
+    let mutual = Mutual::start();
+    let mut leaving = tenant("milan");
+    leaving["metadata"]["deletionTimestamp"] = "2026-11-21T08:15:18Z".into();
+    leaving["metadata"]["finalizers"] = json!(["tenant.liqo.io/finalizer"]);
+
+    let is_ended = mutual
+        .unpeer(|| mutual.rome.put(MILAN_IN_ROME, leaving))
+        .await;
+
+    assert!(is_ended.unwrap());
+    assert_eq!(mutual.rome.get(CONFIGURATION), None);
+}
