@@ -11,8 +11,8 @@ use crate::reflection::summary::Summary;
 use crate::reflection::token::{Token, TokenSpec, TokenState};
 use control_api::NamespaceMap;
 use control_runtime::{
-    Action, Cache, Change, Cluster, Controller, Env, Key, Outcome, Plan, Queue, Registration,
-    Request, WatchId, Write,
+    Action, Cache, Change, Cluster, Controller, Entry, Env, Key, Outcome, Plan, Queue, Ref,
+    Registration, Request, WatchId, Write,
 };
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,6 +25,8 @@ pub(crate) struct TokenController {
     issued: Issued,
     /// Why the Secret of a pod was not written.
     refused: BTreeMap<Key, String>,
+    /// UIDs of Secrets that have the name of a pod's Secret, by pod.
+    abandoned: BTreeMap<Key, String>,
 }
 
 impl TokenController {
@@ -35,6 +37,7 @@ impl TokenController {
             namespaces: Namespaces::default(),
             issued: Issued::default(),
             refused: BTreeMap::new(),
+            abandoned: BTreeMap::new(),
         }
     }
 
@@ -166,22 +169,32 @@ impl TokenController {
                 false
             }
             (Action::Create(_), Outcome::AlreadyExists(Some(entry))) => {
-                // The virtual kubelet of another node deletes its Secret when it observes that the pod of this name is gone.
-                let summary = entry.get::<Summary<Secret>>();
-                let is_ours = summary.is_some_and(|it| {
-                    it.is_reflected(&self.settings.peering) && it.tokens.is_some()
-                });
-                if !is_ours {
-                    let object = &write.object;
-                    let message =
-                        format!("{object} already exists and has no tokens: rename or delete it");
-                    self.refused.insert(pod.clone(), message);
-                }
-                false
+                self.exists(pod, &write.object, entry)
             }
+            (Action::Delete, Outcome::Gone | Outcome::Stored(_)) => true,
             // The write is repeated, or another replica makes it.
             (_, _) => false,
         }
+    }
+
+    /// Takes the Secret that has the name of a pod's Secret; returns whether the pod can proceed.
+    fn exists(&mut self, pod: &Key, object: &Ref, entry: &Entry) -> bool {
+        let summary = entry.get::<Summary<Secret>>();
+        let summary = summary.filter(|it| it.is_reflected(&self.settings.peering));
+        let tokens = summary.and_then(|it| it.tokens.as_deref());
+        let (Some(summary), Some(tokens)) = (summary, tokens) else {
+            let message = format!("{object} already exists and has no tokens: rename or delete it");
+            self.refused.insert(pod.clone(), message);
+            return false;
+        };
+        // It is of an earlier pod, because the API server has issued tokens for the present one. The virtual kubelet of the
+        // earlier pod's node deletes it, unless that node was removed. The watch reports Secrets of this node.
+        let is_abandoned = tokens.node != self.settings.node && !summary.is_terminating;
+        if is_abandoned {
+            self.abandoned.insert(pod.clone(), entry.uid.clone());
+        }
+
+        is_abandoned
     }
 }
 
@@ -235,7 +248,9 @@ impl Controller for TokenController {
             TokenItem::Namespace(namespace) => self.plan_namespace(namespace, cache),
             TokenItem::Pod(key) => {
                 let refused = self.refused.remove(key);
-                plan::pod(&view, key, &mut self.issued, (refused, env.now))
+                let abandoned = self.abandoned.remove(key);
+                let known = (refused, abandoned);
+                plan::pod(&view, key, &mut self.issued, (known, env.now))
             }
             TokenItem::Secret(key) => plan::secret(&view, key),
         }

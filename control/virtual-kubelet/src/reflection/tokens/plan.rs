@@ -55,12 +55,13 @@ impl View<'_> {
     }
 }
 
-/// Plans the Secret of a pod. `refused` is why it was not written.
+/// Plans the Secret of a pod. `refused` is why it was not written. `abandoned` is the UID of a Secret of its name that
+/// nothing else deletes.
 pub(super) fn pod(
     view: &View<'_>,
     key: &Key,
     issued: &mut Issued,
-    (refused, now): (Option<String>, Timestamp),
+    ((refused, abandoned), now): ((Option<String>, Option<String>), Timestamp),
 ) -> Plan<TokenItem> {
     let mut plan = Plan::default();
     let needed = view.pod(key).map(|pod| (pod, view.settings.secret_of(pod)));
@@ -78,6 +79,11 @@ pub(super) fn pod(
         plan.events.push(failure(view.settings, key, message));
     }
     let target = Key::new(remote, &*desired.name);
+    if let Some(uid) = abandoned {
+        let object = Ref::of::<Secret>(&view.settings.peering.cluster(), &target);
+        plan.delete(object, &uid);
+        return plan;
+    }
     let uid = pod.metadata.uid.as_deref().unwrap_or_default();
     let present = view.secret(&target);
     // A new one is created when it is gone.
