@@ -98,6 +98,9 @@ impl Context {
             Ok(text) if write.action == Action::Delete => self.deleted(&text, write),
             Ok(text) => self.stored(&text, &write.object.cluster),
             Err(Outcome::AlreadyExists(_)) => self.existing(&write.object).await,
+            Err(Outcome::Conflict(status)) if write.action == Action::Delete => {
+                self.not_deleted(write, status).await
+            }
             Err(outcome) => missing(write, outcome),
         }
     }
@@ -109,6 +112,19 @@ impl Context {
             return Outcome::AlreadyExists(None);
         };
         Outcome::AlreadyExists(Some(entry))
+    }
+
+    /// Reads the object after a conflict with its deletion: an admission webhook may answer with this code, too.
+    async fn not_deleted(&self, write: &Write, status: Box<Status>) -> Outcome {
+        let conflict = Outcome::Conflict(status);
+        let read = self.read(&write.object).await;
+        let is_present =
+            matches!(&read, Outcome::Stored(entry) if Some(&entry.uid) == write.uid.as_ref());
+
+        match is_present {
+            true => conflict,
+            false => missing(write, conflict),
+        }
     }
 
     async fn send_write(&self, write: &Write) -> Result<String, Outcome> {

@@ -5,13 +5,14 @@
 
 use crate::cache::{Cache, Change};
 use crate::controller::{
-    ClusterChange, Controller, Env, Event, Outcome, Plan, Queue, Request, WatchChange,
+    Action, ClusterChange, Controller, Env, Event, Outcome, Plan, Queue, Request, WatchChange,
+    Write,
 };
 use crate::injector::Injector;
 use crate::queue::WorkQueue;
 use crate::registration::Registration;
 use control_client::backoff;
-use control_client::object::Resource;
+use control_client::object::{Ref, Resource};
 use control_client::watch::WatchId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -112,8 +113,13 @@ struct Flight {
     requests: Vec<(Request, State)>,
     started_at: Instant,
     has_failed: bool,
-    /// Whether a change has concerned the item since it was planned.
+    /// Whether the item is to be planned again at once, whatever the outcomes are.
     is_outdated: bool,
+    /// Changes that have concerned the item since it was planned: the object, and its version, which a deletion does not have.
+    changes: BTreeSet<(Ref, Option<u64>)>,
+    /// Whether a write of the plan has caused one of the changes. A plan that has failed is repeated after its backoff anyway: an
+    /// earlier repetition would evade the backoff if each failure causes another write, for instance of its message into a status.
+    has_changed: bool,
     /// Whether the controller plans the item again because of an outcome.
     is_continued: bool,
 }
@@ -121,6 +127,9 @@ struct Flight {
 /// Most plans in sequence that only read, before a further one counts as a failure. The controller then does not get what it needs, for
 /// instance because the object is too large to be kept, and would read it without end.
 const REREADS_MAX: u32 = 4;
+
+/// Most changes that an item in flight remembers. Any further one is taken for one of others.
+const CHANGES_MAX: usize = 16;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -173,6 +182,8 @@ impl<C: Controller> TypedWorker<C> {
             started_at: now,
             has_failed: plan.is_incomplete,
             is_outdated: false,
+            changes: BTreeSet::new(),
+            has_changed: false,
             is_continued: false,
         };
         for (delay, later) in plan.requeue {
@@ -211,7 +222,9 @@ impl<C: Controller> TypedWorker<C> {
         if states.any(|state| state != State::Ended) {
             return;
         }
-        let (plan, is_outdated) = (flight.plan, flight.is_outdated);
+        let plan = flight.plan;
+        let is_outdated = flight.is_outdated || !flight.changes.is_empty();
+        let has_changed = flight.has_changed;
         let mut has_failed = flight.has_failed;
         let mut is_continued = flight.is_continued;
         let duration = now.saturating_duration_since(flight.started_at);
@@ -235,7 +248,7 @@ impl<C: Controller> TypedWorker<C> {
         } else {
             self.queue.succeeded(item);
         }
-        if is_outdated || is_continued {
+        if is_outdated || is_continued || has_changed && !has_failed {
             self.push(item.clone(), now);
         }
     }
@@ -257,6 +270,35 @@ impl Flight {
         }
 
         released
+    }
+
+    /// Notes a change that concerns the item.
+    fn observe(&mut self, change: &Change<'_>) {
+        if self.changes.len() == CHANGES_MAX {
+            self.is_outdated = true;
+        }
+        if !self.is_outdated {
+            let version = change.entry().and_then(|it| it.version);
+            self.changes.insert((change.object.clone(), version));
+        }
+    }
+
+    /// Notes the outcome of a write. The watch may have reported its change before.
+    fn wrote(&mut self, write: &Write, outcome: &Outcome) {
+        let version = match outcome {
+            Outcome::Stored(entry) => entry.version,
+            Outcome::Gone if write.action == Action::Delete => None,
+            Outcome::Gone
+            | Outcome::Answer(_)
+            | Outcome::AlreadyExists(_)
+            | Outcome::Conflict(_)
+            | Outcome::Refused(_)
+            | Outcome::TimedOut
+            | Outcome::Failed(_)
+            | Outcome::Untrusted(_)
+            | Outcome::NotLeader => return,
+        };
+        self.has_changed |= self.changes.remove(&(write.object.clone(), version));
     }
 
     fn has_only_read(&self) -> bool {
@@ -291,8 +333,12 @@ impl<C: Controller> Worker for TypedWorker<C> {
     }
 
     fn observe(&mut self, change: &Change<'_>, cache: &Cache, now: Instant) {
-        let items = self.controller.observe(change, cache);
-        self.push_all(items, now);
+        for item in self.controller.observe(change, cache) {
+            match self.flights.get_mut(&item) {
+                Some(flight) => flight.observe(change),
+                None => self.push(item, now),
+            }
+        }
     }
 
     fn started(&mut self, cache: &Cache, now: Instant) {
@@ -348,6 +394,9 @@ impl<C: Controller> Worker for TypedWorker<C> {
             flight.is_continued |= items.contains(&item);
             items.retain(|other| *other != item);
             flight.requests[id.request].1 = State::Ended;
+            if let Request::Write(write) = &request {
+                flight.wrote(write, outcome);
+            }
             let is_answer = match &request {
                 Request::Write(_) => false,
                 // An object that does not exist is the answer to a read.

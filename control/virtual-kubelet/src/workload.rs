@@ -8,13 +8,18 @@
 //! `namespaces` follows the NamespaceMap and the watches in the mapped namespaces; `plan` compares one pod with its
 //! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, `delayed` joins
 //! statuses that follow each other, `trailing` chooses pods whose readiness follows that of others, `unscheduled` ends pods
-//! that the provider does not place, `addresses` reports those that are not reflected, and `steps` measures latencies.
+//! that the provider does not place, `addresses` reports those that are not reflected, and `steps` measures latencies. `absences`
+//! keeps a stale cache from deleting ShadowPods, `unmapped` plans the pods of other namespaces, and `contests` and `allowance` limit
+//! writes.
 
 pub(crate) use controller::WorkloadController;
 pub(crate) use namespaces::Namespaces;
 pub(crate) use steps::Durations;
 
+mod absences;
 mod addresses;
+mod allowance;
+mod contests;
 mod controller;
 mod counterparts;
 mod delayed;
@@ -23,6 +28,7 @@ mod offloading;
 mod plan;
 mod steps;
 mod trailing;
+mod unmapped;
 mod unscheduled;
 mod update;
 

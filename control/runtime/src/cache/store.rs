@@ -75,6 +75,12 @@ impl Store {
         }
     }
 
+    /// Returns the watches that report an object.
+    pub(super) fn watches(&self, key: &Key) -> &[WatchNumber] {
+        let stored = self.entries.get(key);
+        stored.map_or(&[], |it| it.watches.as_slice())
+    }
+
     /// Notes that a watch no longer reports an object. Returns whether no other watch does.
     pub(super) fn retract(&mut self, key: &Key, watch: WatchNumber) -> bool {
         self.entries.get_mut(key).is_some_and(|stored| {
@@ -83,9 +89,11 @@ impl Store {
         })
     }
 
-    /// Returns the keys of the objects that a watch reports.
-    pub(super) fn reported(&self, watch: WatchNumber) -> Vec<Key> {
-        let entries = self.entries.iter();
+    /// Returns the keys of the objects that a watch of a namespace, or of all namespaces, reports.
+    pub(super) fn reported(&self, watch: WatchNumber, namespace: Option<&str>) -> Vec<Key> {
+        let first = Key::new(namespace.unwrap_or_default(), "");
+        let entries = self.entries.range::<Key, _>(first..);
+        let entries = entries.take_while(|(key, _)| namespace.is_none_or(|it| it == key.namespace));
         let reported = entries.filter(|(_, stored)| stored.watches.contains(&watch));
         reported.map(|(key, _)| Key::clone(key)).collect()
     }

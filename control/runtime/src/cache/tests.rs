@@ -1,7 +1,7 @@
 use super::*;
 use crate::entry::Signal;
 use crate::registration::{Registration, Scope};
-use k8s_openapi::api::core::v1::ConfigMap;
+use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use serde_json::json;
 
 /// A cache with one watch on the ConfigMaps of the local cluster, indexed by a label.
@@ -141,6 +141,61 @@ fn a_watch_does_not_undo_an_answer_and_an_answer_does_not_undo_a_watch() {
     assert!(fixture.apply("x", 9, "turin").is_some());
     assert!(fixture.answer("x", 8, "naples").is_none());
     assert_eq!(fixture.names("turin"), ["x"]);
+}
+
+#[test]
+fn late_events_and_answers_do_not_bring_an_object_back_whose_deletion_was_answered() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+    let object = Ref::new(&Cluster::Local, &fixture.id.resource, &Key::new("a", "x"));
+    assert!(fixture.cache.delete_answer(&object, "uid-x").is_some());
+
+    assert!(fixture.apply("x", 7, "naples").is_none());
+    assert!(fixture.answer("x", 8, "naples").is_none());
+    assert!(!fixture.cache.contains(&object));
+    // The same with another object of the name.
+    let mut other = fixture.entry("x", 10, "turin");
+    other.uid = "uid-other".to_owned();
+    let put = (fixture.cache).put_answer(&Cluster::Local, &object.resource, other);
+    assert!(put.unwrap().is_some());
+    assert!(fixture.apply("x", 9, "milan").is_none());
+    assert_eq!(fixture.names("turin"), ["x"]);
+
+    assert!(fixture.delete("x", 9).is_none());
+    assert_eq!(fixture.names("turin"), ["x"]);
+    let progress = &fixture.cache.watches[&fixture.id];
+    assert!(progress.deleted.is_empty());
+}
+
+#[test]
+fn an_answer_with_a_pod_of_another_node_is_not_kept() {
+    let registration = Registration::whole::<Pod>(Scope::All).node("milan");
+    let mut cache = Cache::default();
+    cache.register(&registration).unwrap();
+    cache.add_cluster(Cluster::Local, CacheLimits::LOCAL);
+    cache.add_watch(registration.watch_id().unwrap());
+
+    for (node, expected) in [("worker", false), ("milan", true)] {
+        let pod = json!({"metadata": {"name": "x", "namespace": "a", "uid": "u", "resourceVersion": "1"},
+            "spec": {"nodeName": node, "containers": []}});
+        let entry = registration.decode(&pod.to_string()).unwrap();
+        let put = cache.put_answer(&Cluster::Local, &registration.resource, entry);
+        assert_eq!(put.unwrap().is_some(), expected);
+    }
+}
+
+/// For instance after the restoration of an etcd.
+#[test]
+fn a_list_brings_an_object_back_whose_deletion_was_answered() {
+    let mut fixture = Fixture::new();
+    fixture.list(&["x"]);
+    let object = Ref::new(&Cluster::Local, &fixture.id.resource, &Key::new("a", "x"));
+    fixture.cache.delete_answer(&object, "uid-x");
+
+    fixture.list(&["x"]);
+
+    assert_eq!(fixture.names("milan"), ["x"]);
+    assert!(fixture.apply("x", 7, "naples").is_some());
 }
 
 #[test]

@@ -10,6 +10,7 @@ use super::{Cache, CacheLimits, Changed};
 use crate::entry::Entry;
 use control_client::object::{Cluster, Key, Ref, Resource};
 use control_client::watch::WatchId;
+use k8s_openapi::api::core::v1::Pod;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// State of one watch.
@@ -25,6 +26,9 @@ pub(super) struct Progress {
     newest: Option<u64>,
     /// Keys of objects that requests have returned since the list began, which may be newer.
     answered: BTreeSet<Key>,
+    /// UIDs of objects that requests have deleted, until this watch reports the deletion or lists again. Its earlier events, and
+    /// earlier answers, would bring them back.
+    pub(super) deleted: BTreeMap<Key, String>,
 }
 
 impl Cache {
@@ -46,10 +50,11 @@ impl Cache {
         let of_resource = self.watches.iter().filter(|(other, progress)| {
             other.cluster == id.cluster && other.resource == id.resource && !progress.is_synced
         });
+        let namespace = id.namespace.as_deref();
         let store = (self.stores).get_mut(&(id.cluster.clone(), id.resource.clone()));
         if let Some(store) = store {
             for (other, successor) in of_resource {
-                let keys = store.reported(progress.number).into_iter();
+                let keys = store.reported(progress.number, namespace).into_iter();
                 keys.filter(|key| other.covers(key))
                     .for_each(|key| store.report(&key, successor.number));
             }
@@ -66,6 +71,7 @@ impl Cache {
             progress.listed = Some(BTreeSet::new());
             progress.newest = None;
             progress.answered.clear();
+            progress.deleted.clear();
         }
     }
 
@@ -98,8 +104,9 @@ impl Cache {
         number: WatchNumber,
         reported: &BTreeSet<Key>,
     ) -> Vec<Changed> {
-        let keys = self.store(&id.cluster, &id.resource);
-        let keys = keys.map(|store| store.reported(number)).unwrap_or_default();
+        let store = self.store(&id.cluster, &id.resource);
+        let keys = store.map(|it| it.reported(number, id.namespace.as_deref()));
+        let keys = keys.unwrap_or_default();
         let gone = keys.into_iter().filter(|key| !reported.contains(key));
         gone.filter_map(|key| self.retract(id, number, &key))
             .collect()
@@ -129,6 +136,9 @@ impl Cache {
             return Ok(None);
         };
         progress.newest = progress.newest.max(entry.version);
+        if !is_listed && progress.deleted.get(&entry.key) == Some(&entry.uid) {
+            return Ok(None);
+        }
         let store = (self.stores).get_mut(&(id.cluster.clone(), id.resource.clone()));
         let kept = store.as_ref().and_then(|store| store.get(&entry.key));
         // A request may have returned a later state, or a later object of the same name. A list is
@@ -187,9 +197,13 @@ impl Cache {
             let is_covering = id.cluster == *cluster
                 && id.resource == *resource
                 && id.covers(&entry.key)
-                && id.selector.selects(labels);
+                && id.selector.selects(labels)
+                && (id.selector.node.as_deref()).is_none_or(|node| is_on(&entry, node));
             if !is_covering {
                 continue;
+            }
+            if progress.deleted.get(&entry.key) == Some(&entry.uid) {
+                return Ok(None);
             }
             numbers.push(progress.number);
             newest_reported = newest_reported.max(progress.newest);
@@ -228,6 +242,9 @@ impl Cache {
         if let Some(listed) = &mut progress.listed {
             listed.remove(key);
         }
+        if progress.deleted.get(key).is_some_and(|it| it == uid) {
+            progress.deleted.remove(key);
+        }
         let number = progress.number;
         let kept = self.store(&id.cluster, &id.resource)?.get(key)?;
         if kept.uid != uid && !uid.is_empty() && !kept.uid.is_empty() {
@@ -244,6 +261,13 @@ impl Cache {
         let kept = self.entry(object)?;
         if uid != kept.uid {
             return None;
+        }
+        let store = (self.stores).get(&(object.cluster.clone(), object.resource.clone()));
+        let numbers = store.map(|it| it.watches(&object.key)).unwrap_or_default();
+        let reporting = self.watches.values_mut();
+        for progress in reporting.filter(|it| !uid.is_empty() && numbers.contains(&it.number)) {
+            let key = object.key.clone();
+            progress.deleted.insert(key, uid.to_owned());
         }
 
         self.take(&object.cluster, &object.resource, &object.key)
@@ -306,4 +330,10 @@ impl Cache {
     fn store_mut(&mut self, cluster: &Cluster, resource: &Resource) -> Option<&mut Store> {
         self.stores.get_mut(&(cluster.clone(), resource.clone()))
     }
+}
+
+/// Returns whether a pod is bound to a node. A watch of the pods of a node never reports the end of another node's.
+fn is_on(entry: &Entry, node: &str) -> bool {
+    let spec = entry.get::<Pod>().and_then(|it| it.spec.as_ref());
+    spec.is_none_or(|it| it.node_name.as_deref() == Some(node))
 }

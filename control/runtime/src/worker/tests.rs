@@ -1,5 +1,6 @@
 use super::*;
-use crate::controller::{Action, Write};
+use crate::entry::Entry;
+use crate::registration::Scope;
 use control_client::object::{Cluster, Key, Ref};
 use k8s_openapi::api::core::v1::{ConfigMap, Secret};
 use k8s_openapi::jiff::Timestamp;
@@ -67,6 +68,18 @@ impl Fixture {
             object: &object,
             old: None,
             new: None,
+            seen_at: None,
+        };
+        self.worker.observe(&change, &self.cache, self.now);
+    }
+
+    /// Has the worker observe a version of an object of the item `x`.
+    fn change(&mut self, entry: &Entry) {
+        let object = Ref::of::<Secret>(&Cluster::Local, &entry.key);
+        let change = Change {
+            object: &object,
+            old: None,
+            new: Some(entry),
             seen_at: None,
         };
         self.worker.observe(&change, &self.cache, self.now);
@@ -270,4 +283,89 @@ fn reads_without_end_are_slowed_down_and_others_are_not() {
     let begun = fixture.step().unwrap();
     let end = fixture.complete(&begun.requests[0], &Outcome::Gone);
     assert!(end.ended[0].1);
+}
+
+fn secret(name: &str, version: u64) -> Entry {
+    let secret = json!({"metadata": {"name": name, "namespace": "a", "uid": name, "resourceVersion": version.to_string()}});
+    let registration = Registration::whole::<Secret>(Scope::All);
+    registration.decode(&secret.to_string()).unwrap()
+}
+
+fn refused() -> Outcome {
+    Outcome::Refused(Box::new(Status::failure("port 4711", "Forbidden")))
+}
+
+/// For instance the status of a pod, with the message of a refusal that differs each time.
+#[test]
+fn a_write_of_a_failed_plan_does_not_shorten_its_backoff() {
+    // The watch reports the change before or after the response.
+    for is_watch_first in [true, false] {
+        let writes = || plan(vec![write::<Secret>("x"), write::<ConfigMap>("refused")]);
+        let mut fixture = Fixture::new(vec![writes(), writes(), writes()]);
+        fixture.touch("x");
+        let mut backoffs = Vec::new();
+        for version in 1..4 {
+            let begun = fixture.step().unwrap();
+            if is_watch_first {
+                fixture.change(&secret("x", version));
+                fixture.complete(&begun.requests[1], &refused());
+            } else {
+                fixture.complete(&begun.requests[1], &refused());
+                fixture.change(&secret("x", version));
+            }
+            let stored = Outcome::Stored(secret("x", version));
+            fixture.complete(&begun.requests[0], &stored);
+
+            assert!(fixture.step().is_none());
+            let at = fixture.worker.next_at(fixture.now).unwrap();
+            backoffs.push(at - fixture.now);
+            fixture.now = at;
+        }
+        assert!(
+            backoffs.is_sorted() && backoffs[2] > backoffs[0] * 2,
+            "{backoffs:?}"
+        );
+    }
+}
+
+#[test]
+fn a_change_by_others_has_a_failed_item_planned_at_once() {
+    let writes = vec![write::<Secret>("x"), write::<ConfigMap>("refused")];
+    let mut fixture = Fixture::new(vec![plan(writes)]);
+    fixture.touch("x");
+    let begun = fixture.step().unwrap();
+    fixture.change(&secret("x", 1));
+    fixture.change(&secret("x", 2));
+    fixture.complete(&begun.requests[0], &Outcome::Stored(secret("x", 2)));
+    fixture.complete(&begun.requests[1], &refused());
+
+    assert!(fixture.step().is_some());
+}
+
+#[test]
+fn a_write_of_a_plan_that_has_succeeded_has_the_item_planned_again() {
+    let mut fixture = Fixture::new(vec![plan(vec![write::<Secret>("x")])]);
+    fixture.touch("x");
+    let begun = fixture.step().unwrap();
+    fixture.change(&secret("x", 1));
+    fixture.complete(&begun.requests[0], &Outcome::Stored(secret("x", 1)));
+
+    assert!(fixture.step().is_some());
+}
+
+#[test]
+fn an_item_in_flight_remembers_a_limited_number_of_changes() {
+    let writes = vec![write::<Secret>("x"), write::<ConfigMap>("refused")];
+    let mut fixture = Fixture::new(vec![plan(writes)]);
+    fixture.touch("x");
+    let begun = fixture.step().unwrap();
+    for version in 0..1000 {
+        fixture.change(&secret("x", version));
+    }
+    assert_eq!(fixture.worker.flights["x"].changes.len(), CHANGES_MAX);
+    begun.requests.iter().for_each(|it| {
+        fixture.complete(it, &refused());
+    });
+
+    assert!(fixture.step().is_some());
 }

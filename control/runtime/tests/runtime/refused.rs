@@ -95,3 +95,23 @@ async fn a_refused_watch_is_repeated_with_growing_delays() {
     assert!(started.elapsed() > least, "{:?}", started.elapsed());
     process.stop().await;
 }
+
+#[tokio::test]
+async fn a_deletion_that_a_webhook_refuses_as_a_conflict_is_repeated() {
+    let (local, peer) = (ApiServer::start(), ApiServer::start());
+    let (front, process) = start(&local, &peer, Reply::Forward).await;
+    wait_for("the map", || addresses(&local, "rome-1").is_some()).await;
+    let message = "admission webhook \"a\" denied the request: protected";
+    front.set(move |head| match head.is_delete() {
+        true => Reply::status(409, "Conflict", message),
+        false => Reply::Forward,
+    });
+
+    local.remove("/api/v1/nodes/rome-1");
+    wait_for("two refusals", || front.count(Head::is_delete) >= 2).await;
+    assert!(addresses(&local, "rome-1").is_some());
+
+    front.set(|_| Reply::Forward);
+    wait_for("the deletion", || addresses(&local, "rome-1").is_none()).await;
+    process.stop().await;
+}

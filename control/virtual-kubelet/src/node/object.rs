@@ -3,11 +3,13 @@
 use super::condition::{State, capacity};
 use crate::settings::Settings;
 use control_api::annotations::REMOTE_POD_CIDRS;
+use control_api::quantity::amount;
 use control_api::{VirtualNode, labels};
 use ipam::Remap;
 use k8s_openapi::api::core::v1::{
     DaemonEndpoint, Node, NodeAddress, NodeDaemonEndpoints, NodeStatus, NodeSystemInfo, Taint,
 };
+use k8s_openapi::apimachinery::pkg::api::resource::Quantity;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::ObjectMeta;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
@@ -15,6 +17,7 @@ use serde_json::{Value, json};
 use std::collections::BTreeMap;
 
 type Map = BTreeMap<String, String>;
+type Quantities = BTreeMap<String, Quantity>;
 
 /// Key of the taint by which only pods of offloaded namespaces are scheduled on virtual nodes.
 const TAINT: &str = "virtual-node.liqo.io/not-allowed";
@@ -180,6 +183,7 @@ pub(super) fn status(
     now: Timestamp,
 ) -> NodeStatus {
     let capacity = capacity(node);
+    let as_written = |old: Option<&Quantities>| as_written(&capacity, old);
     let conditions = old.conditions.as_deref().unwrap_or_default();
 
     NodeStatus {
@@ -187,8 +191,8 @@ pub(super) fn status(
             address: settings.address.to_string(),
             type_: "InternalIP".to_owned(),
         }]),
-        allocatable: Some(capacity.clone()),
-        capacity: Some(capacity),
+        allocatable: Some(as_written(old.allocatable.as_ref())),
+        capacity: Some(as_written(old.capacity.as_ref())),
         conditions: Some(state.conditions(conditions, now)),
         daemon_endpoints: Some(NodeDaemonEndpoints {
             kubelet_endpoint: Some(DaemonEndpoint {
@@ -204,6 +208,21 @@ pub(super) fn status(
         }),
         ..NodeStatus::default()
     }
+}
+
+/// Returns quantities, as the present ones are written where they are equal: the API server stores `1024Mi` as `1Gi`.
+fn as_written(desired: &Quantities, present: Option<&Quantities>) -> Quantities {
+    let as_written = |(name, quantity): (&String, &Quantity)| {
+        let is_equal = |it: &&Quantity| {
+            let desired = amount(&quantity.0);
+            desired.is_some() && desired == amount(&it.0)
+        };
+        let present = present.and_then(|it| it.get(name));
+        let quantity = present.filter(is_equal).unwrap_or(quantity);
+        (name.clone(), quantity.clone())
+    };
+
+    desired.iter().map(as_written).collect()
 }
 
 /// The fields of a status that this process writes, without the times of heartbeats.

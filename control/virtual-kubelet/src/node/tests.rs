@@ -154,6 +154,29 @@ fn conditions_follow_network_and_resources() {
     );
 }
 
+/// The API server stores the canonical form of a quantity.
+#[test]
+fn a_quantity_that_is_written_otherwise_is_no_change() {
+    let mut rome = Side::new(3);
+    rome.edit::<VirtualNode>(&virtual_node(), |node| {
+        node["spec"]["resourceQuota"]["hard"] = json!({"cpu": "4000m", "memory": "1024Mi"});
+    });
+    let canonical = json!({"cpu": "4", "memory": "1Gi"});
+    let before = rome.writes::<Node>();
+    rome.edit::<Node>(&Key::cluster("milan"), |node| {
+        node["status"]["capacity"] = canonical.clone();
+        node["status"]["allocatable"] = canonical.clone();
+    });
+    assert_eq!(rome.writes::<Node>(), before);
+    assert_eq!(rome.node()["status"]["capacity"], canonical);
+
+    rome.edit::<VirtualNode>(&virtual_node(), |node| {
+        node["spec"]["resourceQuota"]["hard"]["memory"] = json!("2048Mi");
+    });
+    let changed = json!({"cpu": "4", "memory": "2048Mi"});
+    assert_eq!(rome.node()["status"]["allocatable"], changed);
+}
+
 #[test]
 fn the_network_is_not_checked_if_a_user_says_so() {
     let mut settings = settings();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! local         status of the remote pod -> status of the pod
+//! conditions    conditions of the remote pod, those that clients of this cluster set, and readiness gates
 //! container     statuses of its containers, within the names and counts of the pod's own spec
 //! bounds        lengths of what the provider writes
 //! restarts      restarts across remote pods that replaced each other
@@ -14,10 +15,11 @@
 pub(crate) use bounds::cut;
 pub(crate) use context::Context;
 pub(crate) use local::{is_ready, is_unavailable, local};
-pub(crate) use rejected::{OFFLOADING_ABORTED, fallback, terminated, waiting};
+pub(crate) use rejected::{OFFLOADING_ABORTED, fallback, lost, terminated, waiting};
 pub(crate) use restarts::Restarts;
 
 mod bounds;
+mod conditions;
 mod container;
 mod context;
 mod local;

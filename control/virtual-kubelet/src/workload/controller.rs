@@ -1,6 +1,8 @@
 //! Connects the plan of pods to the runtime.
 
+use super::absences::Absences;
 use super::addresses::Addresses;
+use super::contests::Contests;
 use super::delayed::Delayed;
 use super::namespaces::{Namespaces, is_listed};
 use super::offloading;
@@ -50,6 +52,8 @@ pub(crate) struct WorkloadController {
     restarts: BTreeMap<Key, Restarts>,
     /// Why the provider has refused ShadowPods or their changes, by the names of the pods.
     refusals: BTreeMap<Key, String>,
+    absences: Absences,
+    contests: Contests,
     unscheduled: Unscheduled,
     delayed: Delayed,
     addresses: Addresses,
@@ -78,6 +82,8 @@ impl WorkloadController {
             unlisted: BTreeMap::new(),
             restarts: BTreeMap::new(),
             refusals: BTreeMap::new(),
+            absences: Absences::default(),
+            contests: Contests::default(),
             unscheduled: Unscheduled::default(),
             delayed: Delayed::default(),
             addresses: Addresses::default(),
@@ -187,6 +193,7 @@ impl WorkloadController {
         self.waiting.remove(pod);
         self.restarts.remove(pod);
         self.refusals.remove(pod);
+        self.contests.forget(pod);
         self.unscheduled.forget(pod);
         self.addresses.forget(pod);
     }
@@ -288,6 +295,7 @@ impl Controller for WorkloadController {
                 if change.entry().is_none() || change.before::<Pod>().is_some() && !is_same {
                     self.forget(&object.key);
                 }
+                self.absences.observe(change);
                 Some(object.key.clone())
             }
             Cluster::Remote(_) => self.of_remote(&object.key),
@@ -316,9 +324,10 @@ impl Controller for WorkloadController {
         items
     }
 
-    /// The Events of a standby were not published.
+    /// The Events of a standby were not published, and another leader has created ShadowPods since a read.
     fn started(&mut self, _cache: &Cache) -> Vec<Key> {
         self.addresses = Addresses::default();
+        self.absences = Absences::default();
         vec![watches_item()]
     }
 
@@ -346,6 +355,7 @@ impl Controller for WorkloadController {
             cache,
             key: item,
             refusal: self.refusals.get(item).map(String::as_str),
+            absence: self.absences.get(item),
             is_unavailable: self.is_unavailable(cache),
             wait,
             listing,
@@ -355,6 +365,10 @@ impl Controller for WorkloadController {
         self.unscheduled.plan(&workload, env, &mut plan);
         self.addresses.plan(&workload, &mut plan);
         let local = cache.local::<Pod>(item);
+        self.contests.plan(&workload, local, env, &mut plan);
+        let mut of_shadow = plan.writes.iter().filter(|it| is_of_shadow_pod(it));
+        let deletes_shadow = of_shadow.any(|it| it.action == Action::Delete);
+        self.absences.planned(item, deletes_shadow);
         self.delayed.plan(item, local, env, &mut plan);
         if local.is_none() {
             self.restarts.remove(item);
@@ -380,7 +394,14 @@ impl Controller for WorkloadController {
                 let part = if is_change { "change of the " } else { "" };
                 let refused = format!("the provider refuses the {part}ShadowPod");
                 self.take(item, outcome, &refused);
+                if !matches!(outcome, Outcome::Stored(_)) {
+                    self.contests.forget(item);
+                }
                 self.reflected.count(&item.namespace, request, outcome);
+            }
+            Request::Read(object) if object.cluster == Cluster::Local => {
+                let is_known = self.absences.read(item, outcome, &self.settings);
+                return Vec::from_iter(is_known.then(|| item.clone()));
             }
             Request::Read(_) => {
                 self.take(item, outcome, "the provider refuses to show the ShadowPod")
@@ -404,7 +425,7 @@ fn is_lost(node: &Node) -> bool {
     conditions.any(|it| it.type_ == "Ready" && it.status != "True")
 }
 
-fn is_of_shadow_pod(write: &Write) -> bool {
+pub(super) fn is_of_shadow_pod(write: &Write) -> bool {
     write.object.resource == Resource::of::<ShadowPod>()
 }
 

@@ -1,8 +1,10 @@
 //! Statuses that are written a moment later, together with those that follow, and with the label of an offloaded pod.
 //!
 //! While a pod starts or ends, the provider reports several statuses, of which only some concern anybody: the phase, and whether
-//! the pod is ready. Each write of the others costs the API server as much as those.
+//! the pod is ready. Each write of the others costs the API server as much as those. The provider decides how often phase and readiness
+//! change, so after some changes these wait as the others do.
 
+use super::allowance::{Allowance, Rate};
 use super::plan::{is_live, is_of_status};
 use super::trailing::trailing;
 use crate::pod::status::{is_ready, is_unavailable};
@@ -22,6 +24,12 @@ const MINOR_DELAY_MAX: Duration = Duration::from_secs(10);
 /// Fields of a status that are written at once.
 const URGENT: [&str; 3] = ["phase", "reason", "message"];
 
+/// Statuses of a pod that are written at once.
+const AT_ONCE: Rate = Rate {
+    interval: Duration::from_secs(10),
+    burst: 5,
+};
+
 /// Fields of a status that follow from the binding of a pod.
 const MINOR: [&str; 5] = ["conditions", "hostIP", "hostIPs", "qosClass", "startTime"];
 
@@ -30,6 +38,8 @@ const MINOR: [&str; 5] = ["conditions", "hostIP", "hostIPs", "qosClass", "startT
 pub(super) struct Delayed {
     /// Since when they are not written.
     since: BTreeMap<Key, Instant>,
+    /// Statuses that were written at once.
+    at_once: BTreeMap<Key, Allowance>,
     /// Pods whose status follows that of other pods.
     trailing: BTreeMap<Key, Trailing>,
 }
@@ -67,6 +77,9 @@ impl Delayed {
         env: &Env<'_>,
         plan: &mut Plan<Key>,
     ) {
+        if local.is_none() {
+            self.at_once.remove(key);
+        }
         let status = plan.writes.iter().position(is_of_status);
         let Some((position, local)) = status.zip(local) else {
             self.since.remove(key);
@@ -75,8 +88,15 @@ impl Delayed {
         };
         let since = *self.since.entry(key.clone()).or_insert(env.at);
         let age = env.at.saturating_duration_since(since);
-        let rest = delay(&plan.writes[position], local).saturating_sub(age);
-        let rest = rest.max(self.rest_behind_others(key, env.at));
+        let mut delay = delay(&plan.writes[position], local);
+        let behind = self.rest_behind_others(key, env.at);
+        if delay.is_zero() && behind.is_zero() && age < DELAY_MAX {
+            let at_once = self.at_once.entry(key.clone()).or_default();
+            if at_once.take(AT_ONCE, env.at).is_err() {
+                delay = DELAY_MAX;
+            }
+        }
+        let rest = delay.saturating_sub(age).max(behind);
         if rest.is_zero() {
             self.since.remove(key);
             self.trailing.remove(key);

@@ -1,5 +1,6 @@
 //! One pod of the Node, compared with its ShadowPod and its remote pod.
 
+use super::absences::{Absence, is_deletable};
 use super::counterparts::Counterparts;
 use super::namespaces::Namespaces;
 use super::offloading;
@@ -10,9 +11,8 @@ use crate::pod::kept::KeptShadowPod;
 use crate::pod::status::{self, Restarts};
 use crate::reflection::event;
 use crate::settings::{Settings, api_servers, reserved};
-use control_api::offloading::namespace_map::MappingPhase;
 use control_api::offloading::virtual_node::OffloadingPatch;
-use control_api::{NamespaceMap, ShadowPod, VirtualNode, labels};
+use control_api::{ShadowPod, VirtualNode, labels};
 use control_runtime::{
     Action, Cache, Cluster, Env, Event, Key, Plan, Ref, Resource, Write, merge_patch,
 };
@@ -33,6 +33,8 @@ pub(super) struct Workload<'a> {
     pub(super) key: &'a Key,
     /// Why the provider has refused the ShadowPod, or its last change.
     pub(super) refusal: Option<&'a str>,
+    /// The end of an earlier pod of the name.
+    pub(super) absence: Option<&'a Absence>,
     /// Whether the Node is not ready, so that the remote status may be outdated.
     pub(super) is_unavailable: bool,
     /// How long the pod still waits for its tokens.
@@ -96,9 +98,13 @@ impl<'a> Workload<'a> {
             return plan.requeue.push((self.listing, self.key.clone()));
         }
         plan.reads.push(self.shadow_ref(remote));
-        if let Some(refusal) = self.refusal {
-            plan.events.push(self.failed_reflection(refusal));
-            self.set_waiting(local, refusal, env, plan);
+        let Some(refusal) = self.refusal else {
+            return;
+        };
+        plan.events.push(self.failed_reflection(refusal));
+        // The remote pod of one that has started may run.
+        if !has_started(local) {
+            self.set_absent(local, (None, Some(refusal)), env, plan);
         }
     }
 
@@ -118,20 +124,19 @@ impl<'a> Workload<'a> {
             // The remote pod of an earlier ShadowPod is still ending.
             if counterparts.pod.is_none() && !has_ended(local) {
                 self.create(local, &patch, plan);
-                if let Some(refusal) = self.refusal {
-                    plan.events.push(self.failed_reflection(refusal));
-                    self.set_waiting(local, refusal, env, plan);
-                }
+                let refusal = self.refusal;
+                plan.events
+                    .extend(refusal.map(|it| self.failed_reflection(it)));
+                self.set_absent(local, (None, refusal), env, plan);
             }
             return;
         };
         if shadow.metadata.deletion_timestamp.is_some() {
-            return;
+            return self.set_absent(local, (counterparts.pod, None), env, plan);
         }
         if !self.settings.is_own(&shadow.metadata) {
             plan.events.push(self.failed_reflection(EXISTS));
-            self.set_waiting(local, EXISTS, env, plan);
-            return;
+            return self.set_absent(local, (counterparts.pod, Some(EXISTS)), env, plan);
         }
         if is_of_former(local, shadow) || is_aborted(local) {
             if let Some(remote) = self.remote_key() {
@@ -149,43 +154,13 @@ impl<'a> Workload<'a> {
             None => {
                 if let Some(status) = status::terminated(local, shadow.phase, env.now) {
                     self.set_status(local, &status, plan);
-                } else if let Some(message) = self.failed_creation(shadow) {
-                    let message = format!("the provider does not create the pod: {message}");
-                    self.set_waiting(local, &message, env, plan);
+                } else {
+                    let message = self.failed_creation(shadow);
+                    let message =
+                        message.map(|it| format!("the provider does not create the pod: {it}"));
+                    self.set_absent(local, (None, message.as_deref()), env, plan);
                 }
             }
-        }
-    }
-
-    /// Plans a pod whose namespace is not offloaded to this Node, or no longer is.
-    fn plan_unmapped(&self, local: &Pod, env: &Env<'_>, plan: &mut Plan<Key>) {
-        let map = self
-            .cache
-            .local::<NamespaceMap>(&self.settings.namespace_map());
-        let current = map.and_then(|it| it.status.as_ref());
-        let is_present =
-            current.is_some_and(|it| it.current_mapping.contains_key(&self.key.namespace));
-        let phase = current.and_then(|it| it.current_mapping.get(&self.key.namespace)?.phase);
-        if local.metadata.deletion_timestamp.is_some() {
-            // The pod may run as long as the provider has the namespace.
-            let is_refused = phase == Some(MappingPhase::CreationLoopBackOff);
-            if !is_present || is_refused && !has_started(local) {
-                self.end(local, plan);
-            }
-            return;
-        }
-        let desired = map.and_then(|it| it.spec.desired_mapping.get(&self.key.namespace));
-        if let Some(remote) = desired.filter(|_| phase == Some(MappingPhase::CreationLoopBackOff)) {
-            let message = format!(
-                "the provider does not create the namespace {remote}: its name may be taken or refused there"
-            );
-            plan.events.push(self.failed_reflection(&message));
-            return self.set_waiting(local, &message, env, plan);
-        }
-        // A NamespaceMap that does not exist yet, or an entry that the provider has not decided about, may follow.
-        let is_withdrawn = map.is_some() && desired.is_none();
-        if is_withdrawn || desired.is_none() && !has_started(local) {
-            self.set_status(local, &status::fallback(local, env.now), plan);
         }
     }
 
@@ -280,7 +255,7 @@ impl<'a> Workload<'a> {
         self.set_status(local, &status::local(remote, &context), plan);
     }
 
-    fn set_status(&self, local: &Pod, status: &PodStatus, plan: &mut Plan<Key>) {
+    pub(super) fn set_status(&self, local: &Pod, status: &PodStatus, plan: &mut Plan<Key>) {
         let old = json!(local.status.clone().unwrap_or_default());
         let Some(patch) = merge_patch(&old, &json!(status)) else {
             return;
@@ -307,27 +282,45 @@ impl<'a> Workload<'a> {
         plan.writes.push(write);
     }
 
-    /// Plans the status of a pod that the provider refuses. It lasts until there is a remote pod. A pod that has started keeps its
-    /// status.
-    fn set_waiting(&self, local: &Pod, message: &str, env: &Env<'_>, plan: &mut Plan<Key>) {
-        if !has_started(local) && !has_ended(local) {
-            let status = status::waiting(local, message, env.now);
+    /// Plans the status of a pod without a remote pod, and why there is none, until there is one. A pod that has not started waits.
+    pub(super) fn set_absent(
+        &self,
+        local: &Pod,
+        (remote, cause): (Option<&Pod>, Option<&str>),
+        env: &Env<'_>,
+        plan: &mut Plan<Key>,
+    ) {
+        if remote.is_some() || has_ended(local) {
+            return;
+        }
+        if has_started(local) {
+            let status = status::lost(local, cause, env.now);
+            self.set_status(local, &status, plan);
+        } else if let Some(cause) = cause {
+            let status = status::waiting(local, cause, env.now);
             self.set_status(local, &status, plan);
         }
     }
 
+    /// Plans the deletion of a ShadowPod, or to read its pod if the cache may only lack it.
     fn delete_shadow(&self, key: &Key, shadow: Option<&KeptShadowPod>, plan: &mut Plan<Key>) {
         let shadow = shadow.filter(|it| {
             self.settings.is_own(&it.metadata) && it.metadata.deletion_timestamp.is_none()
         });
-        if let Some(shadow) = shadow {
-            let uid = shadow.metadata.uid.clone().unwrap_or_default();
-            plan.delete(self.shadow_ref(key), uid);
+        let Some((shadow, uid)) = shadow.and_then(|it| Some((it, it.metadata.uid.as_deref()?)))
+        else {
+            return;
+        };
+        let local = self.cache.local::<Pod>(self.key);
+        let local = local.filter(|it| self.settings.is_of_node(it));
+        match is_deletable(shadow, local, self.absence) {
+            true => plan.delete(self.shadow_ref(key), uid),
+            false => plan.reads.push(self.local_ref()),
         }
     }
 
     /// Plans the end of a pod that has terminated at the provider, as a kubelet does.
-    fn end(&self, local: &Pod, plan: &mut Plan<Key>) {
+    pub(super) fn end(&self, local: &Pod, plan: &mut Plan<Key>) {
         let mut write = Write::new(self.local_ref(), Action::Delete);
         write.uid.clone_from(&local.metadata.uid);
         write.is_immediate = true;
@@ -390,7 +383,7 @@ impl<'a> Workload<'a> {
         Ref::of::<ShadowPod>(&Cluster::remote(&self.settings.provider), key)
     }
 
-    fn failed_reflection(&self, note: &str) -> Event {
+    pub(super) fn failed_reflection(&self, note: &str) -> Event {
         self.warning("FailedReflection", note.to_owned())
     }
 
@@ -451,7 +444,7 @@ pub(super) fn is_live(pod: &&Pod) -> bool {
 }
 
 /// Returns whether a container of a pod has been started.
-fn has_started(pod: &Pod) -> bool {
+pub(super) fn has_started(pod: &Pod) -> bool {
     let statuses = pod
         .status
         .as_ref()

@@ -5,11 +5,14 @@ use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
 use std::time::Duration;
 
+mod absences;
 mod addresses;
 mod changes;
+mod contests;
 mod creator;
 mod delayed;
 mod events;
+mod lost;
 mod outages;
 mod steps;
 mod tokens;

@@ -1,14 +1,13 @@
 //! Status of the remote pod -> status of the pod.
 
 use super::bounds;
+use super::conditions::{READY, conditions, current};
 use super::container;
 use super::context::Context;
 use k8s_openapi::api::core::v1::{HostIP, Pod, PodCondition, PodIP, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
-/// Condition that decides whether Services send traffic to the pod.
-const READY: &str = "Ready";
-/// Reason of [`READY`] while the virtual node is not ready.
+/// Reason of the condition `Ready` while the virtual node is not ready.
 const REMOTE_UNAVAILABLE: &str = "RemoteUnavailable";
 
 /// Returns whether the condition `Ready` of a pod is true.
@@ -22,8 +21,7 @@ pub(crate) fn is_unavailable(pod: &Pod) -> bool {
 }
 
 fn ready(pod: &Pod) -> Option<&PodCondition> {
-    let conditions = pod.status.as_ref()?.conditions.as_ref()?;
-    conditions.iter().find(|it| it.type_ == READY)
+    current(pod).iter().find(|it| it.type_ == READY)
 }
 
 /// Returns the status of a pod from that of the remote pod.
@@ -34,7 +32,7 @@ pub(crate) fn local(remote: &PodStatus, context: &Context<'_>) -> PodStatus {
     let host_ip = context.host_ip.map(|ip| ip.to_string());
 
     PodStatus {
-        conditions: remote.conditions.as_ref().map(|it| conditions(it, context)),
+        conditions: all_conditions(remote, context),
         container_statuses: container::of_containers(remote, context),
         ephemeral_container_statuses: container::of_ephemeral_containers(remote, context),
         host_ips: host_ip.clone().map(|ip| vec![HostIP { ip }]),
@@ -55,45 +53,22 @@ pub(crate) fn local(remote: &PodStatus, context: &Context<'_>) -> PodStatus {
     }
 }
 
-/// Returns the conditions, one of each type.
-fn conditions(remote: &[PodCondition], context: &Context<'_>) -> Vec<PodCondition> {
-    let mut conditions: Vec<PodCondition> = Vec::new();
-    for condition in remote {
-        let is_known = conditions.iter().any(|it| it.type_ == condition.type_);
-        if is_known || !bounds::is_qualified_name(&condition.type_) {
-            continue;
-        }
-        if conditions.len() == bounds::CONDITIONS_MAX {
-            break;
-        }
-        conditions.push(PodCondition {
-            last_probe_time: condition.last_probe_time.clone(),
-            last_transition_time: condition.last_transition_time.clone(),
-            message: bounds::message(condition.message.as_deref()),
-            observed_generation: condition
-                .observed_generation
-                .map(|it| bounds::generation(it, context)),
-            reason: bounds::reason(condition.reason.as_deref()),
-            status: bounds::condition_status(&condition.status),
-            type_: condition.type_.clone(),
-        });
-    }
+fn all_conditions(remote: &PodStatus, context: &Context<'_>) -> Option<Vec<PodCondition>> {
+    let of_provider = remote.conditions.as_deref();
+    let mut conditions = conditions(of_provider.unwrap_or_default(), context);
     if context.is_unavailable {
         let ready = conditions.iter_mut().filter(|it| it.type_ == READY);
         ready.for_each(|condition| set_unavailable(condition, context));
     }
 
-    conditions
+    (of_provider.is_some() || !conditions.is_empty()).then_some(conditions)
 }
 
 fn set_unavailable(condition: &mut PodCondition, context: &Context<'_>) {
     if condition.status == "False" {
         return;
     }
-    let status = context.pod.status.as_ref();
-    let mut current = status
-        .into_iter()
-        .flat_map(|it| it.conditions.iter().flatten());
+    let mut current = current(context.pod).iter();
     let current = current.find(|it| it.type_ == READY && it.status == "False");
     // The transition keeps its time, so that the status is written once.
     let since = current.and_then(|it| it.last_transition_time.clone());

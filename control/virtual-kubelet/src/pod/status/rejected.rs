@@ -1,9 +1,10 @@
 //! Statuses of pods without a remote pod.
 
+use super::conditions::{CONTAINERS_READY, READY, is_of_kubelet};
 use control_api::offloading::shadow_pod::ShadowPodPhase;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{
-    ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodStatus,
+    ContainerState, ContainerStateTerminated, ContainerStatus, Pod, PodCondition, PodStatus,
 };
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
 
@@ -13,6 +14,11 @@ pub(crate) const OFFLOADING_BACK_OFF: &str = "OffloadingBackOff";
 pub(crate) const OFFLOADING_ABORTED: &str = "OffloadingAborted";
 /// Reason of a pod whose remote pod was deleted after it had ended.
 pub(crate) const REMOTE_POD_TERMINATED: &str = "RemotePodTerminated";
+
+/// Reason of a pod that has started and whose remote pod is gone.
+const REMOTE_POD_LOST: &str = "RemotePodLost";
+/// Message of such a pod, before the provider has refused another one.
+const LOST: &str = "The pod does not exist at the provider";
 
 /// How a container ends that runs no longer.
 #[derive(Clone, Copy)]
@@ -68,6 +74,30 @@ pub(crate) fn waiting(local: &Pod, message: &str, now: Timestamp) -> PodStatus {
     rejected(local.status.clone().unwrap_or_default(), rejection, now)
 }
 
+/// Returns the status of a pod that has started and whose remote pod is gone, and why no other one runs. Its address may already be
+/// that of another pod of the provider, so no Service may publish it.
+pub(crate) fn lost(local: &Pod, cause: Option<&str>, now: Timestamp) -> PodStatus {
+    let mut status = local.status.clone().unwrap_or_default();
+    let is_known = status.reason.as_deref() == Some(REMOTE_POD_LOST);
+    // A cause lasts until there is a remote pod: the Event that names it may expire.
+    if let Some(cause) = cause.or((!is_known).then_some(LOST)) {
+        status.message = Some(cause.to_owned());
+    }
+    status.reason = Some(REMOTE_POD_LOST.to_owned());
+    status.pod_ip = None;
+    status.pod_ips = None;
+    let conditions = status.conditions.iter_mut().flatten();
+    let of_readiness =
+        conditions.filter(|it| [READY, CONTAINERS_READY].contains(&it.type_.as_str()));
+    of_readiness.for_each(|it| set_false(it, REMOTE_POD_LOST, now));
+    for container in status.container_statuses.iter_mut().flatten() {
+        container.ready = false;
+        container.started = container.started.map(|_| false);
+    }
+
+    status
+}
+
 /// Returns the status of a pod whose remote pod is absent although its ShadowPod has ended in `phase`; none if it has
 /// not ended.
 pub(crate) fn terminated(local: &Pod, phase: ShadowPodPhase, now: Timestamp) -> Option<PodStatus> {
@@ -94,13 +124,9 @@ fn rejected(mut status: PodStatus, rejection: Rejection<'_>, now: Timestamp) -> 
     status.phase = Some(rejection.phase.to_owned());
     status.reason = Some(rejection.reason.to_owned());
     status.message = Some(rejection.message.to_owned());
-    for condition in status.conditions.iter_mut().flatten() {
-        if condition.status == "True" {
-            condition.status = "False".to_owned();
-            condition.reason = Some(rejection.reason.to_owned());
-            condition.message = None;
-            condition.last_transition_time = Some(Time(now));
-        }
+    let conditions = status.conditions.iter_mut().flatten();
+    for condition in conditions.filter(|it| is_of_kubelet(it)) {
+        set_false(condition, rejection.reason, now);
     }
     for container in status.container_statuses.iter_mut().flatten() {
         container.ready = false;
@@ -114,6 +140,15 @@ fn rejected(mut status: PodStatus, rejection: Rejection<'_>, now: Timestamp) -> 
     }
 
     status
+}
+
+fn set_false(condition: &mut PodCondition, reason: &str, now: Timestamp) {
+    if condition.status == "True" {
+        condition.status = "False".to_owned();
+        condition.reason = Some(reason.to_owned());
+        condition.message = None;
+        condition.last_transition_time = Some(Time(now));
+    }
 }
 
 fn terminate(container: &mut ContainerStatus, rejection: Rejection<'_>, now: Timestamp) {

@@ -5,6 +5,7 @@ use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
 use std::net::IpAddr;
 
+mod conditions;
 mod hostile;
 mod local;
 mod rejected;

@@ -145,3 +145,22 @@ fn the_end_of_a_deleted_pod_is_reported_if_a_finalizer_waits_for_it() {
         assert_eq!(report(&mut rome, &ended, SHORT), writes);
     }
 }
+
+#[test]
+fn a_pod_that_flaps_is_written_no_more_often_than_others() {
+    let mut rome = rome(7);
+    let mut unready = running("10.244.1.7");
+    unready["conditions"] = json!([condition("Ready", "False")]);
+    let states = [running("10.244.1.7"), unready];
+    let short = Duration::from_millis(100);
+
+    let flaps = (0..100).map(|it| report(&mut rome, &states[it % 2], short));
+    let writes: usize = flaps.sum();
+
+    assert!((5..=18).contains(&writes), "{writes} writes in 10 s");
+    rome.pass();
+    let ready = rome.pod("web")["status"]["conditions"][0].clone();
+    assert_eq!(ready["status"], "False", "the last state is written");
+    rome.simulation.pass(Duration::from_secs(60));
+    assert_eq!(report(&mut rome, &states[0], SHORT), 1, "at once again");
+}

@@ -105,13 +105,18 @@ fn the_status_stays_when_the_event_of_the_provider_expires() {
 }
 
 #[test]
-fn a_pod_that_has_started_keeps_its_status() {
+fn a_pod_that_has_started_says_why_it_does_not_run() {
     let mut rome = rome(3);
-    let before = rome.pod("web")["status"].clone();
     rome.remove_remote("web");
     refuse(&mut rome, EXCEEDED);
 
-    assert_eq!(rome.pod("web")["status"], before);
+    let status = rome.pod("web")["status"].clone();
+    assert_eq!(
+        (&status["phase"], &status["reason"]),
+        (&json!("Running"), &json!("RemotePodLost"))
+    );
+    let message = status["message"].as_str().unwrap();
+    assert!(message.ends_with(EXCEEDED), "{message}");
     assert_eq!(events(&mut rome).len(), 1);
 }
 

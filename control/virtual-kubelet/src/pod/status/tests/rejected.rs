@@ -1,5 +1,5 @@
 use super::{BEFORE, NOW, condition, container, exited, local_pod, running};
-use crate::pod::status::{fallback, terminated};
+use crate::pod::status::{fallback, lost, terminated};
 use control_api::offloading::shadow_pod::ShadowPodPhase;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
@@ -180,4 +180,68 @@ fn containers_that_have_ended_keep_their_exit_codes() {
 
     assert_eq!(status["containerStatuses"][0]["state"], exited(7));
     assert_eq!(status["containerStatuses"][0]["ready"], false);
+}
+
+#[test]
+fn a_pod_whose_remote_pod_is_gone_is_not_ready_and_has_no_address() {
+    let target = condition("DisruptionTarget", "True");
+    let mut pod = running_pod();
+    let mut status = value(pod.status.take().unwrap());
+    let conditions = status["conditions"].as_array_mut().unwrap();
+    conditions.extend([condition("ContainersReady", "True"), target.clone()]);
+    status["podIPs"] = json!([{"ip": "10.71.0.1"}]);
+    let pod = with_status(&status);
+
+    let first = lost(&pod, Some("exceeded quota"), NOW);
+
+    let status = value(first.clone());
+    assert_eq!(
+        (&status["phase"], &status["reason"]),
+        (&json!("Running"), &json!("RemotePodLost"))
+    );
+    assert_eq!(status["message"], "exceeded quota");
+    for index in [0, 2] {
+        assert_eq!(status["conditions"][index]["status"], "False");
+        assert_eq!(status["conditions"][index]["reason"], "RemotePodLost");
+    }
+    assert_eq!(status["conditions"][3], target);
+    assert_eq!((status.get("podIP"), status.get("podIPs")), (None, None));
+    let web = &status["containerStatuses"][0];
+    assert_eq!(
+        (&web["ready"], &web["started"]),
+        (&json!(false), &json!(false))
+    );
+    assert_eq!(
+        web["state"],
+        running(),
+        "a container that never restarts could not run again"
+    );
+    let without_cause = value(lost(&pod, None, NOW));
+    assert_eq!(
+        without_cause["message"],
+        "The pod does not exist at the provider"
+    );
+    let again = Pod {
+        status: Some(first.clone()),
+        ..pod
+    };
+    for cause in [Some("exceeded quota"), None] {
+        let later = NOW + std::time::Duration::from_secs(60);
+        assert_eq!(lost(&again, cause, later), first);
+    }
+}
+
+#[test]
+fn a_condition_of_the_control_plane_outlasts_the_end_of_the_pod() {
+    let target = condition("DisruptionTarget", "True");
+    let pod = with_status(&json!({
+        "conditions": [condition("Ready", "True"), target],
+        "containerStatuses": [container("web", &running())],
+        "phase": "Running",
+    }));
+
+    let status = value(fallback(&pod, NOW));
+
+    assert_eq!(status["conditions"][0]["status"], "False");
+    assert_eq!(status["conditions"][1], target);
 }
