@@ -89,14 +89,15 @@ pub(crate) fn guest_programs(shell: &mut Shell, features: &str) -> Result<PathBu
     image::build::binaries(shell, Processor::machine()?, guest)
 }
 
-/// Builds the programs and images of the clusters' nodes, and returns their folder.
+/// Builds the programs and images of the clusters' nodes, and returns their folder. `options` are
+/// those of the laboratory's command `build`.
 ///
 /// # Errors
 ///
 /// Returns an error if a build fails.
-pub(crate) fn artifacts(shell: &mut Shell, program: &Path) -> Result<PathBuf> {
+pub(crate) fn artifacts(shell: &mut Shell, program: &Path, options: &[&str]) -> Result<PathBuf> {
     let mut build = Command::new(program);
-    build.arg("build");
+    build.arg("build").args(options);
     let output = shell.capture(build)?;
     if !output.status.success() {
         bail!("failed to build Kubernetes: see above");

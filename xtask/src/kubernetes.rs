@@ -34,6 +34,7 @@ use crate::{console, setup, workspace};
 use anyhow::Result;
 use cache::Cache;
 use clap::Args;
+use part::Part;
 use std::path::PathBuf;
 use std::slice;
 use std::time::Instant;
@@ -43,6 +44,10 @@ pub(crate) struct Binaries {
     /// The Kubernetes release to build, as v1.35.4 or without patch version as 1.35.
     #[arg(long, value_name = "VERSION", default_value = "v1.35")]
     k8s_version: String,
+
+    /// Leaves out kwok and metrics-server, which only long tests and benchmarks use.
+    #[arg(long)]
+    quick: bool,
 }
 
 /// Builds missing programs, and prints the folder that contains all programs.
@@ -52,26 +57,30 @@ pub(crate) struct Binaries {
 /// Returns the errors of [`folder`], and an error if a required package cannot be installed.
 pub(crate) fn run(shell: &mut Shell, options: &Binaries) -> Result<()> {
     setup::run_for(shell, &[Set::Kubernetes])?;
-    let folder = folder(shell, &options.k8s_version)?;
+    let folder = folder(shell, options)?;
     anstream::println!("{}", folder.display());
 
     Ok(())
 }
 
-/// Builds the missing programs of a Kubernetes release, and returns the folder that contains all
-/// programs.
+/// Builds the missing programs of a Kubernetes release, and returns the folder that contains them.
 ///
 /// # Errors
 ///
 /// Returns an error with the remedy if the release is not pinned, Go is missing, the disk is full,
 /// the Go module proxy is unreachable, or a build fails.
-pub(crate) fn folder(shell: &mut Shell, version: &str) -> Result<PathBuf> {
+fn folder(shell: &mut Shell, options: &Binaries) -> Result<PathBuf> {
     let start = Instant::now();
     let modules = workspace::root().join("tests/kubernetes/go");
-    let release = release::choose(version, release::known(&modules)?)?;
-    let parts = part::all(&release, &modules)?;
+    let release = release::choose(&options.k8s_version, release::known(&modules)?)?;
+    let mut parts = part::all(&release, &modules)?;
     let cache = Cache::from_environment();
-    let place = cache.whole(&release.version, &parts);
+    let mut place = cache.whole(&release.version, &parts);
+    // The complete folder serves, too.
+    if options.quick && !place.is_complete() {
+        parts.retain(Part::is_essential);
+        place = cache.whole(&release.version, &parts);
+    }
     console::step(format_args!(
         "Kubernetes {}: the programs of its nodes, from their sources",
         release.version

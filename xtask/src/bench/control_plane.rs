@@ -59,7 +59,7 @@ impl Benchmark<'_> {
         let binaries = self.build_measured(shell)?;
         let measuring = workspace::program(shell, self.program)?;
         let program = cluster::program(shell)?;
-        let artifacts = cluster::artifacts(shell, &program)?;
+        let artifacts = cluster::artifacts(shell, &program, &["--quick"])?;
 
         console::step(self.title);
         let mut command = Command::new(measuring);

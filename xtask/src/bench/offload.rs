@@ -91,7 +91,7 @@ pub(super) fn measure<S: DeserializeOwned>(
     // The commit is read before the build, because sources may change during the build.
     let setting = setting::of_checkout(shell)?;
     let program = cluster::program(shell)?;
-    let artifacts = cluster::artifacts(shell, &program)?;
+    let artifacts = cluster::artifacts(shell, &program, &[])?;
     let images = image::build_all(shell)?;
     let liqoctl = liqoctl::released(shell)?;
     let mut measure = Command::new(workspace::program(shell, "offload-bench")?);

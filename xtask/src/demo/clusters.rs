@@ -118,7 +118,7 @@ fn run_steps<'a>(
 /// Builds all programs of the demo, and returns the path of the Kubernetes laboratory's program.
 fn build(shell: &mut Shell) -> Result<PathBuf> {
     let program = cluster::program(shell)?;
-    cluster::artifacts(shell, &program)?;
+    cluster::artifacts(shell, &program, &[])?;
     image::build_all(shell)?;
     console::step("Building liqoctl");
     let start = Instant::now();

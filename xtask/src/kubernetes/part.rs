@@ -34,6 +34,8 @@ pub(super) struct Part {
     pub(super) programs: &'static [Program],
     /// The version of each program, by program name.
     pub(super) versions: BTreeMap<&'static str, String>,
+    /// Whether each cluster needs the programs.
+    is_essential: bool,
 }
 
 #[derive(Debug)]
@@ -97,7 +99,10 @@ impl Part {
         read: impl Fn(&Path) -> Result<String>,
     ) -> Result<Self> {
         let Recipe {
-            modfile, programs, ..
+            modfile,
+            programs,
+            is_essential,
+            ..
         } = &recipe;
         let pins = read(&module.join(modfile))?;
         let sums = modfile.replace(".mod", ".sum");
@@ -137,8 +142,14 @@ impl Part {
             arguments,
             programs,
             versions,
+            is_essential: *is_essential,
             name: recipe.name,
         })
+    }
+
+    /// Returns whether each cluster needs the programs of the part.
+    pub(super) fn is_essential(&self) -> bool {
+        self.is_essential
     }
 
     /// Returns the name of the part's folder in the cache.

@@ -90,7 +90,8 @@ impl Release {
 /// Returns an error if a test fails, or if a part of a cluster is left.
 pub(super) fn run(shell: &mut Shell, options: &Test) -> Result<()> {
     let program = cluster::program(shell)?;
-    let artifacts = cluster::artifacts(shell, &program)?;
+    let only_quick: &[&str] = if options.quick { &["--quick"] } else { &[] };
+    let artifacts = cluster::artifacts(shell, &program, only_quick)?;
     let filter = options.filter.as_deref();
     if has_tests(shell, "control-plane", filter)? {
         control_plane(shell, &artifacts, options)?;

@@ -19,6 +19,10 @@ pub(super) struct Build {
     /// The Kubernetes version, such as 1.35. A `.mod` file for the version must be committed.
     #[arg(long, value_name = "VERSION")]
     pub(super) k8s_version: Option<String>,
+
+    /// Leave out kwok and metrics-server, which only long tests and benchmarks use.
+    #[arg(long)]
+    pub(super) quick: bool,
 }
 
 impl Build {
@@ -58,6 +62,7 @@ impl Build {
         if let Some(version) = &self.k8s_version {
             words.extend(["--k8s-version", version]);
         }
+        words.extend(self.quick.then_some("--quick"));
         xtask(&words)
     }
 }

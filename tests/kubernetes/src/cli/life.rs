@@ -70,6 +70,7 @@ impl Up {
         check_modes(&specs)?;
         let artifacts = Build {
             k8s_version: specs.first().and_then(|spec| spec.version.clone()),
+            quick: false,
         }
         .run()?;
 

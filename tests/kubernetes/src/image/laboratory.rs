@@ -59,9 +59,14 @@ pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Ve
     let laboratory = Laboratory::new(to)?;
     let coredns = versions.name(COREDNS, "coredns")?;
     let provisioner = versions.name(LOCAL_PATH_PROVISIONER, "local-path-provisioner")?;
-    let metrics_server = versions.name(METRICS_SERVER, "metrics-server")?;
+    // `cargo xtask kubernetes-binaries --quick` does not build it.
+    let metrics_server = versions.versions.get("metrics-server").map(|version| {
+        let name = format!("{METRICS_SERVER}:{version}");
+        laboratory.program("metrics-server", &name, &programs, "/metrics-server")
+    });
+    let metrics_server = metrics_server.transpose()?;
 
-    Ok(vec![
+    let written = [
         laboratory.program("pause", PAUSE, guest, "/pause")?,
         laboratory.program("coredns", &coredns, &programs, "/coredns")?,
         laboratory.program(
@@ -70,15 +75,10 @@ pub fn laboratory_images(artifacts: &Path, guest: &Path, to: &Path) -> Result<Ve
             &programs,
             "/bin/local-path-provisioner",
         )?,
-        laboratory.program(
-            "metrics-server",
-            &metrics_server,
-            &programs,
-            "/metrics-server",
-        )?,
         laboratory.tools(guest)?,
         laboratory.shop(guest)?,
-    ])
+    ];
+    Ok(written.into_iter().chain(metrics_server).collect())
 }
 
 /// Writes the archive of the image [`INGRESS`] into the folder `to`. Only one test needs it, so it is not on all nodes.

@@ -29,6 +29,8 @@ type Pair = [Batch; 2];
 struct Batch {
     create: Step,
     delete: Step,
+    /// From the binding of each pod until it exists at the provider; for pods of the provider, until the first status of the
+    /// kubelet.
     placed_s: Vec<f64>,
 }
 
@@ -239,7 +241,12 @@ fn rows(samples: &Samples) -> Vec<Row> {
     } = samples;
     let bare = of(nodes, |it| it.bare_pod_s);
     let others = [
-        ("bound until placed, s", None, placed(samples), 3),
+        (
+            "bound until placed (native: until the kubelet's first status), s",
+            placed(samples, 0),
+            placed(samples, 1),
+            3,
+        ),
         (
             "`kubectl exec`, s",
             of(exec, |it| it.native_s),
@@ -278,10 +285,10 @@ fn of<T>(samples: &[T], number: fn(&T) -> f64) -> Option<Summary> {
     Summary::of(samples.iter().map(number))
 }
 
-/// Summarizes the times from the binding of offloaded pods until they exist at the provider, of all rounds.
-fn placed(samples: &Samples) -> Option<Summary> {
-    let offloaded = samples.rounds.iter().map(|[_, it]| it);
-    Summary::of(offloaded.flat_map(|it| it.placed_s.iter().copied()))
+/// Summarizes [`Batch::placed_s`] of one batch of each pair.
+fn placed(samples: &Samples, index: usize) -> Option<Summary> {
+    let batches = samples.rounds.iter().map(|it| &it[index]);
+    Summary::of(batches.flat_map(|it| it.placed_s.iter().copied()))
 }
 
 /// A number with its limit, if it was measured.
@@ -302,7 +309,7 @@ fn of_batches(samples: &Samples) -> [Judged; 10] {
     let off = |number: Number| number(&samples.networking_off[1]);
     let more = |number: Number| Some(offloaded(number)? - off(number));
     let (created, deleted): (Number, Number) = (|it| it.create.requests, |it| it.delete.requests);
-    let placed = placed(samples);
+    let placed = placed(samples, 1);
     [
         (
             "100 pods ready, against native",

@@ -30,7 +30,7 @@ impl Tools {
         } else {
             build(shell)?
         };
-        let artifacts = cluster::artifacts(shell, &cluster)?;
+        let artifacts = cluster::artifacts(shell, &cluster, &[])?;
 
         Ok(Self {
             cluster,

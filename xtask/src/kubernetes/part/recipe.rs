@@ -20,6 +20,8 @@ pub(super) struct Recipe {
     stamps: &'static [Stamp],
     packages: &'static [&'static str],
     pub(super) programs: &'static [Program],
+    /// Whether each cluster needs the programs.
+    pub(super) is_essential: bool,
 }
 
 /// The environment variables of the go command.
@@ -156,6 +158,7 @@ fn kwok() -> Recipe {
     Recipe {
         sources: &["kwok-stages/main.go"],
         packages: &["tool", "./kwok-stages"],
+        is_essential: false,
         ..plain("kwok", KWOK, &[])
     }
 }
@@ -167,7 +170,10 @@ const METRICS_SERVER: &[Program] = &[program(
 )];
 
 fn metrics_server() -> Recipe {
-    plain("metrics-server", METRICS_SERVER, &[])
+    Recipe {
+        is_essential: false,
+        ..plain("metrics-server", METRICS_SERVER, &[])
+    }
 }
 
 /// Returns a recipe for third-party programs that a `go.mod` lists as tools.
@@ -181,6 +187,7 @@ fn plain(name: &'static str, programs: &'static [Program], stamps: &'static [Sta
         stamps,
         packages: &["tool"],
         programs,
+        is_essential: true,
     }
 }
 

@@ -13,7 +13,8 @@ use std::time::Instant;
 pub(crate) struct Batch {
     create: Step,
     delete: Step,
-    /// From the binding of each pod to the virtual node until it exists at the provider. Empty for pods of the provider.
+    /// From the binding of each pod to the virtual node until it exists at the provider. For pods of the provider, until the
+    /// first status of the kubelet.
     placed_s: Vec<f64>,
 }
 
@@ -81,10 +82,9 @@ impl<'a> Bench<'a> {
                 Ok((created.ready_s, created.placed_s))
             })
             .await?;
-        if !created.is_empty() {
-            let mut sorted = created.clone();
-            sorted.sort_by(f64::total_cmp);
-            let [median, worst] = [sorted.len() / 2, sorted.len() - 1].map(|it| sorted[it]);
+        let mut sorted = created.clone();
+        sorted.sort_by(f64::total_cmp);
+        if let (Some(median), Some(worst)) = (sorted.get(sorted.len() / 2), sorted.last()) {
             eprintln!("    placed after {median:.2} s at the median, {worst:.2} s at most");
         }
         let memory_mb = of_virtual_kubelet(&memory(ROME)?);

@@ -27,7 +27,8 @@ pub(crate) struct Place {
 pub(crate) struct Created {
     /// From the first request until all are ready.
     pub(crate) ready_s: f64,
-    /// For each pod, from its binding until it exists at the provider.
+    /// For each pod, from its binding until it exists at the provider; for pods of the provider, until the first status of
+    /// the kubelet.
     pub(crate) placed_s: Vec<f64>,
 }
 
@@ -61,14 +62,18 @@ impl Place {
         local.until(|seen| seen.ready.len() == names.len()).await?;
         let last = local.seen.ready.values().max().context("no pod")?;
         let ready_s = last.duration_since(start).as_secs_f64();
-        let mut placed_s = Vec::new();
-        if let Some(remote) = &mut remote {
-            remote.until(|seen| seen.added.len() == names.len()).await?;
-            for (name, bound) in &local.seen.bound {
-                let exists = remote.seen.added.get(name).context("no such pod")?;
-                placed_s.push(exists.saturating_duration_since(*bound).as_secs_f64());
+        let placed = match &mut remote {
+            Some(remote) => {
+                remote.until(|seen| seen.added.len() == names.len()).await?;
+                &remote.seen.added
             }
-        }
+            None => &local.seen.reported,
+        };
+        let placed_s = local.seen.bound.iter().map(|(name, bound)| {
+            let placed = placed.get(name).context("no such pod")?;
+            Ok(placed.saturating_duration_since(*bound).as_secs_f64())
+        });
+        let placed_s = placed_s.collect::<Result<_>>()?;
 
         Ok(Created { ready_s, placed_s })
     }
@@ -101,6 +106,8 @@ struct Seen {
     prefix: String,
     added: HashMap<String, Instant>,
     bound: HashMap<String, Instant>,
+    /// The kubelet has written the states of the containers.
+    reported: HashMap<String, Instant>,
     ready: HashMap<String, Instant>,
     gone: HashMap<String, Instant>,
 }
@@ -151,7 +158,11 @@ impl Seen {
         if pod.spec.as_ref().is_some_and(|it| it.node_name.is_some()) {
             self.bound.entry(name.clone()).or_insert(at);
         }
-        let conditions = pod.status.as_ref().and_then(|it| it.conditions.as_ref());
+        let status = pod.status.as_ref();
+        if status.is_some_and(|it| it.container_statuses.is_some()) {
+            self.reported.entry(name.clone()).or_insert(at);
+        }
+        let conditions = status.and_then(|it| it.conditions.as_ref());
         let mut conditions = conditions.into_iter().flatten();
         if conditions.any(|it| it.type_ == "Ready" && it.status == "True") {
             self.ready.entry(name).or_insert(at);
