@@ -56,6 +56,18 @@ async fn a_virtual_kubelet_changes_pods_of_its_node_only(fixture: &'static Fixtu
             "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": "liqo-virtual-kubelet-local"},
             "subjects": [account],
         }),
+        // All rights in one namespace, as of programs that deploy others.
+        json!({
+            "apiVersion": "v1",
+            "kind": "ServiceAccount",
+            "metadata": {"name": "deployer", "namespace": NAMESPACE},
+        }),
+        binding(
+            NAMESPACE,
+            "deployer",
+            "cluster-admin",
+            json!({"kind": "ServiceAccount", "name": "deployer", "namespace": NAMESPACE}),
+        ),
         pod("own", Some(NODE)),
         pod("of-another", Some("node-1")),
         pod("of-none", None),
@@ -81,6 +93,15 @@ async fn a_virtual_kubelet_changes_pods_of_its_node_only(fixture: &'static Fixtu
 
     for request in requests("own") {
         kubelet.may(&request).await?;
+    }
+    let deployer = User(
+        fixture
+            .control_plane
+            .client_of(NAMESPACE, "deployer")
+            .await?,
+    );
+    for request in requests("of-another") {
+        deployer.may(&request).await?;
     }
     let policy = Refusal::Policy("liqo-virtual-kubelet-objects");
     for request in ["of-another", "of-none"].iter().flat_map(|it| requests(it)) {
