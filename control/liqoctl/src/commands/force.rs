@@ -22,8 +22,9 @@ use serde_json::json;
 use std::pin::pin;
 use std::time::Duration;
 
-/// Default limit of the command. The controllers wait at most 10 s for a cluster that is declared dead.
-const TIMEOUT: Duration = Duration::from_secs(120);
+/// Default limit of the command. The controllers wait at most 10 s for a cluster that is declared dead. Most of the time is for the
+/// tenant namespace, which ends after the grace periods of its pods.
+const TIMEOUT: Duration = Duration::from_secs(180);
 
 /// Flags of `liqoctl force`.
 #[derive(Args, Debug)]

@@ -7,6 +7,7 @@ mod purge;
 use crate::cluster::Cluster;
 use crate::global::Global;
 use crate::helm::{Helm, RELEASE, Release};
+use crate::namespaces::is_of_kubernetes;
 use crate::progress::{self, begin};
 use crate::prompt;
 use crate::wait::Deadline;
@@ -35,6 +36,13 @@ pub(crate) struct Options {
     /// Uninstall even if there are peers. Their connections are lost.
     #[arg(long)]
     force: bool,
+}
+
+impl Options {
+    /// Returns whether the command deletes Liqo's namespace, and with it the programs in it. One of Kubernetes is kept.
+    fn deletes(&self, namespace: &str) -> bool {
+        self.purge && !is_of_kubernetes(namespace)
+    }
 }
 
 /// Runs the command.
@@ -75,14 +83,7 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
     }
 
     // A failure must be the first of all changes: without its policies, Liqo must not run on.
-    let helm = match Release::find(&cluster, &namespace).await? {
-        Some(_) => Some(Helm::find(global, &namespace)?),
-        None if options.purge => None,
-        None => {
-            refuse_other_tools(&cluster, &namespace).await?;
-            None
-        }
-    };
+    let helm = find_helm(global, &options, &cluster, &namespace).await?;
     if options.purge {
         purge::mark(&cluster, &namespace, is_found || helm.is_some()).await?;
     }
@@ -94,8 +95,8 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         let arguments = ["uninstall", RELEASE, "--wait", "--timeout", &timeout];
         let result = helm.run(&arguments.map(Into::into)).await;
         if let Err(error) = result {
-            // A purge deletes the remaining objects together with the namespace.
-            if !options.purge {
+            // The purge deletes the rest together with the namespace.
+            if !options.deletes(&namespace) {
                 return Err(error);
             }
             progress::warn(format_args!("{error:#}; the purge continues"));
@@ -109,6 +110,27 @@ pub(crate) async fn run(global: &Global, options: Options) -> Result<()> {
         purge::run(&cluster, &namespace, deadline).await?;
     }
     Ok(())
+}
+
+/// Returns the program that removes the release, or none if there is no release.
+///
+/// # Errors
+///
+/// Returns an error if there is no helm, or if the command would leave programs of Liqo running.
+async fn find_helm(
+    global: &Global,
+    options: &Options,
+    cluster: &Cluster,
+    namespace: &str,
+) -> Result<Option<Helm>> {
+    match Release::find(cluster, namespace).await? {
+        Some(_) => Helm::find(global, namespace).map(Some),
+        None if options.deletes(namespace) => Ok(None),
+        None => {
+            refuse_other_tools(cluster, namespace).await?;
+            Ok(None)
+        }
+    }
 }
 
 /// Checks that nothing of Liqo runs that another tool than this one has installed.
@@ -129,9 +151,13 @@ async fn refuse_other_tools(cluster: &Cluster, namespace: &str) -> Result<()> {
         || "the tool that applied its manifests, such as Argo CD, Flux or kubectl".to_owned(),
         |name| format!("`helm uninstall {name} --namespace {namespace}`"),
     );
+    let purge = if is_of_kubernetes(namespace) {
+        ""
+    } else {
+        ", or with `liqoctl uninstall --purge`, which deletes the namespace"
+    };
     bail!(
-        "Liqo runs in namespace {namespace}, but is no release `{RELEASE}` of helm: remove it with {tool}, or with `liqoctl uninstall --purge`, \
-         which deletes the namespace"
+        "Liqo runs in namespace {namespace}, but is no release `{RELEASE}` of helm: remove it with {tool}{purge}"
     )
 }
 
@@ -161,6 +187,39 @@ mod tests {
             server.put(path, json!({"metadata": metadata}));
             let error = refuse_other_tools(&cluster, "liqo").await.unwrap_err();
             assert!(error.to_string().contains(remedy), "{error}");
+            assert!(error.to_string().contains("--purge"), "{error}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_purge_leaves_no_liqo_running_in_a_namespace_of_kubernetes() {
+        let global = Global::default();
+        let purge = Options {
+            purge: true,
+            force: false,
+        };
+        let server = ApiServer::start();
+        let front = Front::start(&server, |_| Reply::Forward);
+        let cluster = Cluster::behind(&front, "local");
+        for (namespace, is_kept) in [("default", true), ("kube-system", true), ("liqo", false)] {
+            // A failure of helm ends the command in the namespaces that are kept.
+            assert_eq!(purge.deletes(namespace), !is_kept, "{namespace}");
+            let found = find_helm(&global, &purge, &cluster, namespace).await;
+            assert!(found.unwrap().is_none(), "{namespace}");
+
+            let labels = json!({"app.kubernetes.io/part-of": "liqo"});
+            server.put(
+                &format!("/apis/apps/v1/namespaces/{namespace}/deployments/liqo-controller-manager"),
+                json!({"metadata": {"name": "liqo-controller-manager", "namespace": namespace, "labels": labels}}),
+            );
+            let found = find_helm(&global, &purge, &cluster, namespace).await;
+            let error = found.err().map(|error| error.to_string());
+
+            assert_eq!(error.is_some(), is_kept, "{namespace}: {error:?}");
+            if let Some(error) = error {
+                assert!(error.contains("remove it with the tool"), "{error}");
+                assert!(!error.contains("--purge"), "{error}");
+            }
         }
     }
 }

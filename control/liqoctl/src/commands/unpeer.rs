@@ -216,9 +216,13 @@ async fn delete(
         let renews = Removal::<Renew>::new(local, namespace, "renews").of(requested(&local.peer));
         runner.undo(vec![renews.boxed()], true).await?;
     }
-    // An `unpeer` of the reverse direction at the same time leaves the network to this one: both read the Tenants after
-    // they have deleted their own one, so the later of the two removes the network.
+    // An `unpeer` of the reverse direction at the same time leaves the network to this one: both read the Tenants and the
+    // replicas of Renews after they have deleted their own ones, so the later of the two removes the network.
     if state.is_reversed && state::is_reversed(local, namespaces.0).await? {
+        return Ok(false);
+    }
+    // In-band, the other command still needs the tunnel after the end of its Tenant, which may have been before this command.
+    if state::has_renews_by_proxy(local, namespaces.0).await? {
         return Ok(false);
     }
     network.await?;

@@ -7,7 +7,7 @@ mod ownership;
 use crate::cluster::Cluster;
 use crate::progress::{self, begin};
 use crate::wait::{Deadline, Found};
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use k8s_openapi::api::core::v1::Namespace;
 use kube::{Api, ResourceExt as _};
 
@@ -28,33 +28,46 @@ pub(crate) async fn delete(
         progress::info(progress::scoped(cluster.side, text));
         return Ok(());
     }
-    remove(cluster, name, deadline).await?;
+    remove(cluster, name).await?;
+    if let Some(deadline) = deadline {
+        until_gone(cluster, name, deadline).await?;
+    }
     deleting.done("Tenant namespace correctly deleted");
     Ok(())
 }
 
-/// Deletes a tenant namespace with all objects in it, and waits until it is gone.
+/// Deletes the tenant namespace of a peering that has ended, with all objects in it, and waits until it is gone.
 ///
 /// # Errors
 ///
-/// Returns an error if the API server fails, or if the namespace still exists at the deadline.
+/// Returns an error if the API server fails. If the namespace still exists at the deadline, the error says that only it is left.
 pub(crate) async fn delete_with_content(
     cluster: &Cluster,
     name: &str,
     deadline: Deadline,
 ) -> Result<()> {
     let deleting = begin("", "Deleting tenant namespace");
-    remove(cluster, name, Some(deadline)).await?;
+    remove(cluster, name).await?;
+    until_gone(cluster, name, deadline)
+        .await
+        .with_context(|| {
+            format!(
+                "the peering has ended, and only namespace {name} is left, which ends once what its conditions name is removed: \
+                 the command need not be repeated"
+            )
+        })?;
     deleting.done("Tenant namespace correctly deleted");
     Ok(())
 }
 
-async fn remove(cluster: &Cluster, name: &str, deadline: Option<Deadline>) -> Result<()> {
+async fn remove(cluster: &Cluster, name: &str) -> Result<()> {
     let api = Api::<Namespace>::all(cluster.client.clone());
     cluster.delete(&api, "namespace", name).await?;
-    let Some(deadline) = deadline else {
-        return Ok(());
-    };
+    Ok(())
+}
+
+async fn until_gone(cluster: &Cluster, name: &str, deadline: Deadline) -> Result<()> {
+    let api = Api::<Namespace>::all(cluster.client.clone());
     deadline
         .until_reporting("deleting the tenant namespace", async || {
             let read = cluster.get(&api, "namespace", name).await?;
@@ -143,9 +156,25 @@ mod tests {
 
         let deleted = delete_with_content(&cluster, "liqo-tenant-milan", deadline).await;
 
-        let error = deleted.unwrap_err().to_string();
+        let error = format!("{:#}", deleted.unwrap_err());
         let expected = "took longer than 300ms: namespace liqo-tenant-milan still exists: 1 Pod remains (in the local cluster";
         assert!(error.contains(expected), "{error}");
+        let ended = "the peering has ended, and only namespace liqo-tenant-milan is left";
+        assert!(error.starts_with(ended), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_namespace_whose_deletion_is_refused_does_not_end_later() {
+        let server = ApiServer::start();
+        let front = Front::start(&server, |_| Reply::status(403, "Forbidden", "no right"));
+        let cluster = Cluster::behind(&front, "local");
+        let deadline = Deadline::after(Duration::from_secs(10));
+
+        let deleted = delete_with_content(&cluster, "liqo-tenant-milan", deadline).await;
+
+        let error = format!("{:#}", deleted.unwrap_err());
+        assert!(error.contains("no right"), "{error}");
+        assert!(!error.contains("has ended"), "{error}");
     }
 
     #[test]

@@ -6,8 +6,9 @@ use crate::objects;
 use crate::pair::{Pair, Side};
 use crate::wait::{Deadline, Found};
 use anyhow::Result;
+use control_api::authentication::auth_params::AuthParams;
 use control_api::core::foreign_cluster::{ForeignCluster, ForeignClusterConditionStatus};
-use control_api::{Connection, Identity, NamespaceMap, Renew, ResourceSlice, Tenant};
+use control_api::{Connection, Identity, NamespaceMap, Renew, ResourceSlice, Tenant, labels};
 use kube::Api;
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -54,7 +55,8 @@ impl State {
             objects::select::<Renew>(cluster, namespace, &selector),
             objects::select::<NamespaceMap>(cluster, namespace, &selector),
         )?;
-        let is_in_band = match identities.iter().find_map(proxy_url) {
+        let mut parameters = identities.iter().map(|it| it.spec.auth_params.as_ref());
+        let is_in_band = match parameters.find_map(proxy_url) {
             Some(url) => is_through_tunnel(consumer, namespace, url).await?,
             None => false,
         };
@@ -149,7 +151,8 @@ impl Requested {
     }
 }
 
-/// Returns whether the provider is also a consumer of this cluster. Its Tenant is deleted as the last object but the network.
+/// Returns whether the provider is also a consumer of this cluster, whose Tenant is not being deleted. In-band, its Renews
+/// ([`has_renews_by_proxy`]) and the network are deleted after the Tenant.
 ///
 /// # Errors
 ///
@@ -163,9 +166,26 @@ pub(super) async fn is_reversed(consumer: &Side, namespace: Option<&str>) -> Res
     Ok(tenants.any(|tenant| tenant.metadata.deletion_timestamp.is_none()))
 }
 
-/// Returns the URL of the proxy in front of the provider's API server.
-fn proxy_url(identity: &Identity) -> Option<&str> {
-    let url = identity.spec.auth_params.as_ref()?.proxy_url.as_deref()?;
+/// Returns whether this cluster has replicas of Renews of the provider, which reaches this cluster through a proxy. In-band, its
+/// controller manager deletes them through the tunnel. Without a proxy, it needs no tunnel, and no command waits for their end.
+///
+/// # Errors
+///
+/// Returns an error if the API server fails.
+pub(super) async fn has_renews_by_proxy(consumer: &Side, namespace: Option<&str>) -> Result<bool> {
+    let Some(namespace) = namespace else {
+        return Ok(false);
+    };
+    let (replicated, origin) = (labels::REPLICATED, labels::ORIGIN_ID);
+    let selector = format!("{replicated}=true,{origin}={}", consumer.peer);
+    let renews = objects::select::<Renew>(&consumer.cluster, namespace, &selector).await?;
+    let mut statuses = renews.iter().filter_map(|renew| renew.status.as_ref());
+    Ok(statuses.any(|status| proxy_url(status.auth_params.as_ref()).is_some()))
+}
+
+/// Returns the URL of the proxy in front of a provider's API server.
+fn proxy_url(parameters: Option<&AuthParams>) -> Option<&str> {
+    let url = parameters?.proxy_url.as_deref()?;
     (!url.is_empty()).then_some(url)
 }
 

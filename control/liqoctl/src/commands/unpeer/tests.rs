@@ -9,6 +9,8 @@ const ROME_IN_MILAN: &str =
     "/apis/authentication.liqo.io/v1beta1/namespaces/liqo-tenant-rome/tenants/rome";
 const MILAN_IN_ROME: &str =
     "/apis/authentication.liqo.io/v1beta1/namespaces/liqo-tenant-milan/tenants/milan";
+const RENEW_OF_MILAN: &str =
+    "/apis/authentication.liqo.io/v1beta1/namespaces/liqo-tenant-milan/renews/controlplane-rome";
 const CONFIGURATION: &str =
     "/apis/networking.liqo.io/v1beta1/namespaces/liqo-tenant-milan/configurations/milan";
 
@@ -82,6 +84,18 @@ fn tenant(id: &str) -> Value {
     })
 }
 
+/// The replica in rome of milan's Renew. Milan reaches rome through this proxy.
+fn renew(proxy_url: &str) -> Value {
+    let labels = json!({"liqo.io/remote-cluster-id": "milan", "liqo.io/originID": "milan", "liqo.io/replicated": "true",
+        "liqo.io/replication": "false"});
+    json!({
+        "apiVersion": "authentication.liqo.io/v1beta1", "kind": "Renew",
+        "metadata": {"name": "controlplane-rome", "namespace": "liqo-tenant-milan", "labels": labels},
+        "spec": {"consumerClusterID": "milan", "identityType": "ControlPlane"},
+        "status": {"authParams": {"apiServer": "https://192.0.2.1:6443", "proxyURL": proxy_url}},
+    })
+}
+
 #[tokio::test]
 async fn a_direction_that_stays_keeps_the_network() {
     let mutual = Mutual::start();
@@ -102,6 +116,36 @@ async fn the_later_of_two_unpeers_at_the_same_time_removes_the_network() {
     let is_ended = mutual.unpeer(|| mutual.rome.remove(MILAN_IN_ROME)).await;
 
     assert!(is_ended.unwrap());
+    assert_eq!(mutual.rome.get(CONFIGURATION), None);
+}
+
+#[tokio::test]
+async fn the_network_stays_while_the_other_unpeer_deletes_renews_through_the_tunnel() {
+    for (proxy_url, is_kept) in [("http://10.71.0.2:8118", true), ("", false)] {
+        let mutual = Mutual::start();
+        mutual.rome.put(RENEW_OF_MILAN, renew(proxy_url));
+
+        let is_ended = mutual.unpeer(|| mutual.rome.remove(MILAN_IN_ROME)).await;
+
+        assert_eq!(is_ended.unwrap(), !is_kept, "{proxy_url}");
+        assert_eq!(mutual.rome.get(CONFIGURATION).is_some(), is_kept);
+        assert_eq!(mutual.milan.get(ROME_IN_MILAN), None);
+    }
+}
+
+#[tokio::test]
+async fn renews_that_end_before_the_last_check_do_not_keep_the_network() {
+    let mutual = Mutual::start();
+    mutual
+        .rome
+        .put(RENEW_OF_MILAN, renew("http://10.71.0.2:8118"));
+
+    let is_ended = mutual.unpeer(|| {
+        mutual.rome.remove(MILAN_IN_ROME);
+        mutual.rome.remove(RENEW_OF_MILAN);
+    });
+
+    assert!(is_ended.await.unwrap());
     assert_eq!(mutual.rome.get(CONFIGURATION), None);
 }
 
