@@ -117,13 +117,22 @@ impl Context {
     /// Reads the object after a conflict with its deletion: an admission webhook may answer with this code, too.
     async fn not_deleted(&self, write: &Write, status: Box<Status>) -> Outcome {
         let conflict = Outcome::Conflict(status);
-        let read = self.read(&write.object).await;
-        let is_present =
-            matches!(&read, Outcome::Stored(entry) if Some(&entry.uid) == write.uid.as_ref());
+        let is_gone = match self.read(&write.object).await {
+            Outcome::Gone => true,
+            Outcome::Stored(entry) => Some(&entry.uid) != write.uid.as_ref(),
+            Outcome::Answer(_)
+            | Outcome::AlreadyExists(_)
+            | Outcome::Conflict(_)
+            | Outcome::Refused(_)
+            | Outcome::TimedOut
+            | Outcome::Failed(_)
+            | Outcome::Untrusted(_)
+            | Outcome::NotLeader => false,
+        };
 
-        match is_present {
-            true => conflict,
-            false => missing(write, conflict),
+        match is_gone {
+            true => missing(write, conflict),
+            false => conflict,
         }
     }
 

@@ -4,6 +4,8 @@ use crate::registration::{Registration, Scope};
 use k8s_openapi::api::core::v1::{ConfigMap, Pod};
 use serde_json::json;
 
+mod deletions;
+
 /// A cache with one watch on the ConfigMaps of the local cluster, indexed by a label.
 struct Fixture {
     cache: Cache,
@@ -143,28 +145,23 @@ fn a_watch_does_not_undo_an_answer_and_an_answer_does_not_undo_a_watch() {
     assert_eq!(fixture.names("turin"), ["x"]);
 }
 
+/// A hostile server chooses which deletions it reports, and the UIDs of objects.
 #[test]
-fn late_events_and_answers_do_not_bring_an_object_back_whose_deletion_was_answered() {
-    let mut fixture = Fixture::new();
-    fixture.list(&["x"]);
-    let object = Ref::new(&Cluster::Local, &fixture.id.resource, &Key::new("a", "x"));
-    assert!(fixture.cache.delete_answer(&object, "uid-x").is_some());
+fn an_object_outside_of_the_namespace_of_a_watch_is_not_kept() {
+    let registration = Registration::whole::<Pod>(Scope::Namespace("a".to_owned()));
+    let mut cache = Cache::default();
+    cache.register(&registration).unwrap();
+    cache.add_cluster(Cluster::Local, CacheLimits::LOCAL);
+    let id = registration.watch_id().unwrap();
+    cache.add_watch(id.clone());
 
-    assert!(fixture.apply("x", 7, "naples").is_none());
-    assert!(fixture.answer("x", 8, "naples").is_none());
-    assert!(!fixture.cache.contains(&object));
-    // The same with another object of the name.
-    let mut other = fixture.entry("x", 10, "turin");
-    other.uid = "uid-other".to_owned();
-    let put = (fixture.cache).put_answer(&Cluster::Local, &object.resource, other);
-    assert!(put.unwrap().is_some());
-    assert!(fixture.apply("x", 9, "milan").is_none());
-    assert_eq!(fixture.names("turin"), ["x"]);
-
-    assert!(fixture.delete("x", 9).is_none());
-    assert_eq!(fixture.names("turin"), ["x"]);
-    let progress = &fixture.cache.watches[&fixture.id];
-    assert!(progress.deleted.is_empty());
+    for (namespace, expected) in [("b", false), ("a", true)] {
+        let pod = json!({"metadata": {"name": "x", "namespace": namespace, "uid": "u", "resourceVersion": "1"},
+            "spec": {"containers": []}});
+        let entry = registration.decode(&pod.to_string()).unwrap();
+        let put = cache.put_watched(&id, entry, true);
+        assert_eq!(put.unwrap().is_some(), expected, "{namespace}");
+    }
 }
 
 #[test]
@@ -185,29 +182,6 @@ fn an_answer_with_a_pod_of_another_node_is_not_kept() {
 }
 
 /// For instance after the restoration of an etcd.
-#[test]
-fn a_list_brings_an_object_back_whose_deletion_was_answered() {
-    let mut fixture = Fixture::new();
-    fixture.list(&["x"]);
-    let object = Ref::new(&Cluster::Local, &fixture.id.resource, &Key::new("a", "x"));
-    fixture.cache.delete_answer(&object, "uid-x");
-
-    fixture.list(&["x"]);
-
-    assert_eq!(fixture.names("milan"), ["x"]);
-    assert!(fixture.apply("x", 7, "naples").is_some());
-}
-
-#[test]
-fn a_late_answer_does_not_bring_a_deleted_object_back() {
-    let mut fixture = Fixture::new();
-    fixture.list(&["x"]);
-    assert!(fixture.delete("x", 8).is_some());
-
-    assert!(fixture.answer("x", 7, "milan").is_none());
-    assert!(fixture.answer("x", 9, "milan").is_some());
-}
-
 #[test]
 fn the_deletion_of_an_earlier_object_leaves_one_of_the_same_name() {
     let mut fixture = Fixture::new();

@@ -13,6 +13,12 @@ use control_client::watch::WatchId;
 use k8s_openapi::api::core::v1::Pod;
 use std::collections::{BTreeMap, BTreeSet};
 
+/// Deleted objects of a watch that are remembered. The server chooses which deletions it reports.
+const DELETED_MAX: usize = 1024;
+
+/// Length of the longest UID that is remembered, in bytes. Those of Kubernetes have 36 (RFC 9562).
+const UID_LEN_MAX: usize = 64;
+
 /// State of one watch.
 #[derive(Debug, Default)]
 pub(super) struct Progress {
@@ -27,7 +33,7 @@ pub(super) struct Progress {
     /// Keys of objects that requests have returned since the list began, which may be newer.
     answered: BTreeSet<Key>,
     /// UIDs of objects that requests have deleted, until this watch reports the deletion or lists again. Its earlier events, and
-    /// earlier answers, would bring them back.
+    /// earlier answers, would bring them back. At most [`DELETED_MAX`].
     pub(super) deleted: BTreeMap<Key, String>,
 }
 
@@ -132,6 +138,10 @@ impl Cache {
         entry: Entry,
         is_listed: bool,
     ) -> Result<Option<Changed>, CacheLimits> {
+        // An object that was not asked for would outlive the watch.
+        if !id.covers(&entry.key) {
+            return Ok(None);
+        }
         let Some(progress) = self.watches.get_mut(id) else {
             return Ok(None);
         };
@@ -265,9 +275,12 @@ impl Cache {
         let store = (self.stores).get(&(object.cluster.clone(), object.resource.clone()));
         let numbers = store.map(|it| it.watches(&object.key)).unwrap_or_default();
         let reporting = self.watches.values_mut();
-        for progress in reporting.filter(|it| !uid.is_empty() && numbers.contains(&it.number)) {
-            let key = object.key.clone();
-            progress.deleted.insert(key, uid.to_owned());
+        let is_uid = (1..=UID_LEN_MAX).contains(&uid.len());
+        for progress in reporting.filter(|it| is_uid && numbers.contains(&it.number)) {
+            if progress.deleted.len() < DELETED_MAX {
+                let key = object.key.clone();
+                progress.deleted.insert(key, uid.to_owned());
+            }
         }
 
         self.take(&object.cluster, &object.resource, &object.key)

@@ -13,10 +13,21 @@
 //! the pod lacks nor a node, claim or address that the provider does not own.
 
 pub(crate) use bounds::cut;
+pub(crate) use conditions::{has_others, observe};
 pub(crate) use context::Context;
 pub(crate) use local::{is_ready, is_unavailable, local};
-pub(crate) use rejected::{OFFLOADING_ABORTED, fallback, lost, terminated, waiting};
+pub(crate) use rejected::{OFFLOADING_ABORTED, fallback, is_lost, lost, terminated, waiting};
 pub(crate) use restarts::Restarts;
+
+use std::collections::BTreeSet;
+
+/// The remote pods of a pod, as far as this process has seen them.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct History {
+    pub(crate) restarts: Restarts,
+    /// Types of their conditions, see [`Context::reported`].
+    pub(crate) reported: BTreeSet<String>,
+}
 
 mod bounds;
 mod conditions;

@@ -28,9 +28,11 @@ impl Absences {
     pub(super) fn observe(&mut self, change: &Change<'_>) {
         let uid = |it: Option<&Pod>| it.and_then(|it| it.metadata.uid.clone());
         let (before, after) = (uid(change.before()), uid(change.after()));
+        let key = &change.object.key;
         if let Some(uid) = before.filter(|it| after.as_ref() != Some(it)) {
-            let key = change.object.key.clone();
-            self.0.insert(key, Absence::Ended(uid));
+            self.0.insert(key.clone(), Absence::Ended(uid));
+        } else if matches!(self.0.get(key), Some(Absence::Read(_))) {
+            self.0.remove(key);
         }
     }
 
@@ -60,10 +62,9 @@ impl Absences {
         self.0.get(pod)
     }
 
-    /// Forgets a pod after its plan. A read is used once, and the end of a pod counts as long as its ShadowPod is to be deleted.
+    /// Forgets a pod after its plan, unless its ShadowPod is to be deleted: the provider may refuse that again and again.
     pub(super) fn planned(&mut self, pod: &Key, deletes_shadow: bool) {
-        let is_read = matches!(self.0.get(pod), Some(Absence::Read(_)));
-        if is_read || !deletes_shadow {
+        if !deletes_shadow {
             self.0.remove(pod);
         }
     }

@@ -11,7 +11,7 @@ use super::steps::{Durations, Observed, Steps};
 use super::unscheduled::Unscheduled;
 use crate::kubeconfig::Shared;
 use crate::pod::kept::{self, KeptShadowPod};
-use crate::pod::status::{Restarts, cut};
+use crate::pod::status::{History, cut};
 use crate::reflected::Reflected;
 use crate::reflection::event::{self, EventSummary};
 use crate::reflection::tokens::awaited::{self, Waiting, missing, pods_of};
@@ -48,8 +48,10 @@ pub(crate) struct WorkloadController {
     waiting: BTreeMap<Key, Instant>,
     /// When pods began to wait for the lists of namespaces of this cluster.
     unlisted: BTreeMap<String, Instant>,
-    /// Restarts of the pods, by name.
-    restarts: BTreeMap<Key, Restarts>,
+    /// The remote pods of the pods, by name.
+    histories: BTreeMap<Key, History>,
+    /// Pods whose remote pod the provider does not have, by a read.
+    gone: BTreeSet<Key>,
     /// Why the provider has refused ShadowPods or their changes, by the names of the pods.
     refusals: BTreeMap<Key, String>,
     absences: Absences,
@@ -80,7 +82,8 @@ impl WorkloadController {
             namespaces: Namespaces::default(),
             waiting: BTreeMap::new(),
             unlisted: BTreeMap::new(),
-            restarts: BTreeMap::new(),
+            histories: BTreeMap::new(),
+            gone: BTreeSet::new(),
             refusals: BTreeMap::new(),
             absences: Absences::default(),
             contests: Contests::default(),
@@ -191,7 +194,8 @@ impl WorkloadController {
     /// Forgets a pod that is gone.
     fn forget(&mut self, pod: &Key) {
         self.waiting.remove(pod);
-        self.restarts.remove(pod);
+        self.histories.remove(pod);
+        self.gone.remove(pod);
         self.refusals.remove(pod);
         self.contests.forget(pod);
         self.unscheduled.forget(pod);
@@ -298,7 +302,13 @@ impl Controller for WorkloadController {
                 self.absences.observe(change);
                 Some(object.key.clone())
             }
-            Cluster::Remote(_) => self.of_remote(&object.key),
+            Cluster::Remote(_) => {
+                let pod = self.of_remote(&object.key);
+                if let Some(pod) = pod.as_ref().filter(|_| change.is::<Pod>()) {
+                    self.gone.remove(pod);
+                }
+                pod
+            }
         };
         if let Some(pod) = &pod {
             let observed = self.observed(pod, cache);
@@ -328,6 +338,7 @@ impl Controller for WorkloadController {
     fn started(&mut self, _cache: &Cache) -> Vec<Key> {
         self.addresses = Addresses::default();
         self.absences = Absences::default();
+        self.gone.clear();
         vec![watches_item()]
     }
 
@@ -356,12 +367,13 @@ impl Controller for WorkloadController {
             key: item,
             refusal: self.refusals.get(item).map(String::as_str),
             absence: self.absences.get(item),
+            is_gone: self.gone.contains(item),
             is_unavailable: self.is_unavailable(cache),
             wait,
             listing,
         };
-        let restarts = self.restarts.entry(item.clone()).or_default();
-        let mut plan = workload.plan(restarts, env);
+        let history = self.histories.entry(item.clone()).or_default();
+        let mut plan = workload.plan(history, env);
         self.unscheduled.plan(&workload, env, &mut plan);
         self.addresses.plan(&workload, &mut plan);
         let local = cache.local::<Pod>(item);
@@ -371,7 +383,8 @@ impl Controller for WorkloadController {
         self.absences.planned(item, deletes_shadow);
         self.delayed.plan(item, local, env, &mut plan);
         if local.is_none() {
-            self.restarts.remove(item);
+            self.histories.remove(item);
+            self.gone.remove(item);
         }
         // A refusal is of the request that is repeated.
         if plan.reads.is_empty() && !plan.writes.iter().any(is_of_shadow_pod) {
@@ -386,7 +399,7 @@ impl Controller for WorkloadController {
         item: &Key,
         request: &Request,
         outcome: &Outcome,
-        _cache: &Cache,
+        cache: &Cache,
     ) -> Vec<Key> {
         match request {
             Request::Write(write) if is_of_shadow_pod(write) && write.action != Action::Delete => {
@@ -402,6 +415,15 @@ impl Controller for WorkloadController {
             Request::Read(object) if object.cluster == Cluster::Local => {
                 let is_known = self.absences.read(item, outcome, &self.settings);
                 return Vec::from_iter(is_known.then(|| item.clone()));
+            }
+            Request::Read(object) if object.resource == Resource::of::<Pod>() => {
+                // One that the cache does not keep is another client's.
+                let is_other =
+                    matches!(outcome, Outcome::Stored(_)) && cache.entry(object).is_none();
+                if is_other || matches!(outcome, Outcome::Gone) {
+                    self.gone.insert(item.clone());
+                    return vec![item.clone()];
+                }
             }
             Request::Read(_) => {
                 self.take(item, outcome, "the provider refuses to show the ShadowPod")

@@ -8,7 +8,7 @@ use super::update::{is_of_former, update};
 use crate::pod::forge::{self, HomeApiServer};
 use crate::pod::has_ended;
 use crate::pod::kept::KeptShadowPod;
-use crate::pod::status::{self, Restarts};
+use crate::pod::status::{self, History};
 use crate::reflection::event;
 use crate::settings::{Settings, api_servers, reserved};
 use control_api::offloading::virtual_node::OffloadingPatch;
@@ -35,6 +35,8 @@ pub(super) struct Workload<'a> {
     pub(super) refusal: Option<&'a str>,
     /// The end of an earlier pod of the name.
     pub(super) absence: Option<&'a Absence>,
+    /// Whether the provider has answered that it has no remote pod.
+    pub(super) is_gone: bool,
     /// Whether the Node is not ready, so that the remote status may be outdated.
     pub(super) is_unavailable: bool,
     /// How long the pod still waits for its tokens.
@@ -48,8 +50,8 @@ pub(super) const EXISTS: &str = "a ShadowPod of this name exists at the provider
                                  give the pod another name";
 
 impl<'a> Workload<'a> {
-    /// Plans ShadowPod, status and end of the pod. `restarts` are those of earlier remote pods.
-    pub(super) fn plan(&self, restarts: &mut Restarts, env: &Env<'_>) -> Plan<Key> {
+    /// Plans ShadowPod, status and end of the pod. `history` is that of its remote pods.
+    pub(super) fn plan(&self, history: &mut History, env: &Env<'_>) -> Plan<Key> {
         let mut plan = Plan::default();
         let local = self
             .cache
@@ -75,7 +77,7 @@ impl<'a> Workload<'a> {
         let is_live = local.is_some_and(|it| it.metadata.deletion_timestamp.is_none());
         match local {
             Some(local) if is_live && !is_withdrawn => {
-                self.plan_running(local, counterparts, restarts, env, &mut plan);
+                self.plan_running(local, counterparts, history, env, &mut plan);
             }
             Some(local) if !is_live => {
                 let shadow = shadow.filter(|it| self.settings.is_own(&it.metadata));
@@ -83,7 +85,7 @@ impl<'a> Workload<'a> {
                 if shadow.is_none() && pod.is_none() {
                     self.end(local, &mut plan);
                 } else if let Some(pod) = pod {
-                    self.reflect(local, (pod, true), restarts, env, &mut plan);
+                    self.reflect(local, (pod, true), history, env, &mut plan);
                 }
             }
             Some(_) | None => self.delete_shadow(&remote, shadow, &mut plan),
@@ -112,7 +114,7 @@ impl<'a> Workload<'a> {
         &self,
         local: &Pod,
         counterparts: Counterparts<'_>,
-        restarts: &mut Restarts,
+        history: &mut History,
         env: &Env<'_>,
         plan: &mut Plan<Key>,
     ) {
@@ -150,7 +152,7 @@ impl<'a> Workload<'a> {
             is_carried = self.update(local, (shadow, counterparts.pod, &patch), plan);
         }
         match counterparts.pod {
-            Some(pod) => self.reflect(local, (pod, is_carried), restarts, env, plan),
+            Some(pod) => self.reflect(local, (pod, is_carried), history, env, plan),
             None => {
                 if let Some(status) = status::terminated(local, shadow.phase, env.now) {
                     self.set_status(local, &status, plan);
@@ -232,7 +234,7 @@ impl<'a> Workload<'a> {
         &self,
         local: &Pod,
         (pod, is_carried): (&Pod, bool),
-        restarts: &mut Restarts,
+        history: &mut History,
         env: &Env<'_>,
         plan: &mut Plan<Key>,
     ) {
@@ -243,13 +245,15 @@ impl<'a> Workload<'a> {
         let current = local.status.clone().unwrap_or_default();
         let reserved = self.reserved();
         let map_ip = |address: IpAddr| self.settings.reflected(address, &reserved);
+        status::observe(&mut history.reported, remote);
         let context = status::Context {
             pod: local,
             map_ip: &map_ip,
             host_ip: Some(self.settings.address),
             is_unavailable: self.is_unavailable(local),
             generation: pod.metadata.generation.filter(|_| is_carried),
-            restarts: restarts.observe(&current, uid, remote),
+            restarts: history.restarts.observe(&current, uid, remote),
+            reported: &history.reported,
             now: env.now,
         };
         self.set_status(local, &status::local(remote, &context), plan);
@@ -260,7 +264,19 @@ impl<'a> Workload<'a> {
         let Some(patch) = merge_patch(&old, &json!(status)) else {
             return;
         };
+        let has_conditions = patch.get("conditions").is_some();
         self.write_status(local, json!({"status": patch}), plan);
+        // The patch replaces the list, with conditions that clients of this cluster may have set meanwhile.
+        if has_conditions && status::has_others(local) {
+            let version = self
+                .cache
+                .entry(&self.local_ref())
+                .and_then(|it| it.version);
+            let write = plan.writes.iter_mut().find(|it| is_of_status(it));
+            if let Some(write) = write {
+                write.resource_version = version.map(|it| it.to_string());
+            }
+        }
     }
 
     /// Plans the write of the pod's status and labels, both in one. The subresource of the status changes the labels of a pod, too
@@ -294,6 +310,13 @@ impl<'a> Workload<'a> {
             return;
         }
         if has_started(local) {
+            // The cache may only lack it, for instance after a take-over.
+            let remote = self.remote_key().filter(|_| !self.is_gone);
+            if let Some(remote) = remote.filter(|_| !status::is_lost(local)) {
+                let cluster = Cluster::remote(&self.settings.provider);
+                plan.reads.push(Ref::of::<Pod>(&cluster, &remote));
+                return;
+            }
             let status = status::lost(local, cause, env.now);
             self.set_status(local, &status, plan);
         } else if let Some(cause) = cause {

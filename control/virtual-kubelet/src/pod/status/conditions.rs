@@ -7,8 +7,9 @@
 
 use super::bounds;
 use super::context::Context;
-use k8s_openapi::api::core::v1::{Pod, PodCondition};
+use k8s_openapi::api::core::v1::{Pod, PodCondition, PodStatus};
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::Time;
+use std::collections::BTreeSet;
 
 /// Condition that decides whether Services send traffic to the pod.
 pub(super) const READY: &str = "Ready";
@@ -30,9 +31,26 @@ const OF_KUBELET: [&str; 8] = [
     READY,
 ];
 
+/// Adds the types of the conditions of a remote pod to those that the provider has reported.
+pub(crate) fn observe(reported: &mut BTreeSet<String>, remote: &PodStatus) {
+    for condition in remote.conditions.iter().flatten() {
+        if reported.len() == 2 * bounds::CONDITIONS_MAX {
+            return;
+        }
+        if bounds::is_qualified_name(&condition.type_) {
+            reported.insert(condition.type_.clone());
+        }
+    }
+}
+
 /// Returns whether a condition is the kubelet's, so that the provider alone decides about it.
 pub(super) fn is_of_kubelet(condition: &PodCondition) -> bool {
     OF_KUBELET.contains(&condition.type_.as_str())
+}
+
+/// Returns whether other clients of this cluster than this one have set conditions of a pod, or may do so.
+pub(crate) fn has_others(pod: &Pod) -> bool {
+    gates(pod).next().is_some() || current(pod).iter().any(|it| !is_of_kubelet(it))
 }
 
 /// Returns the conditions that a pod has.
@@ -46,7 +64,8 @@ pub(super) fn conditions(remote: &[PodCondition], context: &Context<'_>) -> Vec<
     let mut conditions = of_provider(remote, context);
     let kept = current(context.pod).iter().filter(|kept| {
         let is_known = conditions.iter().any(|it| it.type_ == kept.type_);
-        !is_known && !is_of_kubelet(kept)
+        let is_of_provider = context.reported.contains(&kept.type_);
+        !is_known && !is_of_provider && !is_of_kubelet(kept)
     });
     // Some may be earlier ones of the provider, so their number is limited, but not that of the control plane's and of the gates.
     let mut others = 0;

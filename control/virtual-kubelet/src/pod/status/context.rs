@@ -2,6 +2,7 @@
 
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Pod;
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 /// Values of this cluster that the status of a pod depends on.
@@ -20,6 +21,9 @@ pub(crate) struct Context<'a> {
     pub(crate) generation: Option<i64>,
     /// Restarts to add to those of each container, see [`Restarts`](super::Restarts).
     pub(crate) restarts: i32,
+    /// Types of the conditions that the provider has reported, of any remote pod of this one. Such a condition ends when the provider
+    /// no longer reports it, for instance after another remote pod has replaced one that was disrupted.
+    pub(crate) reported: &'a BTreeSet<String>,
     /// Time of transitions that the status reports.
     pub(crate) now: Timestamp,
 }

@@ -74,11 +74,17 @@ pub(crate) fn waiting(local: &Pod, message: &str, now: Timestamp) -> PodStatus {
     rejected(local.status.clone().unwrap_or_default(), rejection, now)
 }
 
+/// Returns whether a pod has the status of [`lost`].
+pub(crate) fn is_lost(local: &Pod) -> bool {
+    let status = local.status.as_ref();
+    status.is_some_and(|it| it.reason.as_deref() == Some(REMOTE_POD_LOST))
+}
+
 /// Returns the status of a pod that has started and whose remote pod is gone, and why no other one runs. Its address may already be
 /// that of another pod of the provider, so no Service may publish it.
 pub(crate) fn lost(local: &Pod, cause: Option<&str>, now: Timestamp) -> PodStatus {
     let mut status = local.status.clone().unwrap_or_default();
-    let is_known = status.reason.as_deref() == Some(REMOTE_POD_LOST);
+    let is_known = is_lost(local);
     // A cause lasts until there is a remote pod: the Event that names it may expire.
     if let Some(cause) = cause.or((!is_known).then_some(LOST)) {
         status.message = Some(cause.to_owned());

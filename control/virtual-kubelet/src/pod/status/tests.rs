@@ -3,6 +3,7 @@ use crate::pod::tests::pod;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 
 mod conditions;
@@ -32,6 +33,8 @@ fn local(remote: &Value, pod: &Pod) -> Value {
     local_with(remote, &context(pod))
 }
 
+static NOTHING: BTreeSet<String> = BTreeSet::new();
+
 fn context(pod: &Pod) -> Context<'_> {
     Context {
         pod,
@@ -40,6 +43,7 @@ fn context(pod: &Pod) -> Context<'_> {
         is_unavailable: false,
         generation: Some(1),
         restarts: 0,
+        reported: &NOTHING,
         now: NOW,
     }
 }

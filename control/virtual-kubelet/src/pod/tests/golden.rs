@@ -7,7 +7,7 @@ use control_api::offloading::virtual_node::OffloadingPatch;
 use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, PodStatus};
 use serde_json::{Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr};
 
 /// A pod of `rome`, its ShadowPod, and the status of the pod of `milan`.
@@ -128,6 +128,7 @@ fn statuses_equal_upstreams() {
             host_ip: Some(expected["hostIP"].as_str().unwrap().parse().unwrap()),
             generation: is_carried.then_some(1),
             restarts: 0,
+            reported: &BTreeSet::new(),
             now: Timestamp::UNIX_EPOCH,
         };
 

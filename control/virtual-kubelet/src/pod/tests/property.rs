@@ -375,7 +375,7 @@ proptest! {
         let now = Timestamp::UNIX_EPOCH;
         let local = |pod: &Pod, now| {
             let context = status::Context {
-                pod, map_ip: &Some, host_ip: Some(ADDRESS[0]), is_unavailable: false, generation: Some(1), restarts: 1, now,
+                pod, map_ip: &Some, host_ip: Some(ADDRESS[0]), is_unavailable: false, generation: Some(1), restarts: 1, reported: &BTreeSet::new(), now,
             };
             status::local(&remote, &context)
         };
@@ -391,7 +391,7 @@ proptest! {
     fn a_status_names_only_containers_of_the_pod(pod in pod(), remote in status()) {
         let remote: PodStatus = serde_json::from_value(remote).unwrap();
         let context = status::Context {
-            pod: &pod, map_ip: &Some, host_ip: None, is_unavailable: false, generation: Some(1), restarts: 1, now: Timestamp::UNIX_EPOCH,
+            pod: &pod, map_ip: &Some, host_ip: None, is_unavailable: false, generation: Some(1), restarts: 1, reported: &BTreeSet::new(), now: Timestamp::UNIX_EPOCH,
         };
 
         let status = status::local(&remote, &context);

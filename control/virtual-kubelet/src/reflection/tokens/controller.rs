@@ -1,6 +1,6 @@
 //! Connects the planners of tokens to the runtime.
 
-use super::issued::Issued;
+use super::issued::{INTERVAL, Issued};
 use super::item::TokenItem;
 use super::plan::{self, View};
 use super::registrations::{registrations, watches};
@@ -14,6 +14,7 @@ use control_runtime::{
     Action, Cache, Change, Cluster, Controller, Entry, Env, Key, Outcome, Plan, Queue, Ref,
     Registration, Request, WatchId, Write,
 };
+use jiff::Timestamp;
 use k8s_openapi::api::core::v1::{Pod, Secret};
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -27,6 +28,8 @@ pub(crate) struct TokenController {
     refused: BTreeMap<Key, String>,
     /// UIDs of Secrets that have the name of a pod's Secret, by pod.
     abandoned: BTreeMap<Key, String>,
+    /// When such a Secret was deleted last, by pod.
+    deleted_at: BTreeMap<Key, Timestamp>,
 }
 
 impl TokenController {
@@ -38,6 +41,7 @@ impl TokenController {
             issued: Issued::default(),
             refused: BTreeMap::new(),
             abandoned: BTreeMap::new(),
+            deleted_at: BTreeMap::new(),
         }
     }
 
@@ -169,7 +173,14 @@ impl TokenController {
                 false
             }
             (Action::Create(_), Outcome::AlreadyExists(Some(entry))) => {
-                self.exists(pod, &write.object, entry)
+                self.exists(pod, &write.object, entry);
+                false
+            }
+            (Action::Delete, Outcome::Refused(status)) => {
+                let object = &write.object;
+                let message = format!("{object} cannot be replaced: {}", status.message);
+                self.refused.insert(pod.clone(), message);
+                false
             }
             (Action::Delete, Outcome::Gone | Outcome::Stored(_)) => true,
             // The write is repeated, or another replica makes it.
@@ -177,24 +188,55 @@ impl TokenController {
         }
     }
 
-    /// Takes the Secret that has the name of a pod's Secret; returns whether the pod can proceed.
-    fn exists(&mut self, pod: &Key, object: &Ref, entry: &Entry) -> bool {
+    /// Takes the Secret that has the name of a pod's Secret. The pod is planned again after the backoff of failures.
+    fn exists(&mut self, pod: &Key, object: &Ref, entry: &Entry) {
         let summary = entry.get::<Summary<Secret>>();
         let summary = summary.filter(|it| it.is_reflected(&self.settings.peering));
         let tokens = summary.and_then(|it| it.tokens.as_deref());
         let (Some(summary), Some(tokens)) = (summary, tokens) else {
             let message = format!("{object} already exists and has no tokens: rename or delete it");
             self.refused.insert(pod.clone(), message);
-            return false;
+            return;
         };
         // It is of an earlier pod, because the API server has issued tokens for the present one. The virtual kubelet of the
         // earlier pod's node deletes it, unless that node was removed. The watch reports Secrets of this node.
-        let is_abandoned = tokens.node != self.settings.node && !summary.is_terminating;
-        if is_abandoned {
+        if tokens.node != self.settings.node && !summary.is_terminating {
             self.abandoned.insert(pod.clone(), entry.uid.clone());
         }
+    }
 
-        is_abandoned
+    /// Returns what the outcomes of an item's requests have shown: see [`plan::pod`].
+    fn take_known(
+        &mut self,
+        item: &TokenItem,
+        cache: &Cache,
+        now: Timestamp,
+    ) -> (Option<String>, Option<String>) {
+        let TokenItem::Pod(pod) = item else {
+            return (None, None);
+        };
+        if cache.local::<Pod>(pod).is_none() {
+            self.deleted_at.remove(pod);
+        }
+        let abandoned = self.take_abandoned(pod, now);
+
+        (self.refused.remove(pod), abandoned)
+    }
+
+    /// Returns the UID of a Secret that nothing else deletes, unless another client creates it again and again.
+    fn take_abandoned(&mut self, pod: &Key, now: Timestamp) -> Option<String> {
+        let uid = self.abandoned.remove(pod)?;
+        let before = self.deleted_at.get(pod);
+        let elapsed = before.map(|it| Duration::try_from(now.duration_since(*it)));
+        if elapsed.is_some_and(|it| it.unwrap_or_default() < INTERVAL) {
+            let message =
+                "another client creates the Secret again and again: remove its right to do so";
+            self.refused.insert(pod.clone(), message.to_owned());
+            return None;
+        }
+        self.deleted_at.insert(pod.clone(), now);
+
+        Some(uid)
     }
 }
 
@@ -239,6 +281,7 @@ impl Controller for TokenController {
     }
 
     fn plan(&mut self, item: &TokenItem, cache: &Cache, env: &mut Env<'_>) -> Plan<TokenItem> {
+        let known = self.take_known(item, cache, env.now);
         let view = View {
             cache,
             settings: &self.settings,
@@ -246,12 +289,7 @@ impl Controller for TokenController {
         };
         match item {
             TokenItem::Namespace(namespace) => self.plan_namespace(namespace, cache),
-            TokenItem::Pod(key) => {
-                let refused = self.refused.remove(key);
-                let abandoned = self.abandoned.remove(key);
-                let known = (refused, abandoned);
-                plan::pod(&view, key, &mut self.issued, (known, env.now))
-            }
+            TokenItem::Pod(key) => plan::pod(&view, key, &mut self.issued, (known, env.now)),
             TokenItem::Secret(key) => plan::secret(&view, key),
         }
     }

@@ -11,7 +11,7 @@ const TOLERANCE: Duration = Duration::from_secs(60);
 
 /// Shortest interval between tokens for one pod. The provider chooses what its Secrets contain, and so when tokens are
 /// missing there.
-const INTERVAL: Duration = Duration::from_secs(30);
+pub(super) const INTERVAL: Duration = Duration::from_secs(30);
 
 /// Tokens by pod, and when the API server has issued the last ones.
 #[derive(Default)]

@@ -1,6 +1,7 @@
 //! Pods that have started and whose remote pod is gone.
 
 use super::*;
+use control_runtime::Request;
 
 /// Returns status and reason of the condition Ready, and the address.
 fn state(rome: &mut Side) -> String {
@@ -10,6 +11,16 @@ fn state(rome: &mut Side) -> String {
         "{} {} {}",
         ready["status"], ready["reason"], status["podIP"]
     )
+}
+
+/// Returns how often a remote pod was read.
+fn reads_of_remote_pods(rome: &Side) -> usize {
+    let log = rome.simulation.log().iter();
+    let reads = log.filter(|sent| match &sent.request {
+        Request::Read(object) => object.cluster != Cluster::Local && object.resource.kind == "Pod",
+        Request::Write(_) | Request::Probe(_) => false,
+    });
+    reads.count()
 }
 
 const READY: &str = r#""True" null "10.71.1.7""#;
@@ -47,6 +58,7 @@ fn a_pod_whose_remote_pod_alone_is_gone_is_not_ready() {
     let mut rome = rome(2);
     rome.remove_remote("web");
     assert_eq!(state(&mut rome), LOST);
+    assert_eq!(reads_of_remote_pods(&rome), 1);
 
     rome.put_remote("web", &running("10.244.1.7"));
     assert_eq!(state(&mut rome), READY);

@@ -1,8 +1,10 @@
 //! Conditions that clients of this cluster set, and readiness gates.
 
-use super::{BEFORE, NOW, condition, context, local, local_pod, local_with};
+use super::{BEFORE, NOW, condition, context, local, local_pod, local_with, status};
+use crate::pod::status::observe;
 use k8s_openapi::api::core::v1::Pod;
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 const GATE: &str = "example.com/gate";
 
@@ -50,6 +52,26 @@ fn conditions_that_only_this_cluster_sets_stay() {
     );
     let status = local(&json!({"phase": "Running"}), &pod);
     assert_eq!(status["conditions"], json!([target]));
+}
+
+/// A remote pod was disrupted, and its gate was true. Another one has replaced it.
+#[test]
+fn a_condition_that_the_provider_has_reported_ends_with_its_remote_pod() {
+    let conditions = json!([
+        condition("DisruptionTarget", "True"),
+        condition(GATE, "True")
+    ]);
+    let own = pod(&conditions);
+    let mut reported = BTreeSet::new();
+    observe(&mut reported, &status(&json!({"conditions": conditions})));
+    let context = super::Context {
+        reported: &reported,
+        ..context(&own)
+    };
+
+    let next = local_with(&remote("False", "ReadinessGatesNotReady", "True"), &context);
+
+    assert_eq!(statuses(&next), ["Ready=False", "ContainersReady=True"]);
 }
 
 #[test]
