@@ -47,6 +47,16 @@ fn the_version_is_built_into_kubernetes() {
 }
 
 #[test]
+fn a_quick_build_leaves_out_what_only_long_tests_use() {
+    let parts = of_this_checkout();
+
+    let left_out: Vec<_> = parts.iter().filter(|it| !it.is_essential()).collect();
+    let names: Vec<_> = left_out.iter().map(|it| it.name.as_str()).collect();
+
+    assert_eq!(names, ["kwok", "metrics-server"]);
+}
+
+#[test]
 fn each_program_has_a_version_and_its_own_path() {
     let parts = of_this_checkout();
 

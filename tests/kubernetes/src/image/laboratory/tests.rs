@@ -18,13 +18,26 @@ fn all_images_are_written_with_the_versions_of_their_programs() {
             "registry.k8s.io/pause:3.10",
             "registry.k8s.io/coredns/coredns:v1.2.3",
             "docker.io/rancher/local-path-provisioner:v0.0.4",
-            "registry.k8s.io/metrics-server/metrics-server:v0.5.6",
             "docker.io/library/busybox:1.36",
             "localhost/shop:latest",
+            "registry.k8s.io/metrics-server/metrics-server:v0.5.6",
         ]
     );
     assert_eq!(written[0].archive, to.join("pause.tar"));
     assert!(written.iter().all(|it| it.archive.is_file()));
+}
+
+#[test]
+fn the_image_of_a_program_that_a_quick_build_leaves_out_is_not_written() {
+    let folder = artifacts();
+    let versions = r#"{"coredns": "v1.2.3", "local-path-provisioner": "v0.0.4"}"#;
+    folder.file(VERSIONS, versions, 0o644);
+    let to = folder.join("images");
+
+    let written = laboratory_images(&folder, &folder.join("guest"), &to).unwrap();
+
+    assert_eq!(written.len(), 5);
+    assert!(!to.join("metrics-server.tar").exists());
 }
 
 #[test]
