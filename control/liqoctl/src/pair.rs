@@ -23,6 +23,23 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
+    /// Returns rome, which is local, and milan behind listeners of a test.
+    #[cfg(test)]
+    pub(crate) fn behind(rome: &fake_apiserver::Front, milan: &fake_apiserver::Front) -> Self {
+        let side = |front, side, id: &str, peer: &str| Side {
+            cluster: Cluster::behind(front, side),
+            liqo: Installation {
+                cluster_id: id.to_owned(),
+                namespace: "liqo".to_owned(),
+            },
+            peer: peer.to_owned(),
+        };
+        Self {
+            local: side(rome, "local", "rome", "milan"),
+            remote: side(milan, "remote", "milan", "rome"),
+        }
+    }
+
     /// Finds Liqo in both clusters.
     ///
     /// # Errors

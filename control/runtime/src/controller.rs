@@ -335,6 +335,22 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// Returns the object that a read has shown, or that there is none; `None` if the read has failed.
+    pub fn found(&self) -> Option<Option<&Entry>> {
+        match self {
+            Self::Stored(entry) => Some(Some(entry)),
+            Self::Gone => Some(None),
+            Self::Answer(_)
+            | Self::AlreadyExists(_)
+            | Self::Conflict(_)
+            | Self::Refused(_)
+            | Self::TimedOut
+            | Self::Failed(_)
+            | Self::Untrusted(_)
+            | Self::NotLeader => None,
+        }
+    }
+
     /// Returns whether the request has reached its aim.
     pub fn is_success(&self) -> bool {
         matches!(

@@ -2,6 +2,7 @@
 
 use crate::cache::{Cache, Changed};
 use crate::controller::{Action, Answer, Gate, Outcome, Probe, Request, Write, named};
+use crate::entry::Entry;
 use crate::managed_fields;
 use crate::registration::{self, Form};
 use control_client::cause::{cause, chain};
@@ -117,18 +118,9 @@ impl Context {
     /// Reads the object after a conflict with its deletion: an admission webhook may answer with this code, too.
     async fn not_deleted(&self, write: &Write, status: Box<Status>) -> Outcome {
         let conflict = Outcome::Conflict(status);
-        let is_gone = match self.read(&write.object).await {
-            Outcome::Gone => true,
-            Outcome::Stored(entry) => Some(&entry.uid) != write.uid.as_ref(),
-            Outcome::Answer(_)
-            | Outcome::AlreadyExists(_)
-            | Outcome::Conflict(_)
-            | Outcome::Refused(_)
-            | Outcome::TimedOut
-            | Outcome::Failed(_)
-            | Outcome::Untrusted(_)
-            | Outcome::NotLeader => false,
-        };
+        let read = self.read(&write.object).await;
+        let is_present = |entry: &Entry| Some(&entry.uid) == write.uid.as_ref();
+        let is_gone = read.found().is_some_and(|it| !it.is_some_and(is_present));
 
         match is_gone {
             true => missing(write, conflict),

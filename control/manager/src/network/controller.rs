@@ -195,21 +195,10 @@ impl NetworkController {
         };
         let is_foreign = (self.foreign.get(item))
             .is_some_and(|objects| objects.contains(&(kind, object.key.clone())));
-        let secret = match outcome {
-            Outcome::Stored(_) if is_foreign => return Vec::new(),
-            Outcome::Gone if is_foreign => {
-                return self.remove_foreign(kind, &object.key);
-            }
-            Outcome::Stored(entry) => entry.get::<Secret>().cloned(),
-            Outcome::Gone => None,
-            Outcome::Answer(_)
-            | Outcome::AlreadyExists(_)
-            | Outcome::Conflict(_)
-            | Outcome::Refused(_)
-            | Outcome::TimedOut
-            | Outcome::Failed(_)
-            | Outcome::Untrusted(_)
-            | Outcome::NotLeader => return Vec::new(),
+        let secret = match outcome.found() {
+            Some(None) if is_foreign => return self.remove_foreign(kind, &object.key),
+            Some(found) if !is_foreign => found.and_then(|it| it.get::<Secret>().cloned()),
+            Some(_) | None => return Vec::new(),
         };
         let looked_up = &mut self.state.derived.looked_up;
         looked_up.insert(object.key.clone(), secret);

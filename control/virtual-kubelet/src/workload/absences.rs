@@ -38,21 +38,12 @@ impl Absences {
 
     /// Takes the outcome of the read of a pod. Returns whether it shows the state of the API server.
     pub(super) fn read(&mut self, pod: &Key, outcome: &Outcome, settings: &Settings) -> bool {
-        let read = match outcome {
-            Outcome::Gone => None,
-            Outcome::Stored(entry) => {
-                let read = entry.get::<Pod>().filter(|it| settings.is_of_node(it));
-                read.and_then(|it| it.metadata.uid.clone())
-            }
-            Outcome::Answer(_)
-            | Outcome::AlreadyExists(_)
-            | Outcome::Conflict(_)
-            | Outcome::Refused(_)
-            | Outcome::TimedOut
-            | Outcome::Failed(_)
-            | Outcome::Untrusted(_)
-            | Outcome::NotLeader => return false,
+        let Some(found) = outcome.found() else {
+            return false;
         };
+        let read = found.and_then(|entry| entry.get::<Pod>());
+        let read = read.filter(|it| settings.is_of_node(it));
+        let read = read.and_then(|it| it.metadata.uid.clone());
         self.0.insert(pod.clone(), Absence::Read(read));
 
         true

@@ -1,7 +1,6 @@
 //! Authentication with two API servers in memory, which already contain the results of the controller managers.
 
 use super::*;
-use crate::cluster::{Cluster, Installation};
 use crate::state::State;
 use crate::steps::Step as _;
 use control_credentials::{ClusterKey, KeyType};
@@ -31,18 +30,7 @@ impl Clusters {
     fn start() -> Self {
         let (rome, milan) = (ApiServer::start(), ApiServer::start());
         let fronts = [&rome, &milan].map(|server| Front::start(server, |_| Reply::Forward));
-        let side = |front: &Front, side, id: &str, peer: &str| Side {
-            cluster: Cluster::behind(front, side),
-            liqo: Installation {
-                cluster_id: id.to_owned(),
-                namespace: "liqo".to_owned(),
-            },
-            peer: peer.to_owned(),
-        };
-        let pair = Pair {
-            local: side(&fronts[0], "local", "rome", "milan"),
-            remote: side(&fronts[1], "remote", "milan", "rome"),
-        };
+        let pair = Pair::behind(&fronts[0], &fronts[1]);
         let clusters = Self {
             pair,
             rome,

@@ -1,7 +1,6 @@
 //! The end of a peering between two API servers in memory.
 
 use super::*;
-use crate::cluster::Installation;
 use fake_apiserver::{ApiServer, Front, Reply};
 use serde_json::{Value, json};
 
@@ -44,18 +43,7 @@ impl Mutual {
                 "metadata": {"name": "milan", "namespace": "liqo-tenant-milan", "labels": labels}, "spec": {}}),
         );
         let fronts = [&rome, &milan].map(|server| Front::start(server, |_| Reply::Forward));
-        let side = |front: &Front, side, id: &str, peer: &str| Side {
-            cluster: Cluster::behind(front, side),
-            liqo: Installation {
-                cluster_id: id.to_owned(),
-                namespace: "liqo".to_owned(),
-            },
-            peer: peer.to_owned(),
-        };
-        let pair = Pair {
-            local: side(&fronts[0], "local", "rome", "milan"),
-            remote: side(&fronts[1], "remote", "milan", "rome"),
-        };
+        let pair = Pair::behind(&fronts[0], &fronts[1]);
         Self {
             rome,
             milan,
