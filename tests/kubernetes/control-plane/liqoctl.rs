@@ -193,8 +193,9 @@ async fn an_unreachable_provider_is_left_by_force_only(_: &'static Fixture) -> R
     ensure!(error.contains("no peer turin"), "{error}");
     run(&rome, &["force", "unpeer", "milan"]).await?;
     ensure!(rome.names::<Identity>("").await?.is_empty());
-    let namespace = rome.namespace().await?;
-    ensure!(namespace.metadata.deletion_timestamp.is_some());
+    // The command waits for the end of the namespace.
+    let namespace = rome.find_namespace().await?;
+    ensure!(namespace.is_none(), "{namespace:?}");
     Ok(())
 }
 
@@ -232,8 +233,9 @@ async fn a_peering_user_peers_until_it_is_deleted(_: &'static Fixture) -> Result
         &["delete", "peering-user", "--consumer-cluster-id=rome"],
     )
     .await?;
-    let namespace = milan.namespace().await?;
-    ensure!(namespace.metadata.deletion_timestamp.is_some());
+    if let Some(namespace) = milan.find_namespace().await? {
+        ensure!(namespace.metadata.deletion_timestamp.is_some());
+    }
     let error = refusal(&rome, &path, &["peer", "--networking-disabled"]).await?;
     ensure!(error.contains("request this right"), "{error}");
     Ok(())
@@ -444,11 +446,22 @@ impl Site {
             .items)
     }
 
+    /// Returns the tenant namespace.
+    ///
+    /// # Errors
+    ///
+    /// Fails if it does not exist.
     pub(crate) async fn namespace(&self) -> Result<Namespace> {
-        let api: Api<Namespace> = Api::all(self.client.clone());
         let name = self.tenant_namespace();
+        self.find_namespace()
+            .await?
+            .with_context(|| format!("no namespace {name}"))
+    }
 
-        Ok(api.get(&name).await?)
+    /// Returns the tenant namespace if it exists.
+    async fn find_namespace(&self) -> Result<Option<Namespace>> {
+        let api: Api<Namespace> = Api::all(self.client.clone());
+        Ok(api.get_opt(&self.tenant_namespace()).await?)
     }
 }
 
