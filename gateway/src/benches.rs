@@ -6,7 +6,7 @@
 //! boringtun is built with its feature `mock-instant`: it reads a mock clock instead of the system
 //! clock. The simulation advances the mock clock.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 #![allow(
     dead_code,
     unused_imports,
@@ -14,6 +14,7 @@
     reason = "the benchmarks use only a part of the modules, and do not run their tests"
 )]
 
+mod cipher;
 mod engine;
 mod mutant;
 mod offload;
@@ -23,6 +24,7 @@ mod tables;
 mod benches {
     #[path = "../../../control/fabric/benches/changes.rs"]
     pub(super) mod changes;
+    pub(super) mod cipher;
     pub(super) mod desired;
     #[path = "../../../control/fabric/benches/file.rs"]
     pub(super) mod file;
@@ -36,6 +38,7 @@ mod benches {
 fn main() {
     let mut criterion = cpu_time::criterion();
 
+    benches::cipher::all(&mut criterion);
     benches::packets::all(&mut criterion);
     benches::queue::all(&mut criterion);
     benches::peers::all(&mut criterion);

@@ -3,6 +3,7 @@
 //! A module marked PURE does no I/O and reads no clock. The results of its functions depend only on
 //! their arguments.
 //!
+//! - `cipher` selects the implementation of ChaCha20-Poly1305.
 //! - `engine` (PURE) implements the WireGuard sessions and their probes.
 //! - `offload` (PURE) segments and coalesces super-packets.
 //! - `path` (PURE) determines the health of the path to each peer.
@@ -13,6 +14,7 @@
 
 #![deny(unsafe_code)]
 
+mod cipher;
 mod cli;
 mod engine;
 mod mutant;

@@ -2,6 +2,7 @@
 
 use super::Instance;
 use super::numbers::Numbers;
+use crate::cipher::Choice;
 use crate::engine::LANES_MAX;
 use crate::shell::desired::KeyStore;
 use crate::shell::start::{self, Options};
@@ -55,6 +56,10 @@ pub(super) struct Run {
     /// Number of packet loops, each with its own sessions [default: one per two cores, at most 4].
     #[arg(long, value_name = "N", env = "LIQO_LANES", value_parser = clap::value_parser!(u8).range(1..=i64::from(LANES_MAX)))]
     lanes: Option<u8>,
+
+    /// Implementation of ChaCha20-Poly1305, which encrypts the packets.
+    #[arg(long, value_enum, env = "LIQO_CIPHER", default_value_t = Choice::Auto)]
+    cipher: Choice,
 
     /// Address for /metrics, /healthz and /readyz.
     #[arg(long, value_name = "ADDRESS:PORT")]
@@ -111,6 +116,7 @@ impl Run {
             keys: self.keys.map_or(KeyStore::Source, KeyStore::Directory),
             replica,
             listen_port: self.listen_port,
+            cipher: self.cipher,
             http: self.http,
             leave_timeout: self.leave_timeout,
             idle_probe_interval: self.idle_probe_interval,

@@ -2,6 +2,7 @@
 
 use super::lane::Histogram;
 use super::state::{Gathered, PathStatus, State};
+use crate::cipher::Implementation;
 use crate::engine::ConnectionState;
 use crate::engine::snapshot::{PeerSnapshot, SessionSnapshot};
 use prometheus_client::collector::Collector;
@@ -63,6 +64,7 @@ impl Collector for Parts {
             None,
             [(NO_LABELS, config.rejected)],
         )?;
+        cipher(&mut out, self.0.cipher())?;
         let kernel = kernel
             .iter()
             .map(|(name, count)| ([("event", (*name).to_owned())], *count));
@@ -122,6 +124,17 @@ impl Collector for Parts {
         )?;
         peers(&mut out, &report.engine.peers)
     }
+}
+
+/// Exports which implementation of ChaCha20-Poly1305 the gateway uses.
+fn cipher(out: &mut Out<'_, '_>, implementation: Implementation) -> fmt::Result {
+    let labels = [("implementation", implementation.name().to_owned())];
+    out.gauge(
+        "cipher_info",
+        "1; implementation: the implementation of ChaCha20-Poly1305, ring or ipsec-mb",
+        None,
+        [(labels, 1.0)],
+    )
 }
 
 /// Exports the sizes of super-packets read and written at the TAP and at the UDP ports.

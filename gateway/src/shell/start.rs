@@ -9,6 +9,7 @@ use super::state::{Config, Identity, State};
 use super::tap::Tap;
 use super::udp::UdpPort;
 use super::{keys, metrics, privilege};
+use crate::cipher;
 use crate::engine::{Clock, Engine, LaneId, Local};
 use anyhow::{Context as _, anyhow};
 use control_source::{Metrics, Origin};
@@ -39,6 +40,8 @@ pub(crate) struct Options {
     pub(crate) socket: PathBuf,
     /// UDP port of WireGuard.
     pub(crate) listen_port: u16,
+    /// Implementation of ChaCha20-Poly1305.
+    pub(crate) cipher: cipher::Choice,
     /// Address of the HTTP server for metrics and health checks; `None` for no server.
     pub(crate) http: Option<SocketAddr>,
     /// Maximum time to wait at a stop until peers and nodes use other replicas.
@@ -117,6 +120,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         listen_port: options.listen_port,
         lanes: options.plan.lanes,
         udp_super_packets: taps.iter().all(Tap::uso),
+        cipher: cipher::select(options.cipher),
     };
     let resources = Resources {
         workers: options.plan.workers.into(),
@@ -133,6 +137,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
     })?;
 
     let config = Config::applied(loader.source().to_string(), &served);
+    let cipher = identity.cipher.name();
     let state = Arc::new(State::new(
         identity,
         lanes.clone(),
@@ -145,6 +150,7 @@ pub(crate) fn run(options: Options) -> anyhow::Result<()> {
         peers = served.planned.peers.len(),
         port = options.listen_port,
         lanes = options.plan.lanes,
+        cipher,
         "gateway started"
     );
     let control = Control::start(Parts {

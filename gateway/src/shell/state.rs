@@ -3,6 +3,7 @@
 use super::desired::Desired;
 use super::lane::Report;
 use super::lanes::Lanes;
+use crate::cipher::Implementation;
 use crate::engine::Nodes;
 use crate::path::Verdict;
 use ebpf::Datapath;
@@ -67,6 +68,8 @@ pub(crate) struct Identity {
     pub(crate) lanes: u8,
     /// Whether the TAP supports UDP super-packets.
     pub(crate) udp_super_packets: bool,
+    /// Implementation of ChaCha20-Poly1305.
+    pub(crate) cipher: Implementation,
 }
 
 /// The source of the desired state, and whether the gateway has applied it.
@@ -169,6 +172,10 @@ impl State {
     /// Discards the paths to removed peers.
     pub(crate) fn retain_paths(&self, is_peer: impl Fn(&str) -> bool) {
         lock(&self.paths).clusters.retain(|id, _| is_peer(id));
+    }
+
+    pub(crate) fn cipher(&self) -> Implementation {
+        self.identity.cipher
     }
 
     pub(crate) fn gather(&self) -> Gathered {

@@ -148,6 +148,14 @@ pub(super) static PACKAGES: &[Package] = &[
         &[Build],
         "LLVM is linked with it",
     ),
+    // Debian has this package for x86 only, and the gateway uses it on x86-64 only.
+    #[cfg(target_arch = "x86_64")]
+    package(
+        "libipsec-mb-dev",
+        "/usr/include/intel-ipsec-mb.h",
+        &[Build],
+        "the gateway encrypts with it on CPUs with AVX-512",
+    ),
     package(
         "iproute2",
         "ip",

@@ -12,12 +12,13 @@ pub(super) fn print(status: &Value, out: &mut impl Write) -> io::Result<()> {
     let gateway = &status["gateway"];
     writeln!(
         out,
-        "Gateway {} of cluster {}, version {}, instance {}, UDP port {}",
+        "Gateway {} of cluster {}, version {}, instance {}, UDP port {}, cipher by {}",
         text(&gateway["replica"]),
         text(&gateway["clusterId"]),
         text(&gateway["version"]),
         text(&gateway["instance"]),
         text(&gateway["listenPort"]),
+        text(&gateway["cipher"]),
     )?;
     configuration(&status["config"], out)?;
     if status["answers"] == false {
@@ -227,7 +228,7 @@ mod tests {
     fn peers_sessions_and_drops_are_printed() {
         let status = json!({
             "gateway": {"replica": "gw-1", "clusterId": "rome", "version": "0.0.0",
-                        "instance": "gateway", "listenPort": 51840},
+                        "instance": "gateway", "listenPort": 51840, "cipher": "ipsec-mb"},
             "config": {"source": "fabric.yaml", "valid": false, "error": "document 3: no", "peers": 1},
             "answers": true,
             "engine": {"leaving": false, "drops": {"replayed": 4}, "peers": [{
@@ -244,6 +245,7 @@ mod tests {
 
         let text = String::from_utf8(out).unwrap();
         for expected in [
+            "UDP port 51840, cipher by ipsec-mb",
             "INVALID",
             "document 3: no",
             "milan",

@@ -86,6 +86,19 @@ fn every_package_has_a_set_and_every_set_has_a_compiler() {
 }
 
 #[test]
+#[cfg(target_arch = "x86_64")]
+fn every_set_that_builds_the_gateway_has_the_library_of_its_cipher() {
+    let builds = |set: &Set| !matches!(set, Set::Compile | Set::Chart);
+    for set in Set::ALL.iter().copied().filter(builds) {
+        let mut packages = set.packages();
+        assert!(
+            packages.any(|package| package.name == "libipsec-mb-dev"),
+            "{set:?}"
+        );
+    }
+}
+
+#[test]
 fn without_root_the_remedy_is_named() {
     let observed = Observed {
         root: false,

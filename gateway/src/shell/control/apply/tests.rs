@@ -1,6 +1,7 @@
 //! Tests of failures. Each test runs in a new network namespace and needs root.
 
 use super::*;
+use crate::cipher::Implementation;
 use crate::engine;
 use crate::planned::PeerChanges;
 use crate::shell::control::Parts;
@@ -192,6 +193,7 @@ fn control(place: &Place) -> (Control, [Inbox; 2]) {
         listen_port: 0,
         lanes: 2,
         udp_super_packets: false,
+        cipher: Implementation::Ring,
     };
     let config = Config::applied(String::new(), &served);
     let state = State::new(identity, lanes.clone(), Arc::clone(&datapath), config);
