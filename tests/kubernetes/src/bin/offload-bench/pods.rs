@@ -5,7 +5,7 @@ use crate::watch::{Event, Watch};
 use anyhow::{Context as _, Result, ensure};
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 use k8s_openapi::api::core::v1::Pod;
-use kube::api::{DeleteParams, PostParams};
+use kube::api::{DeleteParams, ListParams, PostParams};
 use kube::{Api, Client, ResourceExt as _};
 use serde_json::json;
 use std::collections::HashMap;
@@ -59,7 +59,9 @@ impl Place {
             .buffer_unordered(PARALLEL)
             .try_collect::<()>()
             .await?;
-        local.until(|seen| seen.ready.len() == names.len()).await?;
+        if let Err(error) = local.until(|seen| seen.ready.len() == names.len()).await {
+            return Err(error.context(self.unready(&local.seen, names.len()).await?));
+        }
         let last = local.seen.ready.values().max().context("no pod")?;
         let ready_s = last.duration_since(start).as_secs_f64();
         let placed = match &mut remote {
@@ -76,6 +78,27 @@ impl Place {
         let placed_s = placed_s.collect::<Result<_>>()?;
 
         Ok(Created { ready_s, placed_s })
+    }
+
+    /// Describes the pods of a batch that were not seen ready: whether they are not, or the watch has missed it.
+    async fn unready(&self, seen: &Seen, count: usize) -> Result<String> {
+        let pods = self.pods.list(&ListParams::default()).await?.items;
+        let unseen = pods.iter().filter(|it| {
+            let name = it.name_any();
+            name.starts_with(&seen.prefix) && !seen.ready.contains_key(&name)
+        });
+        let unseen: Vec<_> = unseen.collect();
+        let ready = unseen.iter().filter(|it| is_ready(it)).count();
+        let first = unseen.iter().find(|it| !is_ready(it));
+        let first = first.map(|it| (it.name_any(), &it.status));
+
+        Ok(format!(
+            "of {count} pods, {} were seen, {} bound, {} ready; {ready} others are ready, {} are not, the first: {first:?}",
+            seen.added.len(),
+            seen.bound.len(),
+            seen.ready.len(),
+            unseen.len() - ready,
+        ))
     }
 
     /// Deletes the pods of a batch. Returns the time until all are gone.
@@ -162,12 +185,18 @@ impl Seen {
         if status.is_some_and(|it| it.container_statuses.is_some()) {
             self.reported.entry(name.clone()).or_insert(at);
         }
-        let conditions = status.and_then(|it| it.conditions.as_ref());
-        let mut conditions = conditions.into_iter().flatten();
-        if conditions.any(|it| it.type_ == "Ready" && it.status == "True") {
+        if is_ready(pod) {
             self.ready.entry(name).or_insert(at);
         }
     }
+}
+
+fn is_ready(pod: &Pod) -> bool {
+    let status = pod.status.as_ref();
+    let conditions = status.and_then(|it| it.conditions.as_ref());
+    let mut conditions = conditions.into_iter().flatten();
+
+    conditions.any(|it| it.type_ == "Ready" && it.status == "True")
 }
 
 /// A pod that sleeps until SIGTERM, and may run on a simulated node.
