@@ -122,6 +122,9 @@ struct Flight {
     has_changed: bool,
     /// Whether the controller plans the item again because of an outcome.
     is_continued: bool,
+    /// Whether the plan only puts the item off, for instance to join changes that follow each other. A write that has failed before
+    /// is not sent then, so its backoff goes on.
+    is_postponed: bool,
 }
 
 /// Most plans in sequence that only read, before a further one counts as a failure. The controller then does not get what it needs, for
@@ -176,9 +179,12 @@ impl<C: Controller> TypedWorker<C> {
         let probes = plan.probes.into_iter().map(Request::Probe);
         let writes = plan.writes.into_iter().map(Request::Write);
         let requests = reads.chain(probes).chain(writes);
+        let requests: Vec<_> = requests.map(|request| (request, State::Waiting)).collect();
+        let is_put_off = plan.requeue.iter().any(|(_, later)| *later == item);
         let flight = Flight {
             plan: self.next_plan,
-            requests: requests.map(|request| (request, State::Waiting)).collect(),
+            is_postponed: requests.is_empty() && is_put_off,
+            requests,
             started_at: now,
             has_failed: plan.is_incomplete,
             is_outdated: false,
@@ -224,7 +230,7 @@ impl<C: Controller> TypedWorker<C> {
         }
         let plan = flight.plan;
         let is_outdated = flight.is_outdated || !flight.changes.is_empty();
-        let has_changed = flight.has_changed;
+        let (has_changed, is_postponed) = (flight.has_changed, flight.is_postponed);
         let mut has_failed = flight.has_failed;
         let mut is_continued = flight.is_continued;
         let duration = now.saturating_duration_since(flight.started_at);
@@ -245,7 +251,7 @@ impl<C: Controller> TypedWorker<C> {
         self.plans.remove(&plan);
         if has_failed {
             self.queue.failed(item.clone(), now, (self.jitter)());
-        } else {
+        } else if !is_postponed {
             self.queue.succeeded(item);
         }
         if is_outdated || is_continued || has_changed && !has_failed {

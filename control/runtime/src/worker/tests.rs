@@ -328,6 +328,45 @@ fn a_write_of_a_failed_plan_does_not_shorten_its_backoff() {
     }
 }
 
+/// A controller may join changes that follow each other, and send one write a moment later.
+#[test]
+fn a_plan_that_only_puts_its_item_off_does_not_end_the_backoff() {
+    let put_off = Duration::from_secs(1);
+    let mut plans = Vec::new();
+    for _ in 0..12 {
+        plans.push(plan(vec![write::<Secret>("x")]));
+        plans.push(Plan {
+            requeue: vec![(put_off, "x".to_owned())],
+            ..Plan::default()
+        });
+    }
+    let mut fixture = Fixture::new(plans);
+    fixture.worker.jitter = || 0.5;
+    fixture.touch("x");
+
+    let mut backoffs = Vec::new();
+    for _ in 0..12 {
+        let effects = fixture.step().unwrap();
+        fixture.complete(&effects.requests[0], &refused());
+        let at = fixture.worker.next_at(fixture.now).unwrap();
+        backoffs.push(at - fixture.now);
+        fixture.now = at;
+        assert!(fixture.step().unwrap().requests.is_empty());
+        fixture.now += put_off;
+    }
+
+    assert_eq!(backoffs[1], backoffs[0] * 2);
+    assert_eq!(backoffs[11], Duration::from_secs(60));
+    let effects = fixture.step();
+    assert!(effects.is_some(), "the last plan is empty, and succeeds");
+    fixture.worker.controller.plans = vec![plan(vec![write::<Secret>("x")])];
+    fixture.touch("x");
+    let effects = fixture.step().unwrap();
+    fixture.complete(&effects.requests[0], &refused());
+    let at = fixture.worker.next_at(fixture.now).unwrap();
+    assert_eq!(at - fixture.now, backoffs[0]);
+}
+
 #[test]
 fn a_change_by_others_has_a_failed_item_planned_at_once() {
     let writes = vec![write::<Secret>("x"), write::<ConfigMap>("refused")];

@@ -164,3 +164,33 @@ fn a_pod_that_flaps_is_written_no_more_often_than_others() {
     rome.simulation.pass(Duration::from_secs(60));
     assert_eq!(report(&mut rome, &states[0], SHORT), 1, "at once again");
 }
+
+/// A webhook may refuse the status, for instance.
+#[test]
+fn a_status_that_the_api_server_refuses_is_repeated_at_growing_intervals() {
+    let mut rome = rome(8);
+    let waiting = |reason: &str| {
+        let mut status = starting(&json!([condition("PodScheduled", "True")]));
+        status["containerStatuses"] =
+            json!([{"name": "web", "state": {"waiting": {"reason": reason}}}]);
+        status
+    };
+    let refused = Some(("patch", "pods"));
+    rome.simulation.local().refuse_right(refused, true);
+
+    let first = report(&mut rome, &waiting("First"), Duration::from_secs(60));
+    assert!((3..=12).contains(&first), "{first} writes in 1 min");
+    let before = rome.writes::<Pod>();
+    rome.simulation.pass(Duration::from_secs(600));
+    let later = rome.writes::<Pod>() - before;
+    assert!((8..=16).contains(&later), "{later} writes in 10 min");
+
+    // Another status is tried as soon as others are, and its success ends the backoff.
+    rome.simulation.local().refuse_right(None, false);
+    assert_eq!(report(&mut rome, &waiting("Second"), 3 * SHORT), 1);
+    let container = rome.pod("web")["status"]["containerStatuses"][0].clone();
+    assert_eq!(container["state"]["waiting"]["reason"], "Second");
+    let refused = Some(("patch", "pods"));
+    rome.simulation.local().refuse_right(refused, true);
+    assert!(report(&mut rome, &waiting("Third"), 10 * SHORT) > 1);
+}
