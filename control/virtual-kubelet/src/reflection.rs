@@ -43,7 +43,6 @@ mod plan;
 mod present;
 mod refusals;
 mod registrations;
-mod restores;
 mod service;
 mod status;
 pub(crate) mod summary;

@@ -9,8 +9,8 @@
 //! counterparts, and `update` an existing ShadowPod with its pod. `offloading` reads the NamespaceOffloading, `delayed` joins
 //! statuses that follow each other, `trailing` chooses pods whose readiness follows that of others, `unscheduled` ends pods
 //! that the provider does not place, `addresses` reports those that are not reflected, and `steps` measures latencies. `absences`
-//! keeps a stale cache from deleting ShadowPods, `unmapped` plans the pods of other namespaces, and `contests` and `allowance` limit
-//! writes.
+//! keeps a stale cache from deleting ShadowPods, `unmapped` plans the pods of other namespaces, `contests` limits restorations of
+//! ShadowPods, and `allowance` writes of statuses.
 
 pub(crate) use controller::WorkloadController;
 pub(crate) use namespaces::Namespaces;

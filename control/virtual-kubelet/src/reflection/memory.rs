@@ -3,8 +3,8 @@
 use super::conflicts::{Cause, Conflicts};
 use super::idle::IdleWrites;
 use super::item::WorkItem;
-use super::restores::Restores;
-use control_runtime::Digest;
+use super::registrations::FIELD_MANAGER;
+use control_runtime::{Digest, Restores};
 use kube::core::Status;
 use std::collections::{BTreeMap, BTreeSet};
 use std::hash::Hash;
@@ -22,7 +22,7 @@ pub(super) struct Memory {
     /// The desired states that are being written.
     sent: BTreeMap<WorkItem, Sent>,
     /// The state that was written last, for some time.
-    restores: Restores,
+    restores: Restores<WorkItem>,
     /// Writes without effect.
     idle: IdleWrites,
     /// Desired state that was written, and a different one that the provider has stored.
@@ -141,7 +141,11 @@ impl Memory {
     }
 
     /// Changes the state of an object in [`Restores`], and counts the beginning or the end of a contest.
-    fn track<T>(&mut self, item: &WorkItem, change: impl FnOnce(&mut Restores) -> T) -> T {
+    fn track<T>(
+        &mut self,
+        item: &WorkItem,
+        change: impl FnOnce(&mut Restores<WorkItem>) -> T,
+    ) -> T {
         let was_contested = self.restores.is_contested(item);
         let result = change(&mut self.restores);
         match (was_contested, self.restores.is_contested(item)) {
@@ -157,8 +161,12 @@ impl Memory {
     }
 
     /// Notes the field manager that changes an object again and again.
-    pub(super) fn name_other_manager(&mut self, item: &WorkItem, other_manager: &str) {
-        self.restores.name(item, printable(other_manager));
+    pub(super) fn name_other_manager<'a>(
+        &mut self,
+        item: &WorkItem,
+        managers: impl IntoIterator<Item = &'a str>,
+    ) {
+        self.restores.name(item, managers, FIELD_MANAGER);
     }
 
     /// Returns the field manager that changes an object again and again, if it is known.

@@ -1,36 +1,33 @@
 //! Limits how often a ShadowPod is changed that another client of the provider changes back.
 
-use super::allowance::{Allowance, Rate};
 use super::controller::is_of_shadow_pod;
 use super::plan::Workload;
-use control_runtime::{Action, Digest, Env, Key, Plan, Write};
+use control_runtime::{Action, Digest, Env, Key, Plan, Restores, Write};
 use k8s_openapi::api::core::v1::Pod;
-use std::collections::BTreeMap;
-use std::time::Duration;
-
-/// Writes of one state: the first one, and three restorations at once.
-const WRITES: Rate = Rate {
-    interval: Duration::from_secs(60),
-    burst: 4,
-};
 
 /// The states that were written last, by the names of the pods.
 #[derive(Debug, Default)]
-pub(super) struct Contests(BTreeMap<Key, Contest>);
-
-#[derive(Debug)]
-struct Contest {
-    state: Digest,
-    writes: Allowance,
-}
+pub(super) struct Contests(Restores<Key>);
 
 impl Contests {
     /// Forgets a pod that is gone, or whose change has failed: it is repeated after the backoff of its failures.
     pub(super) fn forget(&mut self, pod: &Key) {
-        self.0.remove(pod);
+        self.0.forget(pod);
     }
 
-    /// Takes the change of a ShadowPod out of the plan of its pod if the same state was written too often. Another state of the pod
+    /// Takes the field managers of a ShadowPod, the latest first. Returns whether the pod has to be planned again.
+    pub(super) fn read<'a>(
+        &mut self,
+        pod: &Key,
+        managers: impl Iterator<Item = &'a str>,
+        own: &str,
+    ) -> bool {
+        self.0.name(pod, managers, own);
+
+        self.0.is_contested(pod)
+    }
+
+    /// Takes the change of a ShadowPod out of the plan of its pod if the same state was restored too often. Another state of the pod
     /// is written at once.
     pub(super) fn plan(
         &mut self,
@@ -43,24 +40,22 @@ impl Contests {
         let (Some(position), Some(local)) = (change, local) else {
             return;
         };
-        let state = state(local);
-        let new = || Contest {
-            state,
-            writes: Allowance::default(),
+        let (pod, state) = (workload.key, state(local));
+        let Some(rest) = self.0.wait(pod, state, env.at) else {
+            return self.0.wrote(pod, state, env.at);
         };
-        let contest = self.0.entry(workload.key.clone()).or_insert_with(new);
-        if contest.state != state {
-            *contest = new();
-        }
-        if let Err(rest) = contest.writes.take(WRITES, env.at) {
-            plan.writes.remove(position);
-            plan.requeue.push((rest, workload.key.clone()));
-            let note = format!(
-                "another client of the provider changes the ShadowPod again and again, so it is restored every {} s: remove that client's \
-                 right to change it",
-                WRITES.interval.as_secs()
-            );
-            plan.events.push(workload.failed_reflection(&note));
+        let change = plan.writes.remove(position);
+        plan.requeue.push((rest, pod.clone()));
+        match self.0.other_manager(pod) {
+            Some(other_manager) => {
+                let note = format!(
+                    "{other_manager} of the provider changes the ShadowPod again and again, so it is restored once a minute: remove \
+                     the right to change it there"
+                );
+                plan.events.push(workload.failed_reflection(&note));
+            }
+            // The object names its field managers.
+            None => plan.reads.push(change.object),
         }
     }
 }

@@ -5,7 +5,6 @@ use crate::reflection::item::WorkItem;
 use crate::reflection::kind::Kind;
 use crate::reflection::other::STATUS;
 use crate::reflection::present::Present;
-use crate::reflection::registrations::FIELD_MANAGER;
 use crate::reflection::status::status;
 use control_runtime::{Action, Cache, Cluster, Entry, Outcome, Ref, Write};
 use kube::core::Status;
@@ -65,7 +64,7 @@ impl ReflectionController {
             return false;
         };
         match &object.cluster {
-            Cluster::Local => self.name_other_manager(item, entry.managers(STATUS)),
+            Cluster::Local => self.memory.name_other_manager(item, entry.managers(STATUS)),
             Cluster::Remote(_) => self.carry(item, (object, entry), cache),
         }
         true
@@ -122,20 +121,6 @@ impl ReflectionController {
         }
     }
 
-    /// Notes the field manager of a contested object that has changed it last.
-    fn name_other_manager<'a>(
-        &mut self,
-        item: &WorkItem,
-        mut managers: impl Iterator<Item = &'a str>,
-    ) {
-        let other_manager = managers.find(|it| *it != FIELD_MANAGER);
-        let other_manager = other_manager.map_or_else(
-            || "a client".to_owned(),
-            |it| format!("the field manager {it}"),
-        );
-        self.memory.name_other_manager(item, &other_manager);
-    }
-
     /// Takes an object that was read; returns whether the item can proceed.
     pub(super) fn read(
         &mut self,
@@ -154,13 +139,13 @@ impl ReflectionController {
                 let is_ours = present.is_some_and(|it| it.is_reflected);
                 if is_ours {
                     self.memory.release(item);
-                    self.name_other_manager(item, entry.managers(""));
+                    self.memory.name_other_manager(item, entry.managers(""));
                 }
                 is_ours
             }
             (Outcome::Gone, Cluster::Remote(_)) => {
                 self.memory.release(item);
-                self.name_other_manager(item, [].into_iter());
+                self.memory.name_other_manager(item, []);
                 true
             }
             // The watch reports the deletion.

@@ -1,7 +1,6 @@
-//! Limits how often a state is written again that another field manager of the provider changes.
+//! Limits how often a state is written again that another field manager changes.
 
-use super::item::WorkItem;
-use control_runtime::Digest;
+use crate::digest::Digest;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
@@ -17,15 +16,27 @@ const CONTESTED_INTERVAL: Duration = Duration::from_secs(60);
 /// Time without a change by others after which a state is no longer contested.
 const CALM: Duration = Duration::from_secs(120);
 
+/// Interval at which the Event about a contest is repeated. Kubernetes deletes Events after an hour.
+const REPORT_INTERVAL: Duration = Duration::from_secs(30 * 60);
+
 /// Number of remembered states from which older ones are dropped.
 const REMEMBERED_MAX: usize = 256;
 
-/// The last written state of objects.
-#[derive(Debug, Default)]
-pub(super) struct Restores {
-    items: BTreeMap<WorkItem, Written>,
-    /// Number of states from which older ones are dropped, so that this costs O(1) per write.
-    prune_at: usize,
+/// Longest name of a field manager that the API server accepts, in characters.
+const MANAGER_LEN_MAX: usize = 128;
+
+/// Most remembered states, some 3 MiB. Writes of further ones are not limited, until older ones are dropped or forgotten.
+const TRACKED_MAX: usize = 16_384;
+
+/// The last written states of objects, which another field manager may change. `I` names an object.
+///
+/// A state that was restored three times within 10 s is contested: it is written at most once a minute, until no other field
+/// manager has changed it for two minutes. Another state is written at once.
+#[derive(Debug)]
+pub struct Restores<I> {
+    items: BTreeMap<I, Written>,
+    /// When older states were dropped last. Nothing becomes outdated within [`WINDOW`] of its write.
+    pruned_at: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -35,17 +46,25 @@ struct Written {
     /// When the state was restored, the last times only.
     restored: Vec<Instant>,
     is_contested: bool,
-    /// The field manager that changes the object; `None` until it is known.
+    /// The field manager that changes the object, as a part of a sentence; `None` until it is known.
     other_manager: Option<String>,
+    /// When the contest was reported last.
+    reported: Option<Instant>,
 }
 
-impl Restores {
-    /// Notes that a state was written.
-    pub(super) fn wrote(&mut self, item: &WorkItem, state: Digest, at: Instant) {
-        if self.items.len() >= self.prune_at.max(REMEMBERED_MAX) {
-            self.items.retain(|_, it| !it.is_outdated(at));
-            self.prune_at = 2 * self.items.len();
+impl<I> Default for Restores<I> {
+    fn default() -> Self {
+        Self {
+            items: BTreeMap::new(),
+            pruned_at: None,
         }
+    }
+}
+
+impl<I: Ord + Clone> Restores<I> {
+    /// Notes that a state was written.
+    pub fn wrote(&mut self, item: &I, state: Digest, at: Instant) {
+        self.prune(at);
         let known = self.items.get_mut(item);
         let known = known.filter(|it| it.state == state && !it.is_calm(at));
         let Some(written) = known else {
@@ -55,8 +74,11 @@ impl Restores {
                 restored: Vec::new(),
                 is_contested: false,
                 other_manager: None,
+                reported: None,
             };
-            self.items.insert(item.clone(), written);
+            if self.items.len() < TRACKED_MAX || self.items.contains_key(item) {
+                self.items.insert(item.clone(), written);
+            }
             return;
         };
         written.at = at;
@@ -69,8 +91,17 @@ impl Restores {
         written.is_contested |= is_often;
     }
 
+    /// Drops older states if there are many, at intervals, so that this costs little per write.
+    fn prune(&mut self, now: Instant) {
+        let is_recent = |it: Instant| now.saturating_duration_since(it) <= WINDOW;
+        if self.items.len() >= REMEMBERED_MAX && !self.pruned_at.is_some_and(is_recent) {
+            self.items.retain(|_, it| !it.is_outdated(now));
+            self.pruned_at = Some(now);
+        }
+    }
+
     /// Returns how long to wait before a contested state is written again.
-    pub(super) fn wait(&self, item: &WorkItem, state: Digest, now: Instant) -> Option<Duration> {
+    pub fn wait(&self, item: &I, state: Digest, now: Instant) -> Option<Duration> {
         let written = self.contest(item).filter(|it| it.state == state)?;
         let rest = CONTESTED_INTERVAL.checked_sub(now.saturating_duration_since(written.at))?;
 
@@ -79,7 +110,7 @@ impl Restores {
 
     /// Ends the contest about a state that others have not changed for some time. Returns for how long it must stay so otherwise;
     /// `None` if there is no contest.
-    pub(super) fn calm(&mut self, item: &WorkItem, now: Instant) -> Option<Duration> {
+    pub fn calm(&mut self, item: &I, now: Instant) -> Option<Duration> {
         let written = self.contest(item)?;
         if written.is_calm(now) {
             self.forget(item);
@@ -91,28 +122,39 @@ impl Restores {
     }
 
     /// Returns whether the last written state of an object is contested.
-    pub(super) fn is_contested(&self, item: &WorkItem) -> bool {
+    pub fn is_contested(&self, item: &I) -> bool {
         self.contest(item).is_some()
     }
 
-    /// Notes the field manager that changes an object.
-    pub(super) fn name(&mut self, item: &WorkItem, other_manager: String) {
+    /// Notes who changes a contested object: the first one of `managers`, the [latest](crate::Entry::managers) first, but `own`.
+    pub fn name<'a>(&mut self, item: &I, managers: impl IntoIterator<Item = &'a str>, own: &str) {
         if let Some(written) = self.items.get_mut(item).filter(|it| it.is_contested) {
-            written.other_manager = Some(other_manager);
+            let other = managers.into_iter().find(|it| *it != own);
+            written.other_manager = Some(described(other));
         }
     }
 
-    /// Returns the field manager that changes an object, if it is known.
-    pub(super) fn other_manager(&self, item: &WorkItem) -> Option<&str> {
+    /// Returns who changes a contested object, as the beginning of a sentence: `the field manager kubectl-edit`, or `a client` if the
+    /// object names none. `None` until it is [known](Self::name).
+    pub fn other_manager(&self, item: &I) -> Option<&str> {
         self.contest(item)?.other_manager.as_deref()
     }
 
+    /// Takes whether the Event about a contested object is published now although it is the last one about it.
+    pub fn take_report(&mut self, item: &I, now: Instant) -> bool {
+        let written = self.items.get_mut(item).filter(|it| it.is_contested);
+        let is_recent = |it: Instant| now.saturating_duration_since(it) < REPORT_INTERVAL;
+        let due = written.filter(|it| !it.reported.is_some_and(is_recent));
+
+        due.map(|it| it.reported = Some(now)).is_some()
+    }
+
     /// Drops the state of an object.
-    pub(super) fn forget(&mut self, item: &WorkItem) {
+    pub fn forget(&mut self, item: &I) {
         self.items.remove(item);
     }
 
-    fn contest(&self, item: &WorkItem) -> Option<&Written> {
+    fn contest(&self, item: &I) -> Option<&Written> {
         self.items.get(item).filter(|it| it.is_contested)
     }
 }
@@ -128,14 +170,25 @@ impl Written {
     }
 }
 
+/// Describes a field manager. An untrusted API server may return any name, and it is shown on terminals.
+fn described(manager: Option<&str>) -> String {
+    let Some(manager) = manager else {
+        return "a client".to_owned();
+    };
+    let name = manager.chars().take(MANAGER_LEN_MAX);
+    let name: String = name
+        .map(|it| if it.is_control() { ' ' } else { it })
+        .collect();
+
+    format!("the field manager {name}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::reflection::kind::Kind;
-    use control_runtime::Key;
 
-    fn item(name: &str) -> WorkItem {
-        WorkItem::Object(Kind::ConfigMap, Key::new("shop", name))
+    fn item(name: &str) -> String {
+        name.to_owned()
     }
 
     fn after(start: Instant, millis: u64) -> Instant {
@@ -181,7 +234,7 @@ mod tests {
         for millis in 0..4 {
             restores.wrote(&item, state, after(start, millis));
         }
-        restores.name(&item, "theirs".to_owned());
+        restores.name(&item, ["ours", "theirs"], "ours");
         // A restoration each minute keeps it contested.
         for minute in 1..10 {
             let now = after(start, minute * 60_003);
@@ -190,11 +243,24 @@ mod tests {
             assert_eq!(restores.wait(&item, state, now), Some(CONTESTED_INTERVAL));
         }
         let last = after(start, 9 * 60_003);
-        assert_eq!(restores.other_manager(&item), Some("theirs"));
+        assert_eq!(
+            restores.other_manager(&item),
+            Some("the field manager theirs")
+        );
+        assert!(restores.take_report(&item, last) && !restores.take_report(&item, last));
+        assert!(restores.take_report(&item, last + REPORT_INTERVAL));
         assert_eq!(restores.calm(&item, last), Some(CALM));
         assert_eq!(restores.calm(&item, last + CALM), None);
         assert_eq!(restores.other_manager(&item), None);
         assert_eq!(restores.wait(&item, state, last + CALM), None);
+    }
+
+    #[test]
+    fn the_name_of_another_manager_is_printable_and_short() {
+        assert_eq!(described(None), "a client");
+        assert_eq!(described(Some("a\x1b[2Jb")), "the field manager a [2Jb");
+        let long = "x".repeat(4 * MANAGER_LEN_MAX);
+        assert!(described(Some(&long)).len() < 2 * MANAGER_LEN_MAX);
     }
 
     #[test]
@@ -211,5 +277,28 @@ mod tests {
 
         assert!(restores.items.len() <= REMEMBERED_MAX);
         assert!(restores.is_contested(&item("web")));
+    }
+
+    #[test]
+    fn many_objects_that_are_written_at_once_are_not_all_remembered() {
+        let (state, start) = (Digest::of(&"blue"), Instant::now());
+        let mut restores = Restores::default();
+        for number in 0..2 * TRACKED_MAX {
+            restores.wrote(&item(&number.to_string()), state, start);
+        }
+        assert_eq!(restores.items.len(), TRACKED_MAX);
+
+        // A known one is still counted, and later ones are remembered again.
+        for millis in 0..3 {
+            restores.wrote(&item("0"), state, after(start, millis));
+        }
+        assert!(restores.is_contested(&item("0")));
+        let later = after(start, 60_000);
+        for number in 0..2 * TRACKED_MAX {
+            restores.wrote(&item(&number.to_string()), state, later);
+            restores.forget(&item(&number.to_string()));
+        }
+        restores.wrote(&item("web"), state, later);
+        assert!(restores.items.contains_key("web"));
     }
 }
