@@ -76,6 +76,14 @@ impl Owners {
         }
     }
 
+    /// Makes a manager the owner of the fields of a new object, as if it had applied them.
+    pub(super) fn own(&mut self, manager: Manager, created: Option<&Value>) {
+        if let Some(created) = created {
+            let owned = leaves(created).into_keys().collect();
+            self.applied.insert(manager, owned);
+        }
+    }
+
     /// Returns the fields that more than one manager owns.
     pub(super) fn shared(&self) -> Vec<(Path, Vec<String>)> {
         let mut owners = BTreeMap::<_, Vec<_>>::new();

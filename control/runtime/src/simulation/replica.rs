@@ -59,15 +59,17 @@ impl Hosted {
     pub(super) fn manager(&self, request: &Request) -> Manager {
         let resource = request.object().map(|object| &object.resource);
         let registrations = self.worker.registrations().iter();
-        let mut of_resource = registrations.filter(|it| Some(&it.resource) == resource);
+        let of_resource = registrations.filter(|it| Some(&it.resource) == resource);
         let subresource = match request {
             Request::Write(write) => write.subresource.unwrap_or_default(),
             Request::Read(_) | Request::Probe(_) => "",
         };
+        let name = self.worker.field_manager();
 
         Manager {
-            name: self.worker.field_manager(),
-            force: of_resource.any(|it| it.is_forced(subresource)),
+            name,
+            force: of_resource.clone().any(|it| it.is_forced(subresource)),
+            adopts: of_resource.clone().any(|it| it.adopted.contains(&name)),
         }
     }
 }

@@ -67,6 +67,8 @@ pub(super) struct Manager {
     pub(super) name: &'static str,
     /// Whether an Apply takes fields from other field managers.
     pub(super) force: bool,
+    /// Whether an Apply removes fields that the manager has created and that the Apply leaves.
+    pub(super) adopts: bool,
 }
 
 impl Server {
@@ -303,11 +305,10 @@ impl Server {
             }
         }
         let mut stored = self.target(write, &id)?;
+        let created = manager.adopts.then(|| body.clone());
         if !self.objects.contains_key(&id) {
-            let defaults = self
-                .defaults
-                .iter()
-                .filter(|(resource, _)| *resource == id.0);
+            let defaults = self.defaults.iter();
+            let defaults = defaults.filter(|(resource, _)| *resource == id.0);
             defaults.for_each(|(_, set)| set(&mut body));
         }
         let before = stored.object.clone();
@@ -318,8 +319,8 @@ impl Server {
             }
         }
         scope(&mut body, &before, write);
+        let owner = (manager.name.to_owned(), write.subresource);
         if let Action::Apply(_) = write.action {
-            let owner = (manager.name.to_owned(), write.subresource);
             let applied = stored
                 .owners
                 .apply(&mut stored.object, owner, &body, manager.force);
@@ -334,6 +335,8 @@ impl Server {
                 | Action::Post(_) => stored.object = body,
             }
             stored.owners.update(&before, &stored.object);
+            let created = created.filter(|_| matches!(write.action, Action::Create(_)));
+            stored.owners.own(owner, created.as_ref());
         }
         stored.object = named(&id.0, &id.1, stored.object);
         Ok(self.store(id, stored.object, stored.owners))
@@ -401,13 +404,7 @@ impl Server {
                 .as_u64()
                 .is_none_or(|seconds| seconds == 0);
         if old.as_ref() == Some(&object) && !is_deletion {
-            self.objects.insert(
-                id,
-                Stored {
-                    object: object.clone(),
-                    owners,
-                },
-            );
+            self.objects.insert(id, Stored::new(object.clone(), owners));
             return object;
         }
         self.version += 1;
@@ -422,13 +419,7 @@ impl Server {
             self.objects.remove(&id);
             return Value::Null;
         }
-        self.objects.insert(
-            id,
-            Stored {
-                object: object.clone(),
-                owners,
-            },
-        );
+        self.objects.insert(id, Stored::new(object.clone(), owners));
         object
     }
 
@@ -483,12 +474,15 @@ impl Server {
     }
 }
 
+impl Stored {
+    fn new(object: Value, owners: Owners) -> Self {
+        Self { object, owners }
+    }
+}
+
 impl Default for Stored {
     fn default() -> Self {
-        Self {
-            object: json!({}),
-            owners: Owners::default(),
-        }
+        Self::new(json!({}), Owners::default())
     }
 }
 

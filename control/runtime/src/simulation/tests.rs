@@ -23,11 +23,19 @@ fn apply(data: Value) -> Write {
 }
 
 fn send(server: &mut Server, name: &'static str, write: Write) -> Outcome {
-    send_as(server, Manager { name, force: false }, write)
+    send_as(server, manager(name, false), write)
+}
+
+fn manager(name: &'static str, force: bool) -> Manager {
+    Manager {
+        name,
+        force,
+        adopts: false,
+    }
 }
 
 fn send_by_force(server: &mut Server, name: &'static str, write: Write) -> Outcome {
-    send_as(server, Manager { name, force: true }, write)
+    send_as(server, manager(name, true), write)
 }
 
 fn send_as(server: &mut Server, manager: Manager, write: Write) -> Outcome {
@@ -171,10 +179,7 @@ fn labels_of_a_pod_are_written_with_its_status() {
     let object = Ref::of::<Pod>(&Cluster::Local, &key);
     let write = Write::new(object, Action::Merge(merge)).subresource("status");
     let registration = Registration::whole::<Pod>(Scope::All);
-    let manager = Manager {
-        name: "one",
-        force: false,
-    };
+    let manager = manager("one", false);
     let outcome = server.answer(&Request::Write(write), manager, Some(&*registration.form));
     assert!(outcome.is_success(), "{outcome:?}");
 

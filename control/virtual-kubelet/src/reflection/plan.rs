@@ -154,7 +154,9 @@ impl Object<'_> {
         if present.is_terminating {
             return;
         }
-        let is_current = desired.is_met_by(present.fingerprint, self.about.kind)
+        // An Ingress without class may have the default class of the provider, or one that the VirtualNode has offered before. Only the
+        // former stays after a write, which is not repeated then.
+        let is_current = desired == present.fingerprint
             || self
                 .memory
                 .is_settled(&self.item, desired, present.fingerprint);

@@ -1,7 +1,6 @@
 //! The form in which the cache keeps objects of both clusters: digests, which are equal if the objects are.
 
 use super::ingress;
-use super::kind::Kind;
 use super::observed;
 use super::other::STATUS;
 use super::peering::Peering;
@@ -59,20 +58,6 @@ pub(super) struct Fingerprint {
     /// Whether a Service has no ClusterIP. The API server keeps the absence if an Apply does not name it, without a refusal.
     pub(super) is_headless: bool,
     pub(super) content: Digest,
-}
-
-impl Fingerprint {
-    /// Returns whether an object of the provider has this desired state. An Ingress without class has the default class of the
-    /// provider, which its API server adds.
-    pub(super) fn is_met_by(&self, present: &Self, kind: Kind) -> bool {
-        let is_default = kind == Kind::Ingress && self.class.is_none();
-        let without_class = || Self {
-            class: None,
-            ..present.clone()
-        };
-
-        self == present || is_default && *self == without_class()
-    }
 }
 
 /// A kind that the cache keeps as a [`Summary`].

@@ -1,5 +1,6 @@
 use super::peering::Peering;
 
+mod classes;
 mod conflicts;
 mod endpointslice;
 mod event;

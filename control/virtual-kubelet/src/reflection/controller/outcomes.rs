@@ -8,6 +8,7 @@ use crate::reflection::present::Present;
 use crate::reflection::status::status;
 use control_runtime::{Action, Cache, Cluster, Entry, Outcome, Ref, Write};
 use kube::core::Status;
+use serde_json::Value;
 
 /// Code of the response to a write that changes an immutable field, and to others that are invalid.
 const INVALID: u16 = 422;
@@ -94,9 +95,9 @@ impl ReflectionController {
             Outcome::Refused(status) => {
                 self.memory.refuse(item, status);
                 // A webhook may refuse a change of a custom resource, which may be the only copy of data.
-                if let (Action::Apply(_), Some(uid), false) =
+                if let (Action::Apply(fields), Some(uid), false) =
                     (&write.action, &write.uid, kind.is_other())
-                    && is_immutable(status)
+                    && (is_immutable(status) || keeps_class(kind, fields, status))
                 {
                     self.memory.replace(item, uid);
                 }
@@ -158,4 +159,16 @@ impl ReflectionController {
 /// could not be created again either.
 fn is_immutable(status: &Status) -> bool {
     status.code == INVALID && IMMUTABLE.iter().any(|part| status.message.contains(part))
+}
+
+/// Returns whether an Apply without a class was refused because of the class that the object has. If its creation has set the class, an
+/// Apply alone does not remove it, and the provider's policy refuses each change of an object whose class it no longer offers.
+fn keeps_class(kind: Kind, fields: &Value, status: &Status) -> bool {
+    let field = match kind {
+        Kind::Ingress => "ingressClassName",
+        Kind::Service => "loadBalancerClass",
+        Kind::EndpointSlice | Kind::ConfigMap | Kind::Secret | Kind::Other(_) => return false,
+    };
+
+    fields["spec"][field].is_null() && status.message.contains(&format!("spec.{field}"))
 }

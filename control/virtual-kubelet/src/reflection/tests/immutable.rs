@@ -14,7 +14,7 @@ use kube::core::Status;
 use serde_json::{Value, json};
 
 /// Refuses each Apply as invalid, with a message.
-struct Immutable(ReflectionController, &'static str);
+pub(super) struct Immutable(pub(super) ReflectionController, pub(super) &'static str);
 
 impl Controller for Immutable {
     type Item = <ReflectionController as Controller>::Item;
