@@ -97,7 +97,8 @@ fn inject(sides: &mut Sides, fault: &Fault) {
             set_status(sides, &name(object), value);
             let mut map = sides.remote::<ConfigMap>(&name(object));
             if map.is_object() {
-                map["data"]["value"] = value.to_string().into();
+                // Never a desired value, which would make a write in flight redundant.
+                map["data"]["value"] = format!("theirs {value}").into();
                 sides.put_remote::<ConfigMap>(&name(object), map);
             }
         }
