@@ -38,6 +38,7 @@ mod metadata;
 pub(crate) mod namespaces;
 mod observe;
 mod observed;
+pub(crate) mod omitted;
 pub(crate) mod other;
 mod plan;
 mod present;

@@ -9,6 +9,7 @@ use crate::reflection::conflicts::Conflicts;
 use crate::reflection::controller::ReflectionController;
 use crate::reflection::event::controller::{ObjectEvents, PodEvents};
 use crate::reflection::event::drops::Drops;
+use crate::reflection::omitted::Omitted;
 use crate::reflection::tokens::controller::TokenController;
 use crate::server;
 use crate::settings::Settings;
@@ -51,6 +52,7 @@ impl Cli {
         let metrics = runtime::Metrics::new(&mut registry);
         let of_server = server::Metrics::new(&mut registry);
         let conflicts = Conflicts::new(&mut registry);
+        let omitted = Omitted::new(&mut registry);
         let drops = Drops::new(&mut registry);
         let reflected = Reflected::new(&mut registry, &self.nodename, &self.foreign_cluster_id);
         let durations = Durations::new(&mut registry);
@@ -88,7 +90,8 @@ impl Cli {
             }
             if let Some(reflection) = self.reflection(&virtual_node) {
                 let reflection = ReflectionController::new(reflection, conflicts);
-                runtime.add(reflection.counted(reflected), &self.of_the_peer())?;
+                let reflection = reflection.counted(reflected).omitting(omitted);
+                runtime.add(reflection, &self.of_the_peer())?;
             }
             let changed = move || injector.push(WorkItem::Connection);
             let followed = kubeconfig::follow(self.kubeconfig.clone(), content, changed);

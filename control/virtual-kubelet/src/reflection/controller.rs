@@ -2,12 +2,13 @@
 
 use super::conflicts::Conflicts;
 use super::desired::View;
-use super::events::kind_refused;
+use super::events::{kind_refused, namespace_omitted};
 use super::item::WorkItem;
 use super::kind::Kind;
 use super::memory::Memory;
 use super::namespaces::{Namespaces, State, names};
 use super::observe;
+use super::omitted::Omitted;
 use super::plan;
 use super::refusals::Refusals;
 use super::registrations::{
@@ -34,6 +35,7 @@ pub(crate) struct ReflectionController {
     memory: Memory,
     refusals: Refusals,
     reflected: Reflected,
+    omitted: Omitted,
 }
 
 impl ReflectionController {
@@ -46,12 +48,25 @@ impl ReflectionController {
             memory: Memory::new(conflicts),
             refusals: Refusals::default(),
             reflected: Reflected::default(),
+            omitted: Omitted::default(),
         }
     }
 
     /// Counts what is reflected.
     pub(crate) fn counted(self, reflected: Reflected) -> Self {
         Self { reflected, ..self }
+    }
+
+    /// Counts the namespaces that are left out.
+    pub(crate) fn omitting(self, omitted: Omitted) -> Self {
+        Self { omitted, ..self }
+    }
+
+    /// Follows fewer namespaces.
+    #[cfg(test)]
+    pub(super) fn following(self, max: usize) -> Self {
+        let namespaces = Namespaces::with_max(max);
+        Self { namespaces, ..self }
     }
 
     fn observer<'a>(&'a self, cache: &'a Cache) -> observe::Observer<'a> {
@@ -73,7 +88,12 @@ impl ReflectionController {
         let settings = &self.settings;
         let of_remote = |remote: &str| watches(cache, settings, (namespace, state), remote);
         let is_followed = self.namespaces.remote(namespace).is_some();
-        self.namespaces.plan(namespace, state, of_remote, &mut plan);
+        let is_omitted = self.namespaces.plan(namespace, state, of_remote, &mut plan);
+        let is_accepted = matches!(state, State::Accepted(_));
+        if self.omitted.note(namespace, is_omitted) && is_accepted {
+            let destination = &self.settings.peering.destination;
+            plan.events.push(namespace_omitted(namespace, destination));
+        }
         if !is_followed {
             // Watches that another leader or controller has added are listed already.
             let items = self.observer(cache).items_in(namespace).into_iter();
@@ -145,10 +165,11 @@ impl Controller for ReflectionController {
 
     /// The watches of a former leader have ended.
     fn started(&mut self, cache: &Cache) -> Vec<WorkItem> {
-        self.namespaces = Namespaces::default();
+        self.namespaces.clear();
         self.carried = Carried::default();
         self.memory.reset();
         self.refusals = Refusals::default();
+        self.omitted.reset();
         let map = cache.local::<NamespaceMap>(&self.settings.map());
         let names = map.into_iter().flat_map(names);
         names.map(|it| WorkItem::Namespace(it.to_owned())).collect()

@@ -2,6 +2,7 @@
 
 use super::desired::Exclusion;
 use super::kind::Kind;
+use super::namespaces::FOLLOWED_MAX;
 use control_api::annotations::{ALLOW_REFLECTION, SKIP_REFLECTION};
 use control_api::offloading::policy::{ContradictionError, Policy};
 use control_api::{NamespaceOffloading, labels};
@@ -182,5 +183,21 @@ pub(super) fn kind_refused(
         note,
         // Several kinds may be refused.
         is_repeated: true,
+    }
+}
+
+/// Returns the Event about an offloaded namespace whose objects are not reflected, because the limit is reached.
+pub(super) fn namespace_omitted(namespace: &str, destination: &str) -> Event {
+    let note = format!(
+        "the objects of the namespace are not reflected to cluster {destination}, because {FOLLOWED_MAX} other namespaces are: they follow \
+         within a minute after another namespace is no longer offloaded to it: unoffload one"
+    );
+    let key = Key::new(namespace, OFFLOADING);
+    Event {
+        object: Ref::of::<NamespaceOffloading>(&Cluster::Local, &key),
+        is_warning: true,
+        reason: "FailedReflection",
+        note,
+        is_repeated: false,
     }
 }

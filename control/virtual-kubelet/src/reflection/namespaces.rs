@@ -88,15 +88,37 @@ fn is_label(text: &str) -> bool {
 }
 
 /// The namespaces whose objects a controller follows.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Namespaces {
+    /// Their largest number: [`FOLLOWED_MAX`], except in tests.
+    max: usize,
     /// Namespace of the provider by namespace of this cluster.
     remotes: BTreeMap<String, String>,
     locals: BTreeMap<String, String>,
     watches: BTreeMap<String, BTreeSet<WatchId>>,
 }
 
+impl Default for Namespaces {
+    fn default() -> Self {
+        Self::with_max(FOLLOWED_MAX)
+    }
+}
+
 impl Namespaces {
+    pub(crate) fn with_max(max: usize) -> Self {
+        Self {
+            max,
+            remotes: BTreeMap::new(),
+            locals: BTreeMap::new(),
+            watches: BTreeMap::new(),
+        }
+    }
+
+    /// Drops all namespaces.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::with_max(self.max);
+    }
+
     /// Returns the namespace of the provider.
     pub(crate) fn remote(&self, local: &str) -> Option<&str> {
         self.remotes.get(local).map(String::as_str)
@@ -120,7 +142,8 @@ impl Namespaces {
         }
     }
 
-    /// Adds the watches of a namespace to a plan, and removes those that it no longer needs.
+    /// Adds the watches of a namespace to a plan, and removes those that it no longer needs. Returns whether it is left out, because
+    /// the most others are followed.
     ///
     /// Two namespaces of this cluster never have one of the provider: it is the first one's.
     pub(crate) fn plan<I>(
@@ -129,17 +152,18 @@ impl Namespaces {
         state: State<'_>,
         watches: impl Fn(&str) -> BTreeSet<WatchId>,
         plan: &mut Plan<I>,
-    ) {
+    ) -> bool {
         let remote = match state {
             State::Accepted(remote) | State::Withdrawn(remote) => Some(remote),
-            State::Suspended => return,
+            State::Suspended => return false,
             State::Absent => None,
         };
         let owner = remote.and_then(|remote| self.local(remote));
         let is_owned = owner.is_none_or(|owner| owner == namespace);
-        // No change reports when the other one releases it.
-        plan.is_incomplete |= !is_owned;
-        let is_full = self.remotes.len() >= FOLLOWED_MAX && !self.remotes.contains_key(namespace);
+        let is_full = self.remotes.len() >= self.max && !self.remotes.contains_key(namespace);
+        let is_omitted = remote.is_some() && is_owned && is_full;
+        // No change reports when another one releases its namespace or its place.
+        plan.is_incomplete |= !is_owned || is_omitted;
         let remote = remote.filter(|_| is_owned && !is_full);
         let desired = remote.map(watches).unwrap_or_default();
         let present = self.watches.remove(namespace).unwrap_or_default();
@@ -155,5 +179,7 @@ impl Namespaces {
             self.locals.insert(remote.to_owned(), namespace.to_owned());
             self.watches.insert(namespace.to_owned(), desired);
         }
+
+        is_omitted
     }
 }

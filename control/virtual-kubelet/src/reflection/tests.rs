@@ -11,6 +11,7 @@ mod golden;
 mod immutable;
 mod ingress;
 pub(crate) mod issuing;
+mod omitted;
 mod others;
 mod reflection;
 mod rings;
