@@ -7,8 +7,8 @@
 //!
 //! A consumer writes ShadowEndpointSlices with its own credentials, so their content is untrusted. `mapping` translates
 //! the addresses of a peer, `direct` reads which of them other providers have, `addresses` decides which addresses are
-//! allowed, and `content` takes the valid parts of a slice. `plan` compares the result with the EndpointSlice, and
-//! `controller` connects it to the runtime. `peers` finds the Configurations of peers, also for the addresses in ShadowPods.
+//! allowed, and `content` takes the valid parts of a slice. `plan` compares the result with the EndpointSlice, `contests` limits its
+//! restorations, and `controller` connects it to the runtime. `peers` finds the Configurations of peers, also for the addresses in ShadowPods.
 //! Imported Services (`multicluster`) have their addresses translated and their endpoints checked in the same way.
 
 pub(crate) use addresses::Addresses;
@@ -27,6 +27,7 @@ pub(crate) use settings::Settings;
 
 mod addresses;
 mod content;
+mod contests;
 mod controller;
 mod direct;
 mod dropped;

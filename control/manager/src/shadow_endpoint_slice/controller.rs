@@ -1,5 +1,6 @@
 //! Connects the planner of ShadowEndpointSlices to the runtime.
 
+use super::contests::Contests;
 use super::dropped::Dropped;
 use super::item::WorkItem;
 use super::metrics::Metrics;
@@ -9,7 +10,7 @@ use super::plan::{self, is_owned, slice_of};
 use super::registrations::registrations;
 use super::settings::Settings;
 use control_runtime::{
-    Cache, Change, Controller, Entry, Env, Key, Outcome, Plan, Queue, Registration, Request,
+    Action, Cache, Change, Controller, Entry, Env, Key, Outcome, Plan, Queue, Registration, Request,
 };
 use k8s_openapi::api::core::v1::Node;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
@@ -23,6 +24,7 @@ pub(crate) struct ShadowEndpointSliceController {
     unwatched: BTreeMap<Key, Entry>,
     /// The items whose last plan left addresses out.
     dropped: BTreeMap<WorkItem, Addresses>,
+    contests: Contests,
 }
 
 /// Addresses that a plan left out.
@@ -37,6 +39,7 @@ impl ShadowEndpointSliceController {
     pub(crate) fn new(settings: Settings, metrics: Metrics) -> Self {
         Self {
             settings,
+            contests: Contests::new(metrics.clone()),
             metrics,
             unwatched: BTreeMap::new(),
             dropped: BTreeMap::new(),
@@ -98,6 +101,7 @@ impl Controller for ShadowEndpointSliceController {
     fn started(&mut self, _: &Cache) -> Vec<WorkItem> {
         // No watch reports their deletion. The items find them again if they still exist.
         self.unwatched.clear();
+        self.contests.reset();
         Vec::new()
     }
 
@@ -107,10 +111,11 @@ impl Controller for ShadowEndpointSliceController {
             self.unwatched.remove(&item.key);
         }
         let unwatched = self.unwatched.get(&item.key);
-        let (plan, dropped) = plan::plan(&local, item, unwatched, env.now);
-        self.count(item, &dropped);
+        let mut planned = plan::plan(&local, item, unwatched, env.now);
+        self.contests.plan(item, &mut planned, env.at);
+        self.count(item, &planned.dropped);
 
-        plan
+        planned.plan
     }
 
     fn done(
@@ -120,11 +125,23 @@ impl Controller for ShadowEndpointSliceController {
         outcome: &Outcome,
         cache: &Cache,
     ) -> Vec<WorkItem> {
+        let key = &item.key;
         let again = match (request, outcome) {
-            (Request::Read(_), Outcome::Gone) => self.unwatched.remove(&item.key).is_some(),
-            (Request::Read(_), Outcome::Stored(entry))
-            | (Request::Write(_), Outcome::AlreadyExists(Some(entry))) => {
-                self.store(&item.key, entry, cache)
+            (Request::Read(_), Outcome::Gone) => {
+                let is_contested = self.contests.read(key, [], Self::FIELD_MANAGER);
+                self.unwatched.remove(key).is_some() || is_contested
+            }
+            (Request::Read(_), Outcome::Stored(entry)) => {
+                let managers = entry.managers("");
+                let is_contested = self.contests.read(key, managers, Self::FIELD_MANAGER);
+                self.store(key, entry, cache) || is_contested
+            }
+            (Request::Write(_), Outcome::AlreadyExists(Some(entry))) => {
+                self.store(key, entry, cache)
+            }
+            (Request::Write(write), Outcome::Stored(_)) if write.action != Action::Delete => {
+                self.contests.wrote(key);
+                false
             }
             _ => false,
         };

@@ -11,7 +11,7 @@ use super::mapping::NotMapped;
 use super::objects::Local;
 use crate::authentication::{controller_reference, label, warn};
 use control_api::{ShadowEndpointSlice, labels};
-use control_runtime::{Action, Cluster, Entry, Key, Plan, Ref, Write, merge_patch};
+use control_runtime::{Action, Cluster, Digest, Entry, Key, Plan, Ref, Write, merge_patch};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use k8s_openapi::apimachinery::pkg::apis::meta::v1::OwnerReference;
 use k8s_openapi::jiff::Timestamp;
@@ -79,48 +79,69 @@ impl Refusal {
     }
 }
 
+/// The plan of an EndpointSlice.
+#[derive(Default)]
+pub(super) struct Planned {
+    pub(super) plan: Plan<WorkItem>,
+    /// Parts of the ShadowEndpointSlice that the slice lacks.
+    pub(super) dropped: Dropped,
+    /// The desired fields of the slice; `None` if there is none, or it stays as it is.
+    pub(super) state: Option<Digest>,
+}
+
 /// Plans an EndpointSlice. `unwatched` is one of its name that no watch reports.
 pub(super) fn plan(
     local: &Local<'_>,
     item: &WorkItem,
     unwatched: Option<&Entry>,
     now: Timestamp,
-) -> (Plan<WorkItem>, Dropped) {
-    let mut plan = Plan::default();
-    let mut dropped = Dropped::default();
+) -> Planned {
+    let mut planned = Planned::default();
+    let Planned {
+        plan,
+        dropped,
+        state,
+    } = &mut planned;
     let key = &item.key;
     let Some(shadow) = local.shadows.get(key) else {
-        return (plan, dropped);
+        return planned;
     };
     let present = Present::of(local, key, unwatched);
     if present.as_ref().is_some_and(|it| !it.is_of(key)) {
-        taken(item, unwatched.is_some(), &mut plan);
-        return (plan, dropped);
+        taken(item, unwatched.is_some(), plan);
+        return planned;
     }
-    match desired(local, (key, shadow), present.is_some(), now, &mut dropped) {
+    match desired(local, (key, shadow), present.is_some(), now, dropped) {
         Ok((content, rest)) => {
             plan.requeue.extend(rest.map(|it| (it, item.clone())));
             if let Some(note) = dropped.message() {
-                warn(&mut plan, reference(key), ("PartsLeftOut", note));
+                warn(plan, reference(key), ("PartsLeftOut", note));
             }
+            let new = fields(
+                &content.labels,
+                &content.annotations,
+                json!([owner(shadow)]),
+                (json!(content.endpoints), json!(content.ports)),
+            );
+            *state = Some(Digest::of(&new));
             match present {
-                Some(present) => present.change(key, shadow, &content, &mut plan),
-                None => create(local, key, shadow, &content, &mut plan),
+                Some(present) => present.change(key, &new, plan),
+                None => create(local, key, new, plan),
             }
         }
         Err(refusal) => {
             if let Some(reason) = refusal.reason() {
                 let mut note = refusal.to_string();
                 note.truncate(note.floor_char_boundary(NOTE_LEN_MAX));
-                warn(&mut plan, reference(key), (reason, note));
+                warn(plan, reference(key), (reason, note));
             }
             if let Some(present) = present.filter(|_| !refusal.is_waiting()) {
-                present.delete(key, &mut plan);
+                present.delete(key, plan);
             }
         }
     }
 
-    (plan, dropped)
+    planned
 }
 
 /// Returns the content of the EndpointSlice, and for how long it is valid.
@@ -189,22 +210,10 @@ fn taken(item: &WorkItem, is_unwatched: bool, plan: &mut Plan<WorkItem>) {
     }
 }
 
-fn create(
-    local: &Local<'_>,
-    key: &Key,
-    shadow: &ShadowEndpointSlice,
-    content: &Content,
-    plan: &mut Plan<WorkItem>,
-) {
+fn create(local: &Local<'_>, key: &Key, mut object: Value, plan: &mut Plan<WorkItem>) {
     if local.is_terminating(&key.namespace) {
         return;
     }
-    let mut object = fields(
-        &content.labels,
-        &content.annotations,
-        json!([owner(shadow)]),
-        (json!(content.endpoints), json!(content.ports)),
-    );
     object["metadata"]["name"] = json!(key.name);
     object["metadata"]["namespace"] = json!(key.namespace);
     object["addressType"] = json!(ADDRESS_TYPE);
@@ -237,14 +246,8 @@ impl<'a> Present<'a> {
         is_owned(self.slice, key)
     }
 
-    /// Plans the change to the desired content.
-    fn change(
-        &self,
-        key: &Key,
-        shadow: &ShadowEndpointSlice,
-        content: &Content,
-        plan: &mut Plan<WorkItem>,
-    ) {
+    /// Plans the change to the desired fields.
+    fn change(&self, key: &Key, new: &Value, plan: &mut Plan<WorkItem>) {
         let slice = self.slice;
         if slice.metadata.deletion_timestamp.is_some() {
             return;
@@ -258,16 +261,10 @@ impl<'a> Present<'a> {
                 json!(slice.ports.clone().unwrap_or_default()),
             ),
         );
-        let new = fields(
-            &content.labels,
-            &content.annotations,
-            json!([owner(shadow)]),
-            (json!(content.endpoints), json!(content.ports)),
-        );
         if slice.address_type != ADDRESS_TYPE {
             // The field is immutable. The slice is created again when its deletion is observed.
             self.delete(key, plan);
-        } else if let Some(patch) = merge_patch(&old, &new) {
+        } else if let Some(patch) = merge_patch(&old, new) {
             let mut write = Write::new(slice_of(key), Action::Merge(patch));
             write.uid = slice.uid();
             // Another leader may have decided since.
@@ -317,7 +314,7 @@ fn owner(shadow: &ShadowEndpointSlice) -> Option<OwnerReference> {
 }
 
 /// Returns the reference to a ShadowEndpointSlice.
-fn reference(key: &Key) -> Ref {
+pub(super) fn reference(key: &Key) -> Ref {
     Ref::of::<ShadowEndpointSlice>(&Cluster::Local, key)
 }
 

@@ -1,6 +1,7 @@
 //! Tests with a cluster in memory, under virtual time.
 
 mod addresses;
+mod contests;
 mod direct;
 mod golden;
 mod hostile;

@@ -323,6 +323,12 @@ impl Side {
         metrics[metrics.len() - 2].dropped()
     }
 
+    /// Returns the number of contested EndpointSlices of the first replica, if it did not crash.
+    pub(super) fn contested(&self) -> i64 {
+        let metrics = self.metrics.lock().unwrap();
+        metrics[metrics.len() - 2].contested()
+    }
+
     /// Asserts that no write was sent twice, and that planning everything again causes no request.
     pub(super) fn assert_settled(&mut self) {
         let redundant: Vec<Sent> = self.simulation.redundant().into_iter().cloned().collect();
