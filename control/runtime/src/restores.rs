@@ -126,7 +126,7 @@ impl<I: Ord + Clone> Restores<I> {
         self.contest(item).is_some()
     }
 
-    /// Notes who changes a contested object: the first one of `managers`, the [latest](crate::Entry::managers) first, but `own`.
+    /// Notes the field manager that changes a contested object: the first one of `managers`, the [latest](crate::Entry::managers) first, but `own`.
     pub fn name<'a>(&mut self, item: &I, managers: impl IntoIterator<Item = &'a str>, own: &str) {
         if let Some(written) = self.items.get_mut(item).filter(|it| it.is_contested) {
             let other = managers.into_iter().find(|it| *it != own);
@@ -134,7 +134,7 @@ impl<I: Ord + Clone> Restores<I> {
         }
     }
 
-    /// Returns who changes a contested object, as the beginning of a sentence: `the field manager kubectl-edit`, or `a client` if the
+    /// Returns the field manager that changes a contested object, as the beginning of a sentence: `the field manager kubectl-edit`, or `a client` if the
     /// object names none. `None` until it is [known](Self::name).
     pub fn other_manager(&self, item: &I) -> Option<&str> {
         self.contest(item)?.other_manager.as_deref()

@@ -12,9 +12,9 @@ const REPORTED_MAX: usize = FOLLOWED_MAX;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Omitted {
     count: Gauge,
-    /// Those at present, which the NamespaceMap names.
+    /// Namespaces of the NamespaceMap that are left out at present.
     present: BTreeSet<String>,
-    /// Those that this process has reported.
+    /// Namespaces that this process has reported.
     reported: BTreeSet<String>,
 }
 

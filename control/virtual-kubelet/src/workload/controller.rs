@@ -428,7 +428,9 @@ impl Controller for WorkloadController {
             Request::Read(_) => {
                 self.take(item, outcome, "the provider refuses to show the ShadowPod");
                 if let Outcome::Stored(entry) = outcome
-                    && self.contests.read(item, entry.managers(""), Self::FIELD_MANAGER)
+                    && self
+                        .contests
+                        .read(item, entry.managers(""), Self::FIELD_MANAGER)
                 {
                     return vec![item.clone()];
                 }
