@@ -37,6 +37,25 @@ const TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between two attempts.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// The metrics of the controllers of reflection.
+struct Counts {
+    conflicts: Conflicts,
+    omitted: Omitted,
+    drops: Drops,
+    reflected: Reflected,
+}
+
+impl Counts {
+    fn new(registry: &mut Registry, cli: &Cli) -> Self {
+        Self {
+            conflicts: Conflicts::new(registry),
+            omitted: Omitted::new(registry),
+            drops: Drops::new(registry),
+            reflected: Reflected::new(registry, &cli.nodename, &cli.foreign_cluster_id),
+        }
+    }
+}
+
 impl Cli {
     /// Runs until the process receives a signal to stop.
     ///
@@ -51,10 +70,7 @@ impl Cli {
         let mut registry = Registry::with_prefix("liqo_virtual_kubelet");
         let metrics = runtime::Metrics::new(&mut registry);
         let of_server = server::Metrics::new(&mut registry);
-        let conflicts = Conflicts::new(&mut registry);
-        let omitted = Omitted::new(&mut registry);
-        let drops = Drops::new(&mut registry);
-        let reflected = Reflected::new(&mut registry, &self.nodename, &self.foreign_cluster_id);
+        let counts = Counts::new(&mut registry, &self);
         let durations = Durations::new(&mut registry);
         let registry = Arc::new(registry);
         let state = Arc::new(State::default());
@@ -67,34 +83,23 @@ impl Cli {
             let replicas = self.replicas();
             let content = Shared::default();
             let mut runtime = Runtime::new(client, self.runtime_settings(), metrics);
-            let connection = Connection::new(content.clone());
-            let node = NodeController::new(settings.clone(), connection);
+            let node = NodeController::new(settings.clone(), Connection::new(content.clone()));
             let injector = runtime.add(node, &replicas)?;
             let server = self.server(&mut runtime, &settings, of_server)?;
             let tokens = self.tokens(&virtual_node);
             if self.runs_pods() {
                 let workload = WorkloadController::new(settings, content.clone(), tokens.clone());
-                let workload = workload.counted(reflected.clone()).measured(durations);
+                let workload = workload.counted(counts.reflected.clone());
+                let workload = workload.measured(durations);
                 runtime.add(workload, &replicas)?;
             }
             if let Some(tokens) = tokens {
                 runtime.add(TokenController::new(tokens), &replicas)?;
             }
-            if let Some(events) = self.pod_events(&virtual_node) {
-                let events = PodEvents::new(events, drops.clone());
-                runtime.add(events.counted(reflected.clone()), &replicas)?;
-            }
-            if let Some(events) = self.object_events(&virtual_node) {
-                let events = ObjectEvents::new(events, drops);
-                runtime.add(events.counted(reflected.clone()), &self.of_the_peer())?;
-            }
-            if let Some(reflection) = self.reflection(&virtual_node) {
-                let reflection = ReflectionController::new(reflection, conflicts);
-                let reflection = reflection.counted(reflected).omitting(omitted);
-                runtime.add(reflection, &self.of_the_peer())?;
-            }
-            let changed = move || injector.push(WorkItem::Connection);
-            let followed = kubeconfig::follow(self.kubeconfig.clone(), content, changed);
+            self.add_reflection(&mut runtime, &virtual_node, counts)?;
+            let followed = kubeconfig::follow(self.kubeconfig.clone(), content, move || {
+                injector.push(WorkItem::Connection);
+            });
             drop(state.runtime.set(runtime.status()));
             let served = async {
                 if let Some((server, listener)) = server {
@@ -114,6 +119,32 @@ impl Cli {
             served = served, if has_metrics => served.context("the metrics server has ended"),
             managed = managed => managed,
         }
+    }
+
+    /// Adds the controllers that reflect objects and Events.
+    fn add_reflection(
+        &self,
+        runtime: &mut Runtime,
+        node: &VirtualNode,
+        counts: Counts,
+    ) -> anyhow::Result<()> {
+        if let Some(events) = self.pod_events(node) {
+            let events = PodEvents::new(events, counts.drops.clone());
+            let events = events.counted(counts.reflected.clone());
+            runtime.add(events, &self.replicas())?;
+        }
+        if let Some(events) = self.object_events(node) {
+            let events = ObjectEvents::new(events, counts.drops);
+            let events = events.counted(counts.reflected.clone());
+            runtime.add(events, &self.of_the_peer())?;
+        }
+        if let Some(reflection) = self.reflection(node) {
+            let reflection = ReflectionController::new(reflection, counts.conflicts);
+            let reflection = reflection.counted(counts.reflected);
+            runtime.add(reflection.omitting(counts.omitted), &self.of_the_peer())?;
+        }
+
+        Ok(())
     }
 
     fn runtime_settings(&self) -> runtime::Settings {
