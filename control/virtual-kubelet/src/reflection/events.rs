@@ -175,14 +175,10 @@ pub(super) fn kind_refused(
         "{kind} is not reflected to cluster {destination}, because {refuser} refuses it: {message}: install its \
          CustomResourceDefinition, or {grantor} it by a ClusterRole with the label {label}=true"
     );
-    let key = Key::new(namespace, OFFLOADING);
     Event {
-        object: Ref::of::<NamespaceOffloading>(&Cluster::Local, &key),
-        is_warning: true,
-        reason: "FailedReflection",
-        note,
         // Several kinds may be refused.
         is_repeated: true,
+        ..of_namespace(namespace, note)
     }
 }
 
@@ -192,6 +188,12 @@ pub(super) fn namespace_omitted(namespace: &str, destination: &str) -> Event {
         "the objects of the namespace are not reflected to cluster {destination}, because {FOLLOWED_MAX} other namespaces are: they follow \
          within a minute after another namespace is no longer offloaded to it: unoffload one"
     );
+
+    of_namespace(namespace, note)
+}
+
+/// Returns a warning about the reflection of a namespace's objects.
+fn of_namespace(namespace: &str, note: String) -> Event {
     let key = Key::new(namespace, OFFLOADING);
     Event {
         object: Ref::of::<NamespaceOffloading>(&Cluster::Local, &key),

@@ -1,23 +1,12 @@
 //! EndpointSlices that another client of the provider changes.
 
-use super::side::REMOTE;
-use super::{Side, endpoint};
-use control_runtime::{Action, Key, Request};
+use super::{Side, endpoint, milan, web};
+use control_runtime::{Action, Request};
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::json;
 use std::time::Duration;
 
 const SECOND: Duration = Duration::from_secs(1);
-
-fn web() -> Key {
-    Key::new(REMOTE, "web")
-}
-
-fn milan(seed: u64) -> Side {
-    let mut milan = Side::milan(seed);
-    milan.reflect(json!([endpoint("10.244.0.1")]));
-    milan
-}
 
 /// Removes the endpoints, as another controller of the provider does.
 fn edit(milan: &mut Side) {
@@ -28,6 +17,17 @@ fn edit(milan: &mut Side) {
         {"manager": "their-operator", "operation": "Update", "time": "2026-11-27T10:00:01Z"},
     ]);
     milan.put::<EndpointSlice>(slice);
+}
+
+/// Returns `milan` with a slice that another controller has changed too often.
+fn contested(seed: u64) -> Side {
+    let mut milan = milan(seed);
+    for _ in 0..5 {
+        edit(&mut milan);
+        milan.simulation.pass(SECOND);
+    }
+    assert_eq!(milan.contested(), 1);
+    milan
 }
 
 /// Returns the number of writes of EndpointSlices.
@@ -83,11 +83,7 @@ fn a_slice_that_is_changed_again_and_again_is_restored_three_times_and_then_each
 
 #[test]
 fn a_change_of_the_consumer_is_written_at_once_although_the_slice_is_contested() {
-    let mut milan = milan(2);
-    for _ in 0..5 {
-        edit(&mut milan);
-        milan.simulation.pass(SECOND);
-    }
+    let mut milan = contested(2);
     assert_eq!(milan.endpoints(), [""; 0]);
 
     milan.put_shadow("web", json!([endpoint("10.244.0.2")]));
@@ -128,12 +124,7 @@ fn slices_that_the_consumer_creates_again_are_no_contest() {
 
 #[test]
 fn another_replica_counts_its_own_contests() {
-    let mut milan = milan(5);
-    for _ in 0..5 {
-        edit(&mut milan);
-        milan.simulation.pass(SECOND);
-    }
-    assert_eq!(milan.contested(), 1);
+    let mut milan = contested(5);
 
     milan.simulation.crash(0);
     milan.simulation.pass(60 * SECOND);

@@ -1,24 +1,13 @@
 //! The EndpointSlices of a consumer at its provider.
 
 use super::side::REMOTE;
-use super::{Side, endpoint};
+use super::{Side, endpoint, milan, web};
 use control_api::{Configuration, ForeignCluster, ShadowEndpointSlice};
 use control_runtime::Key;
 use k8s_openapi::api::core::v1::Namespace;
 use k8s_openapi::api::discovery::v1::EndpointSlice;
 use serde_json::{Value, json};
 use std::time::Duration;
-
-fn web() -> Key {
-    Key::new(REMOTE, "web")
-}
-
-/// Returns `milan` with a slice of `rome`.
-fn milan(seed: u64) -> Side {
-    let mut milan = Side::milan(seed);
-    milan.reflect(json!([endpoint("10.244.0.1")]));
-    milan
-}
 
 #[test]
 fn endpoints_are_ready_while_the_peer_is_reached() {
